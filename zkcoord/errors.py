@@ -1,0 +1,67 @@
+"""Who must act on a failure. Everything that zkcoord raises on purpose stands in this tree:
+
+    ZkcoordError               exit 1   base of everything raised on purpose
+      UsageError                    2   the caller must change the call
+      ConsumerRebalanceFailed       3   a group could not be rebalanced after its retries (the draft's exception)
+      FencedError                   4   this process may no longer act: stop
+      UnavailableError              5   ZooKeeper or Kafka cannot be reached: wait, try later
+      CorruptError                  6   bytes in a znode break the format: an operator must look
+      SchemaError                   7   tree and code are of different revisions: migrate, or deploy
+    InvariantError                 70   a bug in zkcoord: stop, keep the journal, report
+
+A refused or an unknown commit is not an error: it is an outcome (`zkcoord.shell.ports.Outcome`).
+"""
+
+
+class ZkcoordError(Exception):
+    """Base of every error that zkcoord raises on purpose; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class UsageError(ZkcoordError):
+    """The caller must change the call: a wrong flag, a missing extra, an impossible setting."""
+
+    exit_code = 2
+
+
+class ConsumerRebalanceFailed(ZkcoordError):
+    """A group could not be rebalanced within its retries (draft, "ConsumerRebalanceFailedException")."""
+
+    exit_code = 3
+
+
+class FencedError(ZkcoordError):
+    """This process lost what it acted on (registration, epoch, partition); nothing was written."""
+
+    exit_code = 4
+
+
+class UnavailableError(ZkcoordError):
+    """ZooKeeper or Kafka cannot be reached; the call may be made again later."""
+
+    exit_code = 5
+
+
+class CorruptError(ZkcoordError):
+    """A znode holds bytes that break its format; the message names the path, an operator must look."""
+
+    exit_code = 6
+
+
+class SchemaError(ZkcoordError):
+    """The tree and this program are of different revisions, or of different layouts."""
+
+    exit_code = 7
+
+
+class InvariantError(Exception):
+    """A bug in zkcoord. Not a ZkcoordError: nobody may catch it by accident."""
+
+    exit_code = 70
+
+
+def invariant(holds: bool, message: str) -> None:
+    """Raise InvariantError unless `holds`; unlike `assert` it survives `python -O`."""
+    if not holds:
+        raise InvariantError(message)
