@@ -1,0 +1,70 @@
+"""The words of the field as values: partitions, threads, members, ownership. No path, no byte, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. Sorts by topic, then numerically by partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def thread_id(consumer_id: str, number: int) -> str:
+    """The name of one stream of a consumer: `<consumerId>-<n>`.
+
+    >>> thread_id("g_h-1-aaaaaaaa", 0)
+    'g_h-1-aaaaaaaa-0'
+    """
+    return f"{consumer_id}-{number}"
+
+
+def consumer_of(thread: str) -> str:
+    """The consumer that a thread belongs to: what stands before the last `-` (as Kafka's own tools cut it).
+
+    >>> consumer_of("g_h-1-aaaaaaaa-0")
+    'g_h-1-aaaaaaaa'
+    """
+    return thread.rpartition("-")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """What an assignor knows of one member: its threads by topic, and hints for weighted plans."""
+
+    consumer_id: str
+    threads: Mapping[str, int]  # topic -> number of threads, each at least 1
+    rack: str | None = None
+    capacity: int | None = None
+
+    def thread_ids(self, topic: str) -> list[str]:
+        """Thread ids of this member that may read `topic`, in numeric order; empty when it did not subscribe."""
+        return [thread_id(self.consumer_id, n) for n in range(self.threads.get(topic, 0))]
+
+
+class Rebalance(Enum):
+    """How partitions move: only the moving ones stop, or (as the draft) all stop before any starts."""
+
+    COOPERATIVE = "cooperative"
+    EAGER = "eager"
+
+
+class Phase(Enum):
+    """A group's phase, in the names of Kafka's GroupCoordinator; a pure function of the tree."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    AWAITING_SYNC = "AwaitingSync"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+Assignment = Mapping[TopicPartition, str]  # partition -> thread id

@@ -1,0 +1,150 @@
+"""What a loop needs from the world: one ZooKeeper session, an inbox, a clock. The simulated world offers the same.
+
+Nothing here blocks. A request is sent and its outcome comes back as an input through the inbox, in the order in which
+the server answered: replies and watch events of one session are never reordered against each other (a watch event is
+delivered before the reply of any read that shows what it told of; ZooKeeper guarantees it, `shell.zk` keeps it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.writes import Transaction
+
+
+class Outcome(Enum):
+    """What became of a transaction. All three mean: read again, decide again."""
+
+    COMMITTED = "committed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"  # the connection broke: it may have happened, or may still
+
+
+class Link(Enum):
+    """The session's link to the ensemble, as the client sees it."""
+
+    CONNECTED = "connected"  # also after a reconnection in the same session
+    SUSPENDED = "suspended"  # all watches are lost; requests in flight come back UNKNOWN / unread
+    LOST = "lost"  # the session is over; nothing more comes from this store
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFired:
+    """Something changed at `path` (one-shot). `children` / `data`: which watches of this session it ended."""
+
+    path: str
+    data: bool
+    children: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDone:
+    """The answers to one `TreeStore.read`, in its order; `nodes` is None when the connection broke meanwhile.
+
+    A watched read leaves its watch on a missing node too (its creation fires), for data and for children.
+    """
+
+    token: int
+    nodes: tuple[Node, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDone:
+    """What became of one `TreeStore.commit`.
+
+    COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1).
+    REFUSED: `failed_at` is the index of the write that the server refused, `reason` its error's name
+    (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...).
+    """
+
+    token: int
+    outcome: Outcome
+    versions: tuple[int, ...] = ()
+    failed_at: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDone:
+    """A `TreeStore.sync` was answered by the leader (`ok`) or the connection broke."""
+
+    token: int
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChanged:
+    """The session's link changed; `session_timeout_ms` is the NEGOTIATED timeout (valid when CONNECTED)."""
+
+    link: Link
+    session_id: int = 0
+    session_timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """A callback of the application returned `value`, or raised `error`."""
+
+    token: int
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that the program around the loop asks of it: `name` is the verb, `future` takes the answer."""
+
+    name: str
+    argument: Any = None
+    future: Any = None
+
+
+StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
+Input = StoreInput | CallDone | Request
+
+
+class TreeStore(Protocol):
+    """One ZooKeeper session. Requests are executed by the server in the order in which they are made here.
+
+    The inputs of a store carry no session: a loop has one inbox per store and throws both away together (rule 6).
+    """
+
+    def read(self, token: int, reads: Sequence[Read]) -> None:
+        """Ask for nodes; answered by one ReadDone. Unwatched data reads travel as one multi-read where there is one."""
+
+    def commit(self, token: int, transaction: Transaction) -> None:
+        """Send one multi; answered by one CommitDone. Several may be in flight: the server keeps their order."""
+
+    def sync(self, token: int) -> None:
+        """Ask the leader; answered by one SyncDone. Later reads show everything that happened before the answer."""
+
+    def drop_connection(self) -> None:
+        """Break the TCP connection (a black hole), so that the client looks for another server in this session."""
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go at once if the server is reached, else at its timeout. Idempotent."""
+
+
+class StoreFactory(Protocol):
+    """Opens a new session that reports to `inbox`; returns at once, CONNECTED comes as an input."""
+
+    def __call__(self, inbox: Inbox) -> TreeStore: ...
+
+
+class Inbox(Protocol):
+    """Where inputs wait for the loop. `put` may be called from any thread and never blocks."""
+
+    def put(self, item: Input) -> None: ...
+
+    def take(self, until_ms: int | None) -> list[Input]:
+        """All that waits, oldest first; blocks until there is something or the clock shows `until_ms` (None: ever)."""
+
+
+class Clock(Protocol):
+    """Monotonic milliseconds; never the wall's time."""
+
+    def now_ms(self) -> int: ...

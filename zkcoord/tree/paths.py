@@ -1,0 +1,207 @@
+"""The only place that spells a path. One value, `Layout`, knows where everything stands in the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+
+TOPICS = "/brokers/topics"
+BROKERS = "/brokers/ids"
+ROOT = "/zkcoord"
+EPOCH = f"{ROOT}/epoch"
+SCHEMA = f"{ROOT}/schema"
+CANDIDATES = f"{ROOT}/coordinators"
+RECORDS = f"{ROOT}/groups"
+
+
+class Place(Enum):
+    """What stands at a path of a group."""
+
+    IDS = "ids"
+    REGISTRATION = "registration"
+    OWNERS = "owners"
+    MARK = "mark"
+    OWNER = "owner"
+    OFFSET = "offset"
+    CHANNELS = "channels"
+    CHANNEL = "channel"
+    COMMAND = "command"
+    EVICTED = "evicted"
+    REFUSED = "refused"
+    RECORD = "record"
+    STATE = "state"
+    OTHER = "other"
+
+
+class Address(NamedTuple):
+    """A parsed path of a group: `name` is the consumer or topic, `item` the partition or sequence."""
+
+    place: Place
+    group: str
+    name: str = ""
+    item: str = ""
+
+
+EVICTED_MARK = "evicted"
+REFUSED_MARK = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the nodes stand (design, section 3). `draft`: the draft's own paths; `legacy`: beside old consumers.
+
+    >>> DRAFT.owner("g", TopicPartition("clicks", 3))
+    '/consumers/groups/g/owners/clicks/3'
+    """
+
+    name: str
+    coordinator: str
+    groups: str
+    channels: str | None  # None: below the group itself, as `channel`
+
+    def group(self, group: str) -> str:
+        """The group's own folder: `ids`, `owners`, `offsets`."""
+        return f"{self.groups}/{group}"
+
+    def ids(self, group: str) -> str:
+        """The parent of the registrations."""
+        return f"{self.groups}/{group}/ids"
+
+    def registration(self, group: str, consumer_id: str) -> str:
+        """The ephemeral node that makes a consumer a member."""
+        return f"{self.groups}/{group}/ids/{consumer_id}"
+
+    def owners(self, group: str) -> str:
+        """The parent of the owned topics."""
+        return f"{self.groups}/{group}/owners"
+
+    def mark(self, group: str, topic: str) -> str:
+        """The topic's mark: which incarnation of the topic owners and offsets belong to."""
+        if self.channels is None:
+            return f"{self.groups}/{group}/owners/{topic}"
+        return f"{RECORDS}/{group}/state/marks/{topic}"
+
+    def owner(self, group: str, partition: TopicPartition) -> str:
+        """The node that says which thread may read the partition."""
+        return f"{self.groups}/{group}/owners/{partition.topic}/{partition.partition}"
+
+    def offsets(self, group: str) -> str:
+        """The parent of the topics with offsets."""
+        return f"{self.groups}/{group}/offsets"
+
+    def offset(self, group: str, partition: TopicPartition) -> str:
+        """The next offset to read, as decimal text."""
+        return f"{self.groups}/{group}/offsets/{partition.topic}/{partition.partition}"
+
+    def channels_of(self, group: str) -> str:
+        """The parent of the group's channels."""
+        return f"{self.groups}/{group}/channel" if self.channels is None else f"{self.channels}/{group}"
+
+    def channel(self, group: str, consumer_id: str) -> str:
+        """One consumer's queue; its data is the member's status."""
+        return f"{self.channels_of(group)}/{consumer_id}"
+
+    def command(self, group: str, consumer_id: str, sequence: str) -> str:
+        """One command in a consumer's queue."""
+        return f"{self.channels_of(group)}/{consumer_id}/{sequence}"
+
+    def record(self, group: str) -> str:
+        """What people decide about the group."""
+        return f"{RECORDS}/{group}"
+
+    def state(self, group: str) -> str:
+        """What only the coordinator writes about the group."""
+        return f"{RECORDS}/{group}/state"
+
+    def candidate(self, coordinator_id: int) -> str:
+        """One coordinator that stands for election or serves."""
+        return f"{CANDIDATES}/{coordinator_id}"
+
+    def parse(self, path: str) -> Address | None:
+        """The inverse of the group paths above; None for a path that belongs to no group.
+
+        >>> DRAFT.parse("/consumers/groups/g/channel/c/0000000007")
+        Address(place=<Place.COMMAND: 'command'>, group='g', name='c', item='0000000007')
+        """
+        if path.startswith(f"{self.groups}/"):
+            return _parse_group(path[len(self.groups) + 1 :].split("/"))
+        if self.channels is not None and path.startswith(f"{self.channels}/"):
+            group, *rest = path[len(self.channels) + 1 :].split("/")
+            return _parse_channel(group, rest)
+        if path.startswith(f"{RECORDS}/"):
+            return _parse_record(path[len(RECORDS) + 1 :].split("/"))
+        return None
+
+
+def _parse_group(parts: list[str]) -> Address | None:
+    group, *rest = parts
+    match rest:
+        case ["ids"]:
+            return Address(Place.IDS, group)
+        case ["ids", consumer]:
+            return Address(Place.REGISTRATION, group, consumer)
+        case ["owners"]:
+            return Address(Place.OWNERS, group)
+        case ["owners", topic]:
+            return Address(Place.MARK, group, topic)
+        case ["owners", topic, partition]:
+            return Address(Place.OWNER, group, topic, partition)
+        case ["offsets", topic, partition]:
+            return Address(Place.OFFSET, group, topic, partition)
+        case ["channel", *below]:
+            return _parse_channel(group, below)
+    return Address(Place.OTHER, group)
+
+
+def _parse_channel(group: str, parts: list[str]) -> Address:
+    match parts:
+        case []:
+            return Address(Place.CHANNELS, group)
+        case [consumer]:
+            return Address(Place.CHANNEL, group, consumer)
+        case [consumer, name] if name == EVICTED_MARK:
+            return Address(Place.EVICTED, group, consumer)
+        case [consumer, name] if name == REFUSED_MARK:
+            return Address(Place.REFUSED, group, consumer)
+        case [consumer, name] if name.isdigit():
+            return Address(Place.COMMAND, group, consumer, name)
+    return Address(Place.OTHER, group)
+
+
+def _parse_record(parts: list[str]) -> Address:
+    match parts:
+        case [group]:
+            return Address(Place.RECORD, group)
+        case [group, "state"]:
+            return Address(Place.STATE, group)
+        case [group, "state", "marks", topic]:
+            return Address(Place.MARK, group, topic)
+        case [group, *_]:
+            return Address(Place.OTHER, group)
+    return Address(Place.OTHER, "")
+
+
+DRAFT = Layout(name="draft", coordinator="/consumers/coordinator", groups="/consumers/groups", channels=None)
+LEGACY = Layout(name="legacy", coordinator=f"{ROOT}/coordinator", groups="/consumers", channels=f"{ROOT}/channels")
+LAYOUTS = {layout.name: layout for layout in (DRAFT, LEGACY)}
+
+
+def layout_named(name: str) -> Layout:
+    """The layout of that name, `draft` or `legacy`; else UsageError."""
+    if name not in LAYOUTS:
+        raise UsageError(f"there is no layout {name!r}: choose draft or legacy")
+    return LAYOUTS[name]
+
+
+def parents(path: str) -> list[str]:
+    """All parents of a path, outermost first, without the root.
+
+    >>> parents("/a/b/c")
+    ['/a', '/a/b']
+    """
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:n]) for n in range(1, len(parts))]

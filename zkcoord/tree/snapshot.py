@@ -1,0 +1,51 @@
+"""What was read from the tree: a node's data and version, or its children, or that it is not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class Stat(NamedTuple):
+    """The part of a znode's stat that decisions need."""
+
+    version: int  # of the data
+    czxid: int  # the transaction that created the node: another one is another node
+    ephemeral_owner: int  # session id, 0 for a persistent node
+    mtime_ms: int = 0  # the server's clock; for people only, never for a decision
+
+
+class Kind(Enum):
+    """What of a node is read, and watched."""
+
+    DATA = "data"
+    CHILDREN = "children"
+
+
+class Read(NamedTuple):
+    """One question to the tree. With `watch`, the next change of what was read makes `path` dirty."""
+
+    path: str
+    kind: Kind = Kind.DATA
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The answer to a Read: `stat` None = there is no such node.
+
+    Of a DATA read `data` is the bytes and `children` is empty; of a CHILDREN read `children` is the sorted names
+    and `data` is empty.
+    """
+
+    path: str
+    kind: Kind
+    stat: Stat | None
+    data: bytes = b""
+    children: tuple[str, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """True when the node was there."""
+        return self.stat is not None
