@@ -7,7 +7,7 @@ delivered before the reply of any read that shows what it told of; ZooKeeper gua
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -104,13 +104,23 @@ class Request:
 
 
 StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
-Input = StoreInput | CallDone | Request
+
+
+@dataclass(frozen=True, slots=True)
+class FromStore:
+    """An input of the store that was opened as number `session`; the loop drops those of earlier ones (rule 6)."""
+
+    session: int
+    item: StoreInput
+
+
+Input = FromStore | CallDone | Request
 
 
 class TreeStore(Protocol):
     """One ZooKeeper session. Requests are executed by the server in the order in which they are made here.
 
-    The inputs of a store carry no session: a loop has one inbox per store and throws both away together (rule 6).
+    An expired session is never opened again by the store: after LOST it reports nothing more (rule 6).
     """
 
     def read(self, token: int, reads: Sequence[Read]) -> None:
@@ -130,9 +140,15 @@ class TreeStore(Protocol):
 
 
 class StoreFactory(Protocol):
-    """Opens a new session that reports to `inbox`; returns at once, CONNECTED comes as an input."""
+    """Opens a new session whose inputs go to `sink` (any thread); returns at once, CONNECTED comes as an input."""
 
-    def __call__(self, inbox: Inbox) -> TreeStore: ...
+    def __call__(self, sink: Callable[[StoreInput], None]) -> TreeStore: ...
+
+
+class Callbacks(Protocol):
+    """The application behind a consumer. `call` returns at once; one CallDone with `token` follows, in order."""
+
+    def call(self, token: int, name: str, argument: Any) -> None: ...
 
 
 class Inbox(Protocol):

@@ -66,6 +66,4 @@ class Transaction:
 
     def payload_bytes(self) -> int:
         """An upper estimate of the request's size on the wire, in bytes."""
-        return sum(
-            len(w.path) + 40 + (len(w.data) if isinstance(w, CreateNode | SetNode) else 0) for w in self.writes
-        )
+        return sum(len(w.path) + 40 + (len(w.data) if isinstance(w, CreateNode | SetNode) else 0) for w in self.writes)
