@@ -1,0 +1,123 @@
+"""Which suites can run here, and the real servers that they share.
+
+A suite is a marker (pyproject.toml). One that lacks what it needs is left out with one line that says so; where the
+environment variable CI is set, that line is a failure.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from zkcoord.embedded import EmbeddedZooKeeper, spark_environment
+from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
+from zkcoord.errors import ZkcoordError
+
+HAS_SPARK = find_spec("pyspark") is not None
+LEFT_OUT = pytest.StashKey[dict[str, str]]()
+CHROOTS = itertools.count(1)
+
+collect_ignore = [] if HAS_SPARK else ["spark"]  # these modules import PySpark
+
+
+def needs_zookeeper() -> None:
+    """Java, and the jars in PySpark."""
+    find_java()
+    pyspark_jars()
+
+
+def needs_docker() -> None:
+    """An engine that answers."""
+    import docker  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        client = docker.from_env()
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except docker.errors.DockerException as error:
+        raise ZkcoordError(f"no Docker engine answers: {error}") from error
+
+
+REQUIREMENTS: dict[str, Callable[[], None]] = {
+    "zookeeper": needs_zookeeper,
+    "docker": needs_docker,
+}
+
+
+def why_not(suite: str) -> str | None:
+    """Why the tests with marker `suite` cannot run here; None if they can."""
+    try:
+        REQUIREMENTS[suite]()
+    except ZkcoordError as error:
+        return str(error)
+    return None
+
+
+@pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen: what nobody asked for needs nothing
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests that cannot run here and note why."""
+    wanted = {suite for suite in REQUIREMENTS if any(item.get_closest_marker(suite) for item in items)}
+    reasons = {suite: reason for suite in sorted(wanted) if (reason := why_not(suite))}
+    left_out = config.stash[LEFT_OUT] = {}
+    if not HAS_SPARK and "not spark" not in config.getoption("markexpr"):
+        left_out["spark"] = 'suite spark left out: PySpark is not installed: pip install "zkcoord[demo,test]"'
+    for suite, reason in reasons.items():
+        gone = [item for item in items if item.get_closest_marker(suite)]
+        items[:] = [item for item in items if not item.get_closest_marker(suite)]
+        config.hook.pytest_deselected(items=gone)
+        left_out[suite] = f"suite {suite} left out ({len(gone)} tests): {reason}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Under CI a suite left out is a failure."""
+    if os.environ.get("CI") and session.config.stash.get(LEFT_OUT, {}) and session.exitstatus in (0, 5):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One line for each suite left out."""
+    for line in config.stash.get(LEFT_OUT, {}).values():
+        terminalreporter.write_line(line, red=bool(os.environ.get("CI")), yellow=True)
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """The folder of fetched jars, shared with the demo."""
+    return cache_dir()
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    """One running ZooKeeper for the session; use `chroot`, and do not stop it: a test that does starts its own."""
+    with EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server:
+        yield server
+
+
+@pytest.fixture
+def chroot(zookeeper: EmbeddedZooKeeper) -> str:
+    """`hosts/chroot` with a chroot of the shared ZooKeeper that is there, empty, and this test's own."""
+    from kazoo.client import KazooClient
+
+    path = f"/test-{next(CHROOTS)}"
+    client = KazooClient(zookeeper.hosts, timeout=10)
+    client.start(timeout=10)
+    try:
+        client.create(path)
+    finally:
+        client.stop()
+        client.close()
+    return zookeeper.hosts + path
+
+
+@pytest.fixture(scope="session")
+def spark_java() -> Iterator[None]:
+    """The environment in which Spark finds its Java and its workers their Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_environment().items():
+            patch.setenv(name, value)
+        yield

@@ -1,0 +1,180 @@
+"""A child process that never outlives this one, however this one ends; `shim.py` says how. POSIX only.
+
+The only place that starts a server. Signals go through the shim, so none can reach a process that is not ours.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from zkcoord.errors import UnavailableError, UsageError
+
+SHIM = Path(__file__).with_name("shim.py")
+GRACE_MS = 10_000  # a broker needs some seconds to hand over and flush
+ANSWER_MS = 10_000  # the shim answers in milliseconds; this is for a machine that swaps
+POLL_MS = 20
+TAIL_BYTES = 4_096
+
+
+class Child:
+    """One program, started and ended any number of times; its output is appended to `log`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        grace_ms: int = GRACE_MS,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._command = tuple(command)
+        self._env = None if env is None else dict(env)
+        self._grace_ms = grace_ms
+        self._shim: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._pid: int | None = None
+        self._log_start = 0
+        self._lock = threading.RLock()  # orders come from any thread; one is answered before the next is sent
+
+    @property
+    def running(self) -> bool:
+        """The program has been started and has not ended (a paused one runs)."""
+        return self._shim is not None and self._shim.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The program's process id while it runs. To look at, not to signal: use the methods."""
+        return self._pid if self.running else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the last run ended (128 + n for signal n); None while it runs or before the first."""
+        return None if self._shim is None else self._shim.poll()
+
+    def start(self) -> None:
+        """Start the program; returns when it exists, not when it serves. UsageError if it runs already."""
+        if os.name != "posix":
+            raise UsageError(f"{self.name} can be started on Linux and macOS only")
+        with self._lock:
+            if self.running:
+                raise UsageError(f"{self.name} runs already (process {self._pid})")
+            self._forget()
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            ours, theirs = socket.socketpair()
+            ours.settimeout(ANSWER_MS / 1000)
+            settings = (str(theirs.fileno()), str(os.getpid()), str(self._grace_ms))
+            with theirs, self.log.open("ab") as log:
+                self._log_start = log.tell()
+                self._control = ours
+                self._shim = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(SHIM), *settings, *self._command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self._env,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for this process, which decides what becomes of its servers
+                )
+            self._pid = self._read_pid(ours)
+
+    def _read_pid(self, control: socket.socket) -> int:
+        line = b""
+        with contextlib.suppress(OSError):
+            while not line.endswith(b"\n"):
+                read = control.recv(32)
+                if not read:
+                    break
+                line += read
+        if not line.endswith(b"\n"):
+            self._end(0)
+            raise UnavailableError(f"{self.name} could not be started: {self._command[0]}\n{self.tail()}")
+        return int(line)
+
+    def await_ready(self, ready: Callable[[], bool], deadline_ms: int) -> None:
+        """Return when `ready()` holds; else UnavailableError with the end of the log."""
+        end = time.monotonic() + deadline_ms / 1000
+        while not (ready() and self.running):
+            if not self.running:
+                raise UnavailableError(
+                    f"{self.name} ended with code {self.exit_code} instead of serving; {self._said()}"
+                )
+            if time.monotonic() > end:
+                raise UnavailableError(f"{self.name} does not answer after {deadline_ms} ms; {self._said()}")
+            time.sleep(POLL_MS / 1000)
+
+    def _said(self) -> str:
+        return f"its log ({self.log}) ends with:\n{self.tail()}"
+
+    def tail(self) -> str:
+        """The end of what this run has written to its log."""
+        with self.log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - TAIL_BYTES))
+            return log.read().decode(errors="replace").strip() or "(nothing)"
+
+    def stop(self, deadline_ms: int | None = None) -> None:
+        """SIGTERM, and SIGKILL if it has not ended by the deadline (default: `grace_ms`)."""
+        with self._lock:
+            self._tell(b"T")
+            self._end(self._grace_ms if deadline_ms is None else deadline_ms)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        with self._lock:
+            self._end(0)
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when it stands still: connections stay open, nothing is answered."""
+        self._must_tell(b"S")
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._must_tell(b"C")
+
+    def _must_tell(self, order: bytes) -> None:
+        with self._lock:
+            if not self._tell(order):
+                raise UsageError(f"{self.name} does not run")
+
+    def _tell(self, order: bytes) -> bool:
+        """Whether the shim has carried out `order`; False if the program has ended."""
+        if self._control is None or not self.running:
+            return False
+        try:
+            self._control.sendall(order)
+            return self._control.recv(1) == order
+        except OSError:
+            return False
+
+    def _end(self, deadline_ms: int) -> None:
+        """Wait for the end, kill what is left after the deadline, and reap."""
+        if self._shim is not None:
+            try:
+                if deadline_ms == 0:
+                    self._tell(b"K")
+                self._shim.wait((deadline_ms or ANSWER_MS) / 1000)
+            except subprocess.TimeoutExpired:
+                self._tell(b"K")
+                self._reap(self._shim)
+        self._forget()
+
+    def _reap(self, shim: "subprocess.Popen[bytes]") -> None:
+        try:
+            shim.wait(ANSWER_MS / 1000)
+        except subprocess.TimeoutExpired:
+            shim.kill()  # its death signal takes the program along
+            shim.wait()
+
+    def _forget(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None

