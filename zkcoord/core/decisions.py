@@ -1,0 +1,99 @@
+"""What a coordinator decides, in the imperative; each says why. A closed union: match it with `assert_never`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkcoord.core.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroup:
+    """Make the group's record and state: it is seen for the first time."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseGeneration:
+    """The target is another one: write its digest and the next generation, before anything that serves it."""
+
+    generation: int
+    digest: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFetching:
+    """Tell a consumer to stop reading partitions and release them; the map names the thread meant to be next, or ""."""
+
+    consumer_id: str
+    partitions: Mapping[TopicPartition, str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantPartitions:
+    """Set the owners of available partitions to a consumer's threads, and tell it to start."""
+
+    consumer_id: str
+    partitions: Mapping[TopicPartition, str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictMember:
+    """End a silent consumer's registration; `sequence` is the command that it did not acknowledge."""
+
+    consumer_id: str
+    sequence: str
+    session_timeout_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailGroup:
+    """Give the rebalance up, by the group's policy: ConsumerRebalanceFailed in the state (None clears it)."""
+
+    error: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectMember:
+    """Tell a consumer that it cannot take part."""
+
+    consumer_id: str
+    reason: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeChannel:
+    """Remove the channel of a registration that is gone, with what still stands in it."""
+
+    consumer_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRefused:
+    """Remove a command that its consumer could not understand, and free what a refused start named."""
+
+    consumer_id: str
+    sequence: str
+    why: str
+
+
+Decision = (
+    FoundGroup
+    | RaiseGeneration
+    | StopFetching
+    | GrantPartitions
+    | EvictMember
+    | FailGroup
+    | RejectMember
+    | PurgeChannel
+    | RemoveRefused
+)

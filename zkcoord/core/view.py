@@ -1,0 +1,132 @@
+"""One group as a coordinator sees it: members, their queues, who owns what. Built by `tree.view`, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
+
+
+class Owner(NamedTuple):
+    """An owner node: `thread` is "" when the partition is free; `version` guards the next write."""
+
+    thread: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One registration. `unreadable` says why nobody can parse it: a member, but not an eligible one."""
+
+    consumer_id: str
+    czxid: int  # the order of joining
+    version: int = 0
+    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads
+    coordinated: bool = True  # carries the marker: speaks this protocol
+    unreadable: str | None = None
+    instance: str | None = None
+    replaces: str | None = None
+    assignors: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()  # offset stores it can use; empty: the group's
+    rebalance_timeout_ms: int = 60_000
+    session_timeout_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outstanding:
+    """A command that stands in a channel: written, not yet acknowledged."""
+
+    sequence: str  # ten digits
+    version: int
+    option: str  # "start-fetcher", "stop-fetcher", "offset-store", "reject", "ping"
+    threads: Mapping[TopicPartition, str] | None  # None: no map, everything the consumer holds
+    generation: int = 0
+    error: str | None = None  # why the consumer refused it
+
+    def names(self, partition: TopicPartition) -> bool:
+        """True when the command is about this partition."""
+        if self.option not in ("start-fetcher", "stop-fetcher"):
+            return False
+        return self.threads is None or partition in self.threads
+
+
+class Evicted(NamedTuple):
+    """The mark of an eviction: what the evicted owned is kept from others this long, its own session timeout."""
+
+    session_timeout_ms: int
+
+
+class Refusal(NamedTuple):
+    """A start that the consumer could not carry out: the generation of that start, and why."""
+
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A consumer's queue. A channel at version 0 was never registered with."""
+
+    consumer_id: str
+    version: int
+    commands: tuple[Outstanding, ...] = ()  # by sequence
+    refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
+    evicted: Evicted | None = None
+    refused_mark: bool = False  # the child `refused` stands
+
+    def names(self, partition: TopicPartition) -> bool:
+        """True when any command in it is about this partition."""
+        return any(command.names(partition) for command in self.commands)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """All that decisions about one group depend on."""
+
+    group: str
+    members: Mapping[str, Member] = field(default_factory=dict)
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
+    topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
+    marked: frozenset[str] = frozenset()  # topics whose mark stands
+    # the group record: what people decided
+    record_version: int | None = None  # None: there is no record yet
+    assignor: str | None = None
+    rebalance: Rebalance = Rebalance.COOPERATIVE
+    on_timeout: str = "evict"
+    max_rebalance_retries: int = 4
+    evict_grace_ms: int | None = None
+    store: str = "zookeeper"
+    # the group state: what the coordinator wrote last
+    state_version: int | None = None  # None: there is no state yet
+    generation: int = 0
+    target_digest: str = ""
+    failed: str | None = None
+
+    def held(self) -> Iterator[tuple[TopicPartition, str]]:
+        """Partitions owned by a registered consumer, with the thread."""
+        for partition, owner in self.owners.items():
+            if owner.thread and consumer_of(owner.thread) in self.members:
+                yield partition, owner.thread
+
+
+def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
+    """The group's phase: what the tools show as STATE (design, section 1)."""
+    if not view.members:
+        return Phase.EMPTY
+    commands = [command for channel in view.channels.values() for command in channel.commands]
+    if any(command.option == "stop-fetcher" for command in commands):
+        return Phase.PREPARING_REBALANCE
+    if any(not alive(view, partition) for partition in target):
+        return Phase.PREPARING_REBALANCE
+    if any(command.option == "start-fetcher" for command in commands):
+        return Phase.AWAITING_SYNC
+    return Phase.STABLE
+
+
+def alive(view: GroupView, partition: TopicPartition) -> bool:
+    """True when a registered consumer owns the partition."""
+    owner = view.owners.get(partition)
+    return owner is not None and owner.thread != "" and consumer_of(owner.thread) in view.members

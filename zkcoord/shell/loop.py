@@ -1,0 +1,271 @@
+"""The order of the flow: inputs in; read what is dirty; let the role decide; send its transactions; wait.
+
+One loop serves one role (a coordinator or a consumer). It owns the session: a session that is lost is thrown away with
+everything that was read in it, and a new one is opened (rule 6). Nothing here knows groups, commands or offsets, nothing
+blocks, and no state is changed by the outcome of a commit: a role is told of it only to know that it may decide again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from zkcoord.shell.ports import (
+    CallDone,
+    CommitDone,
+    FromStore,
+    Input,
+    Link,
+    LinkChanged,
+    Outcome,
+    ReadDone,
+    Request,
+    StoreFactory,
+    StoreInput,
+    SyncDone,
+    TreeStore,
+    WatchFired,
+)
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import Transaction
+
+REOPEN_MS = 250
+"""How long a loop waits before it opens a session in place of a lost one, so that a flap is no storm."""
+
+Events = Callable[[str, Mapping[str, Any]], None]
+"""Where a role reports what happened: the event's name and its fields (design, section 11)."""
+
+
+class Role(Protocol):
+    """What a loop asks of a coordinator or a consumer. Every method runs on the loop's thread and returns at once."""
+
+    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        """A new session is connected: want the first nodes."""
+
+    def session_resumed(self, now_ms: int) -> None:
+        """The same session is connected again; everything wanted is being read anew."""
+
+    def session_suspended(self, now_ms: int) -> None:
+        """The link broke; nothing can be said of the tree until it is back."""
+
+    def session_lost(self, now_ms: int) -> None:
+        """The session is over, and with it all that was read: start afresh."""
+
+    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
+        """Take in what was read, in the order in which the server answered."""
+
+    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
+        """A transaction sent with `tag` has its outcome."""
+
+    def synced(self, sent_ms: int, now_ms: int) -> None:
+        """A sync that was sent at `sent_ms` was answered by the leader."""
+
+    def called(self, done: CallDone, now_ms: int) -> None:
+        """A callback of the application returned."""
+
+    def requested(self, request: Request, now_ms: int) -> None:
+        """The program around the loop asks for something."""
+
+    def decide(self, now_ms: int) -> int | None:
+        """Decide from what is known; returns when to be asked again at the latest, or None."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """One session and what is under way in it."""
+
+    number: int
+    store: TreeStore
+    tracker: Tracker = field(default_factory=Tracker)
+    commits: dict[int, tuple[Any, int]] = field(default_factory=dict)  # token -> tag, time of sending
+    syncs: dict[int, tuple[int, bool]] = field(default_factory=dict)  # token -> time of sending, gates the reads
+    connected: bool = False
+    opened: bool = False
+    gated: bool = False  # reads wait for the answer of a sync: the link was broken, or an outcome is unknown
+
+
+class Loop:
+    """Runs one role over its sessions. `step` is the whole flow; a driver calls it with what waits in the inbox."""
+
+    def __init__(self, open_session: StoreFactory, put: Callable[[Input], None]) -> None:
+        self._open_session = open_session
+        self._put = put
+        self._role: Role | None = None
+        self._session: _Session | None = None
+        self._sessions = 0
+        self._token = 0
+        self._reopen_at_ms: int | None = 0  # invariant: None exactly while there is a session, or when finished
+        self.finished = False
+        self.fatal: Exception | None = None
+
+    def run_role(self, role: Role) -> None:
+        """Name the role; once, before the first step."""
+        self._role = role
+
+    # what a role may ask for
+
+    @property
+    def tracker(self) -> Tracker:
+        """The wants of the current session."""
+        return self._current().tracker
+
+    @property
+    def connected(self) -> bool:
+        """True while the current session's link is up."""
+        return self._session is not None and self._session.connected
+
+    @property
+    def settled(self) -> bool:
+        """True when the link is up and no sync holds the reads back: what is clean is also current."""
+        return self._session is not None and self._session.connected and not self._session.gated
+
+    @property
+    def commits_in_flight(self) -> int:
+        """How many transactions have no outcome yet."""
+        return len(self._session.commits) if self._session else 0
+
+    def commit(self, transaction: Transaction, tag: Any, now_ms: int) -> None:
+        """Send one multi; all that it touches is dirty from now on."""
+        session = self._current()
+        token = self._next_token()
+        session.commits[token] = (tag, now_ms)
+        session.store.commit(token, transaction)
+        for path in transaction.touched():
+            session.tracker.touch(path)
+
+    def sync(self, now_ms: int) -> None:
+        """Ask the leader, to extend a lease."""
+        session = self._current()
+        token = self._next_token()
+        session.syncs[token] = (now_ms, False)
+        session.store.sync(token)
+
+    def drop_connection(self) -> None:
+        """Nothing was answered for too long: look for another server in the same session."""
+        if self._session is not None:
+            self._session.store.drop_connection()
+
+    def end_session(self, now_ms: int, *, reopen_in_ms: int | None) -> None:
+        """Close the session and forget it; a new one is opened after `reopen_in_ms` (None: the loop is finished)."""
+        if self._session is not None:
+            self._session.store.close()
+            self._session = None
+        self._reopen_at_ms = None if reopen_in_ms is None else now_ms + reopen_in_ms
+        self.finished = reopen_in_ms is None
+
+    def fail(self, error: Exception, now_ms: int) -> None:
+        """End the loop for good with an error that somebody must act on."""
+        self.fatal = error
+        self.end_session(now_ms, reopen_in_ms=None)
+
+    # the flow
+
+    def step(self, inputs: Sequence[Input], now_ms: int) -> int | None:
+        """Take inputs in, decide, send; returns when to step again at the latest (None: only with an input)."""
+        role = self._role
+        if role is None or self.finished:
+            return None
+        for item in inputs:
+            self._take(role, item, now_ms)
+            if self.finished:
+                return None
+        self._open_when_due(now_ms)
+        self._send_reads()
+        wake_at_ms = role.decide(now_ms)
+        self._send_reads()
+        times = [t for t in (wake_at_ms, self._reopen_at_ms) if t is not None]
+        return min(times) if times and not self.finished else None
+
+    def _take(self, role: Role, item: Input, now_ms: int) -> None:
+        match item:
+            case FromStore(number, inner):
+                if self._session is not None and self._session.number == number:
+                    self._take_from_store(role, self._session, inner, now_ms)
+            case CallDone():
+                role.called(item, now_ms)
+            case Request():
+                role.requested(item, now_ms)
+
+    def _take_from_store(self, role: Role, session: _Session, item: StoreInput, now_ms: int) -> None:
+        match item:
+            case WatchFired(path, data, children):
+                session.tracker.fired(path, data=data, children=children)
+            case ReadDone(token, nodes):
+                if nodes is not None and session.connected:
+                    fresh = session.tracker.answered(token, nodes)
+                    if fresh:
+                        role.read(fresh, now_ms)
+            case CommitDone():
+                tag, sent_ms = session.commits.pop(item.token)
+                if item.outcome is Outcome.UNKNOWN:
+                    self._gate(session, now_ms)
+                role.committed(tag, item, sent_ms, now_ms)
+            case SyncDone(token, ok):
+                self._take_sync(role, session, token, ok, now_ms)
+            case LinkChanged():
+                self._take_link(role, session, item, now_ms)
+
+    def _take_sync(self, role: Role, session: _Session, token: int, ok: bool, now_ms: int) -> None:
+        sent_ms, gate = session.syncs.pop(token)
+        if ok:
+            if gate and not any(gates for _, gates in session.syncs.values()):
+                session.gated = False
+            role.synced(sent_ms, now_ms)
+        elif gate and session.connected:
+            self._gate(session, now_ms)
+
+    def _take_link(self, role: Role, session: _Session, change: LinkChanged, now_ms: int) -> None:
+        session.connected = change.link is Link.CONNECTED
+        if change.link is Link.LOST:
+            session.store.close()
+            self._session = None
+            self._reopen_at_ms = now_ms + REOPEN_MS
+            role.session_lost(now_ms)
+        elif change.link is Link.SUSPENDED:
+            session.tracker.touch_all()
+            role.session_suspended(now_ms)
+        elif session.opened:
+            session.tracker.touch_all()
+            self._gate(session, now_ms)
+            role.session_resumed(now_ms)
+        else:
+            session.opened = True
+            role.session_opened(change.session_id, change.session_timeout_ms, now_ms)
+
+    def _gate(self, session: _Session, now_ms: int) -> None:
+        """What is read next must show everything that happened: everything again, after a sync."""
+        session.gated = True
+        session.tracker.touch_all()
+        if session.connected:
+            token = self._next_token()
+            session.syncs[token] = (now_ms, True)
+            session.store.sync(token)
+
+    def _open_when_due(self, now_ms: int) -> None:
+        if self._reopen_at_ms is None or now_ms < self._reopen_at_ms:
+            return
+        self._reopen_at_ms = None
+        self._sessions += 1
+        number, put = self._sessions, self._put
+        store = self._open_session(lambda item: put(FromStore(number, item)))
+        self._session = _Session(number, store)
+
+    def _send_reads(self) -> None:
+        session = self._session
+        if session is None or not session.connected or session.gated:
+            return
+        token = self._next_token()
+        reads = session.tracker.take(token)
+        if reads:
+            session.store.read(token, reads)
+
+    def _current(self) -> _Session:
+        if self._session is None:
+            raise RuntimeError("there is no session")
+        return self._session
+
+    def _next_token(self) -> int:
+        self._token += 1
+        return self._token
