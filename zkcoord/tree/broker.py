@@ -1,0 +1,48 @@
+"""The only place that reads brokers (`/brokers/ids/<n>`, version 1 to 5): where a Kafka client can connect."""
+
+from __future__ import annotations
+
+import re
+
+from zkcoord.tree.codec import Document, read_document
+
+_WHAT = "broker"
+_ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
+_PORT_MAX = 65_535
+
+
+def decode_broker(data: bytes) -> list[str]:
+    """The broker's `host:port`, PLAINTEXT listeners if it has any, else its first; empty when none can be reached.
+
+    >>> decode_broker(b'{"version":1,"host":"h","port":9092}')
+    ['h:9092']
+    >>> decode_broker(b'{"version":4,"endpoints":["SSL://h:9093","IN://h:9092"],'
+    ...               b'"listener_security_protocol_map":{"SSL":"SSL","IN":"PLAINTEXT"},"host":null,"port":-1}')
+    ['h:9092']
+    """
+    document = read_document(_WHAT, data)
+    endpoints = document.texts("endpoints")
+    if not endpoints:
+        return _server(document.text("host", default=""), document.integer("port", low=-1, high=_PORT_MAX))
+    protocols = document.section("listener_security_protocol_map").all_texts()
+    first: list[str] = []
+    plain: list[str] = []
+    for endpoint in endpoints:
+        listener, servers = _endpoint(document, endpoint)
+        first = first or servers
+        if protocols.get(listener, listener) == "PLAINTEXT":
+            plain += servers
+    return plain or first
+
+
+def _endpoint(document: Document, endpoint: str) -> tuple[str, list[str]]:
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None or int(match[3]) > _PORT_MAX:
+        raise document.wrong("endpoints", endpoint, "<listener>://<host>:<port>")
+    return match[1], _server(match[2], int(match[3]))
+
+
+def _server(host: str, port: int) -> list[str]:
+    if not host or port < 1:
+        return []
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]

@@ -1,0 +1,263 @@
+"""What all codecs share: JSON that cannot surprise, and errors that say what was seen and why it is wrong.
+
+Bytes from a znode may be anything. Every reader here ends in a value or in `CorruptError`, never in another exception:
+not for bytes that are no UTF-8, not for a number of 5,000 digits, not for 100,000 opening brackets, not for NaN.
+What is written is ASCII and compact, since the oldest readers of this tree know neither more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
+
+SEEN_CHARS_MAX = 80  # of foreign bytes in a message: enough to recognise, too little to flood a log
+DEPTH_MAX = 32  # no format here nests deeper than five; what is deeper could exhaust the stack of a later reader
+INT32_MAX = 2**31 - 1  # what the old clients read as a number
+INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_PARTITION_KEY = re.compile(r"([a-zA-Z0-9._-]{1,255})-(0|[1-9][0-9]{0,9})")
+_DOCUMENT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def seen(data: bytes | str) -> str:
+    """The beginning of foreign data, printable on one line.
+
+    >>> seen(b"clicks\\n")
+    "'clicks\\\\n'"
+    >>> seen(b"")
+    'nothing'
+    """
+    if not data:
+        return "nothing"
+    head = data[: SEEN_CHARS_MAX + 1]
+    return shown(head.decode("utf-8", "backslashreplace") if isinstance(head, bytes) else head)
+
+
+def shown(value: object) -> str:
+    """A value as one line of ASCII, cut to SEEN_CHARS_MAX."""
+    text = ascii(value)
+    return text if len(text) <= SEEN_CHARS_MAX else f"{text[:SEEN_CHARS_MAX]}..."
+
+
+def corrupt(what: str, data: bytes | str, why: str) -> CorruptError:
+    """The error for `data` that should be a `what` and is not, because of `why`.
+
+    >>> str(corrupt("offset", b"abc", "not a number"))
+    "bad offset 'abc': not a number"
+    """
+    return CorruptError(f"bad {what} {seen(data)}: {why}")
+
+
+def compact(document: Mapping[str, Any]) -> bytes:
+    """The document as ASCII JSON without spaces, keys in their order. A float that is no number is a ValueError."""
+    return _DOCUMENT.encode(document).encode("ascii")
+
+
+def whole(value: object) -> int | None:
+    """The integer that `value` is or spells; None for anything else (true, 1.0, "01", "+1", "1 ").
+
+    >>> whole(7), whole("7"), whole(True), whole("07"), whole(7.0)
+    (7, 7, None, None, None)
+    """
+    if isinstance(value, int):
+        return None if isinstance(value, bool) else value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    return None
+
+
+def partition_of(key: str) -> TopicPartition | None:
+    """The partition that a key `topic-partition` names, split at the last `-`; None if it names none.
+
+    >>> partition_of("a-b-12")
+    TopicPartition(topic='a-b', partition=12)
+    >>> partition_of("clicks-01") is None
+    True
+    """
+    match = _PARTITION_KEY.fullmatch(key)
+    if match is None:
+        return None
+    topic, number = match.groups()
+    partition = int(number)
+    return None if partition > INT32_MAX or topic in (".", "..") else TopicPartition(topic, partition)
+
+
+def parse_json(text: str, *, trailing: bool = False) -> Any:
+    """The value that `text` is; ValueError for no JSON, NaN, infinities and what nests deeper than DEPTH_MAX.
+
+    With `trailing`, text after the value is ignored, as Jackson (Kafka 1.0.1 to 1.1) does.
+    """
+    try:
+        if trailing:
+            value, _ = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+        else:
+            value = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if _nests_deeply(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _nests_deeply(value: Any) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEPTH_MAX):
+        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
+
+
+def text_of(what: str, data: bytes) -> str:
+    """The data as UTF-8 text, or CorruptError."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise corrupt(what, data, f"byte {error.start} is no UTF-8") from None
+
+
+def read_document(what: str, data: bytes) -> Document:
+    """The JSON object in `data`, or CorruptError."""
+    text = text_of(what, data)
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise corrupt(what, data, f"no JSON ({error})" if text.strip() else "no JSON") from None
+    if not isinstance(value, dict):
+        raise corrupt(what, data, "not a JSON object")
+    return Document(what=what, data=data, fields=value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A JSON object being read: each method gives one key's value, or a CorruptError that names key and rule.
+
+    A key with null counts as missing. A missing key gives `default`; without a default it is an error.
+    """
+
+    what: str
+    data: bytes
+    fields: Mapping[str, Any]
+    prefix: str = ""  # of the keys in messages: "policy." inside policy
+
+    def error(self, key: str, why: str) -> CorruptError:
+        """The error for one key; `why` completes the sentence "<key> …"."""
+        return corrupt(self.what, self.data, f"{self.prefix}{key} {why}")
+
+    def wrong(self, key: str, value: object, allowed: str) -> CorruptError:
+        """The error for a key whose value is not among what is allowed."""
+        return self.error(key, f"is {shown(value)}, allowed is {allowed}")
+
+    def version(self, newest: int = 1) -> int:
+        """The format's version, 1 when missing; a higher one than `newest` is an error."""
+        version = self.integer("version", low=1, default=1)
+        if version > newest:
+            raise self.error("version", f"is {version}, this program reads up to {newest}")
+        return version
+
+    def integer(self, key: str, *, low: int = 0, high: int = INT64_MAX, default: int | None = None) -> int:
+        """An integer, as number or as text, from `low` to `high`."""
+        value = self.fields.get(key)
+        if value is None:
+            if default is None:
+                raise self.error(key, "is missing")
+            return default
+        number = whole(value)
+        if number is None or not low <= number <= high:
+            raise self.wrong(key, value, f"an integer from {low} to {high}")
+        return number
+
+    def optional_integer(self, key: str, *, low: int = 0, high: int = INT64_MAX) -> int | None:
+        """As `integer`, None when missing."""
+        return None if self.fields.get(key) is None else self.integer(key, low=low, high=high)
+
+    def text(self, key: str, *, default: str | None = None) -> str:
+        """A text."""
+        value = self.fields.get(key)
+        if value is None:
+            if default is None:
+                raise self.error(key, "is missing")
+            return default
+        if not isinstance(value, str):
+            raise self.wrong(key, value, "a text")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        """A text that is not empty, None when missing."""
+        if self.fields.get(key) is None:
+            return None
+        if self.fields[key] == "":
+            raise self.wrong(key, "", "a text that is not empty")
+        return self.text(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts, empty when missing."""
+        value = self.fields.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.wrong(key, value, "a list of texts that are not empty")
+        return tuple(value)
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """True or false."""
+        value = self.fields.get(key, default)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(key, value, "true or false")
+        return value
+
+    def section(self, key: str) -> Document:
+        """An object, empty when missing; its keys are named `<key>.<name>` in messages."""
+        value = self.fields.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.wrong(key, value, "an object")
+        return Document(what=self.what, data=self.data, fields=value or {}, prefix=f"{self.prefix}{key}.")
+
+    def all_texts(self) -> dict[str, str]:
+        """All keys of this object, each of which must be a text."""
+        return {key: self.text(key) for key in self.fields}
+
+    def partition(self, key: str) -> TopicPartition:
+        """The partition that one of this object's keys names."""
+        partition = partition_of(key)
+        if partition is None:
+            raise self.error(shown(key), "names no partition, allowed is <topic>-<partition>")
+        return partition
+
+    def offsets(self, key: str, extra: int) -> tuple[int, ...]:
+        """A list `[start, end, …]` of offsets and `extra` more integers, none negative, start not above end."""
+        value = self.fields[key]
+        numbers = [whole(item) for item in value] if isinstance(value, list) else []
+        good = tuple(n for n in numbers if n is not None and 0 <= n <= INT64_MAX)
+        if len(good) != 2 + extra or len(numbers) != 2 + extra or good[0] > good[1]:
+            raise self.wrong(key, value, f"a list of start, end{', generation' * extra}, start not above end")
+        return good
+
+    def unknown(self, *known: str) -> dict[str, Any]:
+        """The keys that are none of `known`, with their values."""
+        return {key: value for key, value in self.fields.items() if key not in known}

@@ -1,0 +1,182 @@
+"""The only place that reads and writes commands: what the coordinator puts into a consumer's channel.
+
+A superset of the draft's two (`option`, `ownershipMap`). A command that cannot be understood is not obeyed and not
+deleted: the consumer replaces it by its `refusal`, which holds the error and the command as it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
+from zkcoord.tree.codec import INT32_MAX, Document, compact, parse_json, partition_of, read_document
+
+VERSION = 1
+REFUSED_OBJECT_BYTES_MAX = 256 * 1024  # a command's own limit; escaped as ASCII it stays below the server's 1 MiB
+REFUSED_TEXT_CHARS_MAX = 32 * 1024  # of what is no JSON: each character may take twelve bytes
+ERROR_CHARS_MAX = 500
+_WHAT = "command"
+
+
+class NotUnderstood(CorruptError):  # noqa: N818 - the word of the protocol; callers catch CorruptError
+    """A well-formed command of another program: an unknown option, a higher version."""
+
+
+class Option(Enum):
+    """What a command asks for."""
+
+    START_FETCHER = "start-fetcher"
+    STOP_FETCHER = "stop-fetcher"
+    OFFSET_STORE = "offset-store"
+    REJECT = "reject"
+    PING = "ping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command.
+
+    `ownership`: of a start, partition -> the thread that reads it; of a stop, partition -> the thread meant to be next
+    or ""; None = no map = everything (the draft's stop). `incarnations`: topic -> the number of its mark, in a start.
+    """
+
+    option: Option
+    ownership: Mapping[TopicPartition, str] | None = None
+    generation: int = 0
+    epoch: int = 0
+    offsets: str | None = None  # the offset store's name
+    step: int | None = None  # of the offset store's change
+    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced: start, end
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def encode_command(command: Command) -> bytes:
+    """The command's znode data; keys at their defaults are left out.
+
+    >>> encode_command(Command(option=Option.STOP_FETCHER, ownership={TopicPartition("clicks", 0): ""}, generation=7))
+    b'{"version":1,"option":"stop-fetcher","ownershipMap":{"clicks-0":""},"generation":7}'
+    """
+    document: dict[str, Any] = {"version": VERSION, "option": command.option.value}
+    if command.ownership is not None:
+        document["ownershipMap"] = {f"{p[0]}-{p[1]}": thread for p, thread in command.ownership.items()}
+    if command.generation:
+        document["generation"] = command.generation
+    if command.epoch:
+        document["epoch"] = command.epoch
+    if command.offsets is not None:
+        document["offsets"] = command.offsets
+    if command.step is not None:
+        document["step"] = command.step
+    if command.replay:
+        document["replay"] = {f"{p[0]}-{p[1]}": [str(start), str(end)] for p, (start, end) in command.replay.items()}
+    if command.incarnations:
+        document["incarnations"] = dict(command.incarnations)
+    if command.reason is not None:
+        document["reason"] = command.reason
+    return compact(document)
+
+
+def decode_command(data: bytes) -> Command:
+    """The command in `data`; NotUnderstood for an unknown option or a higher version, else CorruptError.
+
+    >>> decode_command(b'{"version":1,"option":"stop-fetcher"}').ownership is None
+    True
+    """
+    document = read_document(_WHAT, data)
+    version = document.integer("version", low=1, default=1)
+    if version > VERSION:
+        raise NotUnderstood(str(document.error("version", f"is {version}, this program reads up to {VERSION}")))
+    replay = document.section("replay")
+    incarnations = document.section("incarnations")
+    return Command(
+        option=_option(document),
+        ownership=None if document.fields.get("ownershipMap") is None else _ownership(document),
+        generation=document.integer("generation", default=0),
+        epoch=document.integer("epoch", default=0),
+        offsets=document.optional_text("offsets"),
+        step=document.optional_integer("step"),
+        replay={replay.partition(key): _two(replay.offsets(key, 0)) for key in replay.fields},
+        incarnations={key: incarnations.integer(key, high=INT32_MAX) for key in incarnations.fields},
+        reason=None if document.fields.get("reason") is None else document.text("reason"),
+    )
+
+
+def _option(document: Document) -> Option:
+    name = document.text("option")
+    try:
+        return Option(name)
+    except ValueError:
+        allowed = ", ".join(option.value for option in Option)
+        raise NotUnderstood(str(document.wrong("option", name, allowed))) from None
+
+
+def _ownership(document: Document) -> dict[TopicPartition, str]:
+    section = document.section("ownershipMap")
+    ownership: dict[TopicPartition, str] = {}
+    for key, thread in section.fields.items():
+        partition = partition_of(key) or section.partition(key)
+        if not isinstance(thread, str):
+            raise section.wrong(key, thread, "a thread's name")
+        ownership[partition] = thread
+    return ownership
+
+
+def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
+    return numbers[0], numbers[1]
+
+
+def refusal(data: bytes, error: Exception) -> bytes:
+    """What replaces a command that was not understood: the error, and the command as read (no JSON: as text, cut).
+
+    >>> refusal(b'{"version":1,"option":"dance"}', NotUnderstood("option is dance"))
+    b'{"error":"option is dance","command":{"version":1,"option":"dance"}}'
+    """
+    message = str(error)[:ERROR_CHARS_MAX]
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        value = parse_json(text) if len(data) <= REFUSED_OBJECT_BYTES_MAX else None
+    except ValueError:
+        value = None
+    as_read = value if isinstance(value, dict) else text[:REFUSED_TEXT_CHARS_MAX]
+    return compact({"error": message, "command": as_read})
+
+
+def is_refused(data: bytes) -> bool:
+    """True when `data` is the `refusal` of a command and no command.
+
+    >>> is_refused(refusal(b"?", ValueError("no JSON"))), is_refused(b'{"option":"ping"}')
+    (True, False)
+    """
+    return _refused_command(data) is not None
+
+
+def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
+    """What a refused command named, as far as it can be read: the owners that a refused start left behind.
+
+    >>> refused_ownership(refusal(b'{"version":9,"option":"start-fetcher","ownershipMap":{"t-0":"c-0"}}', ValueError()))
+    {TopicPartition(topic='t', partition=0): 'c-0'}
+    """
+    command = _refused_command(data)
+    named = command.get("ownershipMap") if isinstance(command, dict) else None
+    if not isinstance(named, dict):
+        return {}
+    read = ((partition_of(key), thread) for key, thread in named.items())
+    return {partition: thread for partition, thread in read if partition is not None and isinstance(thread, str)}
+
+
+def _refused_command(data: bytes) -> dict[str, Any] | str | None:
+    if b'"error"' not in data:
+        return None
+    try:
+        value = parse_json(data.decode("utf-8"))
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or "option" in value or not isinstance(value.get("error"), str):
+        return None
+    command = value.get("command")
+    return command if isinstance(command, dict | str) else None

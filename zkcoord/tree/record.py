@@ -1,0 +1,142 @@
+"""The only place that reads and writes group records: what people decide about a group (`/zkcoord/groups/<g>`).
+
+People and tools write it, so a bad value is refused with its key and what is allowed, and what is not known here is
+kept: a key survives decode and encode wherever it stands. Wishes are objects (`who`, `when`, `run`, `expiry_ms`, …)
+whose keys belong to the tool and the coordinator's part that carries the wish out, or null: no such wish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.tree.codec import INT32_MAX, Document, compact, read_document
+
+WISHES = ("hold", "pause", "rebalance", "reset", "delete")
+ON_TIMEOUT = ("evict", "fail")
+RETRIES_MAX = 1_000
+_WHAT = "group record"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What happens to a member that does not acknowledge, and how long a young group waits for joins."""
+
+    on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
+    max_rebalance_retries: int = 4
+    evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
+    initial_delay_ms: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """What people decided. `assignor` None: what the members have in common."""
+
+    assignor: str | None = None
+    rebalance: Rebalance = Rebalance.COOPERATIVE
+    policy: Policy = Policy()
+    store_name: str = "zookeeper"
+    store_step: int = 0
+    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
+    wish: Mapping[str, Mapping[str, Any] | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
+    done: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)  # wish -> what the coordinator did of it
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
+    unknown_offsets: Mapping[str, Any] = field(default_factory=dict)  # the same inside `offsets`
+
+
+DEFAULT_RECORD = GroupRecord()
+
+
+def encode_record(record: GroupRecord) -> bytes:
+    """The record's znode data: every known key, then the unknown ones.
+
+    >>> print(encode_record(DEFAULT_RECORD).decode()[:61])
+    {"version":1,"assignor":null,"rebalance":"cooperative","polic
+    """
+    policy = record.policy
+    document = {
+        "version": 1,
+        "assignor": record.assignor,
+        "rebalance": record.rebalance.value,
+        "policy": {
+            "on_timeout": policy.on_timeout,
+            "max_rebalance_retries": policy.max_rebalance_retries,
+            "evict_grace_ms": policy.evict_grace_ms,
+            "initial_delay_ms": policy.initial_delay_ms,
+            **policy.unknown,
+        },
+        "offsets": {"store": record.store_name, "step": record.store_step, **record.unknown_offsets},
+        "weights": {str(partition): weight for partition, weight in record.weights.items()},
+        "wish": {**dict.fromkeys(WISHES), **record.wish},
+        "done": dict(record.done),
+        **record.unknown,
+    }
+    return compact(document)
+
+
+def decode_record(data: bytes) -> GroupRecord:
+    """The record in `data`; empty data is DEFAULT_RECORD, a missing key its default, a bad value CorruptError.
+
+    >>> decode_record(b'{"rebalance":"gentle"}')
+    Traceback (most recent call last):
+    ...
+    zkcoord.errors.CorruptError: bad group record '{"rebalance":"gentle"}': rebalance is 'gentle', allowed is \
+cooperative or eager
+    """
+    if not data.strip():
+        return DEFAULT_RECORD
+    document = read_document(_WHAT, data)
+    document.version()
+    offsets = document.section("offsets")
+    weights = document.section("weights")
+    return GroupRecord(
+        assignor=_optional_name(document, "assignor"),
+        rebalance=Rebalance(_choice(document, "rebalance", tuple(kind.value for kind in Rebalance))),
+        policy=_policy(document.section("policy")),
+        store_name=_optional_name(offsets, "store") or "zookeeper",
+        store_step=offsets.integer("step", default=0),
+        weights={weights.partition(key): weights.integer(key, low=1, high=INT32_MAX) for key in weights.fields},
+        wish={**dict.fromkeys(WISHES), **_wishes(document.section("wish"))},
+        done=_wishes(document.section("done")),
+        unknown=document.unknown("version", "assignor", "rebalance", "policy", "offsets", "weights", "wish", "done"),
+        unknown_offsets=offsets.unknown("store", "step"),
+    )
+
+
+def _policy(section: Document) -> Policy:
+    return Policy(
+        on_timeout=_choice(section, "on_timeout", ON_TIMEOUT),
+        max_rebalance_retries=section.integer("max_rebalance_retries", high=RETRIES_MAX, default=4),
+        evict_grace_ms=section.optional_integer("evict_grace_ms", high=INT32_MAX),
+        initial_delay_ms=section.integer("initial_delay_ms", high=INT32_MAX, default=0),
+        unknown=section.unknown("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms"),
+    )
+
+
+def _choice(section: Document, key: str, allowed: tuple[str, ...]) -> str:
+    """One of `allowed`; the first is the default."""
+    value = section.fields.get(key)
+    if value is None:
+        return allowed[0]
+    if not isinstance(value, str) or value not in allowed:
+        raise section.wrong(key, value, " or ".join(allowed))
+    return value
+
+
+def _optional_name(section: Document, key: str) -> str | None:
+    value = section.fields.get(key)
+    if value is not None and not (isinstance(value, str) and _NAME.fullmatch(value)):
+        raise section.wrong(key, value, "null or a name of small letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _wishes(section: Document) -> dict[str, Mapping[str, Any] | None]:
+    for key, value in section.fields.items():
+        if value is not None and not isinstance(value, dict):
+            raise section.wrong(key, value, "null or an object")
+    return dict(section.fields)

@@ -1,0 +1,232 @@
+"""The only place that reads and writes registrations (`ids/<consumerId>`), old clients' and ours.
+
+Every old client parses the registration of *every* member, and one that it cannot read breaks its rebalance. So what
+is written here is what Kafka 0.8 to 1.1 can all read: compact ASCII, strings and small integers only, one document.
+What is read is whatever at least one of them reads: the newest (1.1) takes long numbers, floats and text after the
+document, the oldest wrote backslashes unescaped. What none of them reads is `CorruptError` here, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkcoord.errors import CorruptError, UsageError, invariant
+from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, shown, text_of
+from zkcoord.tree.topic_filter import topic_pattern
+
+MARKER = "zkcoord/1"
+STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
+REBALANCE_TIMEOUT_MS = 60_000
+SESSION_TIMEOUT_MS = 10_000
+THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
+_WHAT = "registration"
+_OLD_WILDCARD = re.compile(r"[*!][0-9]+[*!].*", re.DOTALL)
+_INSTANCE = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,255}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """One member as it registered. Without `coordination` it is an old client, and all below it is at its default."""
+
+    subscription: Mapping[str, int]  # topic -> threads; under a wildcard pattern one regex -> threads
+    pattern: str = STATIC
+    timestamp: str = ""
+    coordination: str | None = None  # "zkcoord/1", None for an old client
+    instance: str | None = None
+    assignors: tuple[str, ...] = ()
+    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    protocols: tuple[int, int] = (1, 1)
+    offers: frozenset[str] = frozenset()
+    hold_ms: int = 0
+    rack: str | None = None
+    capacity: int | None = None
+    offsets: tuple[str, ...] | None = None  # stores it can use; None: the group's, whichever
+    replaces: str | None = None
+
+    @property
+    def wildcard(self) -> str | None:
+        """The regex of a wildcard subscription, None for a static one (and an empty one)."""
+        return None if self.pattern == STATIC else next(iter(self.subscription), None)
+
+
+def encode_registration(registration: Registration) -> bytes:
+    """The registration's znode data; UsageError for one that readers would refuse (a count of 0, a broken regex).
+
+    >>> encode_registration(Registration(subscription={"clicks": 2}, timestamp="1416335000123"))
+    b'{"version":1,"subscription":{"clicks":2},"pattern":"static","timestamp":"1416335000123"}'
+    """
+    document: dict[str, Any] = {
+        "version": 1,
+        "subscription": dict(registration.subscription),
+        "pattern": registration.pattern,
+        "timestamp": registration.timestamp,
+    }
+    if registration.coordination is not None:
+        document |= _own_keys(registration)
+    data = compact(document)
+    try:
+        back = decode_registration(data)
+    except CorruptError as error:
+        raise UsageError(f"no client could read this registration: {error}") from None
+    invariant(back == registration, f"a registration reads back as another: {registration} as {back}")
+    return data
+
+
+def _own_keys(registration: Registration) -> dict[str, Any]:
+    low, high = registration.protocols
+    keys: dict[str, Any] = {
+        "coordination": registration.coordination,
+        "instance": registration.instance,
+        "assignors": list(registration.assignors) or None,
+        "rebalance_timeout_ms": str(registration.rebalance_timeout_ms),
+        "session_timeout_ms": str(registration.session_timeout_ms),
+        "protocols": None if (low, high) == (1, 1) else f"{low}-{high}",
+        "offers": sorted(registration.offers) or None,
+        "hold_ms": None if registration.hold_ms == 0 else str(registration.hold_ms),
+        "rack": registration.rack,
+        "capacity": None if registration.capacity is None else str(registration.capacity),
+        "offsets": None if registration.offsets is None else list(registration.offsets),
+        "replaces": registration.replaces,
+    }
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def decode_registration(data: bytes) -> Registration:
+    """The member that registered with `data`; CorruptError when no old client reads it either, or our own keys are bad.
+
+    >>> decode_registration(b'{"subscription":{"t":1},"pattern":"static"}').subscription
+    {'t': 1}
+    >>> decode_registration(b"*4*white.*")
+    Traceback (most recent call last):
+    ...
+    zkcoord.errors.CorruptError: bad registration '*4*white.*': a Kafka 0.7 wildcard, which no later client reads
+    """
+    document = Document(what=_WHAT, data=data, fields=_read(data))
+    pattern = _pattern(document)
+    subscription = _subscription(document, wildcard=pattern != STATIC)
+    written = document.fields.get("timestamp")
+    timestamp = written if isinstance(written, str) else str(written) if type(written) is int else ""
+    marker = _marker(document)
+    if marker is None:
+        return Registration(subscription=subscription, pattern=pattern, timestamp=timestamp)
+    return Registration(
+        subscription=subscription,
+        pattern=pattern,
+        timestamp=timestamp,
+        coordination=marker,
+        instance=_instance(document),
+        assignors=document.texts("assignors"),
+        rebalance_timeout_ms=document.integer("rebalance_timeout_ms", low=1, default=REBALANCE_TIMEOUT_MS),
+        session_timeout_ms=document.integer("session_timeout_ms", low=1, high=INT32_MAX, default=SESSION_TIMEOUT_MS),
+        protocols=_protocols(document),
+        offers=frozenset(document.texts("offers")),
+        hold_ms=document.integer("hold_ms", default=0),
+        rack=document.optional_text("rack"),
+        capacity=document.optional_integer("capacity", low=1, high=INT32_MAX),
+        offsets=None if document.fields.get("offsets") is None else document.texts("offsets"),
+        replaces=document.optional_text("replaces"),
+    )
+
+
+def _read(data: bytes) -> Mapping[str, Any]:
+    text = text_of(_WHAT, data)
+    if not text.strip():
+        raise corrupt(_WHAT, data, "empty (its client may be about to write it)")
+    try:
+        value = parse_json(text, trailing=True)
+    except ValueError as first:
+        try:  # 0.8.0 and 0.8.1 write a regex's backslashes unescaped
+            value = parse_json(text.replace("\\", "\\\\"), trailing=True)
+        except ValueError:
+            raise corrupt(_WHAT, data, _why_no_json(text, first)) from None
+    if not isinstance(value, dict):
+        raise corrupt(_WHAT, data, "not a JSON object")
+    if value and "subscription" not in value and "pattern" not in value and _all_counts(value):
+        raise corrupt(_WHAT, data, "a Kafka 0.7 topic map, which no later client reads")
+    return value
+
+
+def _why_no_json(text: str, error: ValueError) -> str:
+    if _OLD_WILDCARD.fullmatch(text.strip()):
+        return "a Kafka 0.7 wildcard, which no later client reads"
+    if re.fullmatch(r"[a-zA-Z0-9._-]+", text.strip()):
+        return "a bare topic name (pykafka's balanced consumer), no registration"
+    return f"no JSON ({error})"
+
+
+def _all_counts(value: Mapping[str, Any]) -> bool:
+    return all(type(count) is int for count in value.values())
+
+
+def _pattern(document: Document) -> str:
+    pattern = document.text("pattern")
+    return pattern if pattern in (WHITE_LIST, BLACK_LIST) else STATIC
+
+
+def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
+    if document.fields.get("subscription") is None:
+        raise document.error("subscription", "is missing")
+    counts = dict(document.section("subscription").fields)
+    for name, count in counts.items():
+        if type(count) is not int:
+            raise document.error("subscription", f"gives {shown(name)} the count {shown(count)}, which is no integer")
+    if wildcard and counts:
+        regex = _first_as_scala(counts)
+        topic_pattern(regex)
+        counts = {regex: counts[regex]}
+    for name, count in counts.items():
+        if not 1 <= count <= THREADS_MAX:
+            raise document.error("subscription", f"gives {shown(name)} {shown(count)} threads, not 1 to {THREADS_MAX}")
+    return counts
+
+
+def _first_as_scala(counts: Mapping[str, int]) -> str:
+    """The one entry that old clients use of several regexes: the head of Scala's immutable map.
+
+    Up to four entries the map keeps their order; from five on it is a trie over the keys' hashes.
+
+    >>> _first_as_scala({"b": 1, "a": 1}), _first_as_scala({"t0": 1, "t1": 1, "t2": 1, "t3": 1, "t4": 1, "t5": 1})
+    ('b', 't4')
+    """
+    return next(iter(counts)) if len(counts) <= 4 else min(counts, key=_trie_place)
+
+
+def _trie_place(key: str) -> tuple[int, ...]:
+    mask = 0xFFFFFFFF
+    mixed = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        mixed = (31 * mixed + (high << 8 | low)) & mask
+    mixed = (mixed + (~(mixed << 9) & mask)) & mask
+    mixed ^= mixed >> 14
+    mixed = (mixed + (mixed << 4)) & mask
+    mixed ^= mixed >> 10
+    return tuple(mixed >> shift & 31 for shift in range(0, 35, 5))
+
+
+def _marker(document: Document) -> str | None:
+    marker = document.fields.get("coordination")
+    if marker == MARKER:
+        return MARKER
+    if isinstance(marker, str) and marker.startswith("zkcoord/"):
+        raise document.wrong("coordination", marker, f'"{MARKER}"')
+    return None  # somebody else's key
+
+
+def _instance(document: Document) -> str | None:
+    instance = document.optional_text("instance")
+    if instance is not None and (instance in (".", "..") or not _INSTANCE.fullmatch(instance)):
+        raise document.wrong("instance", instance, "a name that can stand in a path")
+    return instance
+
+
+def _protocols(document: Document) -> tuple[int, int]:
+    text = document.text("protocols", default="1-1")
+    match = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise document.wrong("protocols", text, '"<lowest>-<highest>"')
+    return int(match[1]), int(match[2])

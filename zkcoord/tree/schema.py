@@ -1,0 +1,65 @@
+"""The only place that reads and writes `/zkcoord/schema` and `/zkcoord/epoch` (revisions write their own bytes)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.errors import invariant
+from zkcoord.tree.codec import INT64_MAX, compact, corrupt, read_document
+
+_EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """Which revision the tree has, in which layout, and the migration that is under way (its keys are the engine's)."""
+
+    revision: str
+    layout: str
+    migration: Mapping[str, Any] | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # what a revision wrote beside, kept
+
+
+def encode_schema(schema: Schema) -> bytes:
+    """The schema's znode data.
+
+    >>> encode_schema(Schema(revision="0001", layout="draft"))
+    b'{"version":1,"revision":"0001","layout":"draft","migration":null}'
+    """
+    migration = None if schema.migration is None else dict(schema.migration)
+    known = {"version": 1, "revision": schema.revision, "layout": schema.layout, "migration": migration}
+    return compact({**known, **schema.unknown})
+
+
+def decode_schema(data: bytes) -> Schema:
+    """The schema in `data`, or CorruptError; whether revision and layout are ours is the reader's question."""
+    document = read_document("schema", data)
+    document.version()
+    migration = document.section("migration")
+    return Schema(
+        revision=document.text("revision"),
+        layout=document.text("layout"),
+        migration=None if document.fields.get("migration") is None else dict(migration.fields),
+        unknown=document.unknown("version", "revision", "layout", "migration"),
+    )
+
+
+def encode_epoch(epoch: int) -> bytes:
+    """The epoch's znode data: decimal text, for people; what writes check is the node's version."""
+    invariant(0 <= epoch <= INT64_MAX, f"an epoch is never {epoch}")
+    return b"%d" % epoch
+
+
+def decode_epoch(data: bytes) -> int:
+    """The epoch in `data`, or CorruptError.
+
+    >>> decode_epoch(b"3")
+    3
+    """
+    match = _EPOCH.fullmatch(data)
+    if match is None or int(match[1]) > INT64_MAX:
+        raise corrupt("epoch", data, "not a number")
+    return int(match[1])

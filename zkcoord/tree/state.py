@@ -1,0 +1,94 @@
+"""The only place that reads and writes group states (`/zkcoord/groups/<g>/state`): what the coordinator alone knows.
+
+`hashlib` is imported for `digest`: it must be the same in every process, which `hash()` of a text is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.codec import compact, read_document
+
+_WHAT = "group state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why the group was given up, and in which generation. In JSON `{"error":…,"since_generation":…}`."""
+
+    error: str
+    since_generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """The group as its coordinators leave it to each other.
+
+    `refused`: consumer id or partition -> why it is left out. `quarantined`: partition (its text) -> why.
+    `replay`: announced ranges (start, end, generation) that no member's status holds any more, left out when empty.
+    """
+
+    generation: int = 0
+    target: str = ""  # the digest of the assignment that generation stands for
+    stopping: bool = False  # eager: all stop before any starts
+    refused: Mapping[str, str] = field(default_factory=dict)
+    failed: Failure | None = None
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    replay: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+
+
+def encode_state(state: GroupState) -> bytes:
+    """The state's znode data.
+
+    >>> encode_state(GroupState(generation=7, target="ab"))
+    b'{"version":1,"generation":7,"target":"ab","stopping":false,"refused":{},"failed":null,"quarantined":{}}'
+    """
+    failed = state.failed
+    document: dict[str, Any] = {
+        "version": 1,
+        "generation": state.generation,
+        "target": state.target,
+        "stopping": state.stopping,
+        "refused": dict(state.refused),
+        "failed": None if failed is None else {"error": failed.error, "since_generation": failed.since_generation},
+        "quarantined": dict(state.quarantined),
+    }
+    if state.replay:
+        document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in state.replay.items()}
+    return compact(document)
+
+
+def decode_state(data: bytes) -> GroupState:
+    """The state in `data`; empty data is a group's first state. The generation must be there: it may never fall."""
+    if not data:
+        return GroupState()
+    document = read_document(_WHAT, data)
+    document.version()
+    failed = document.section("failed")
+    replay = document.section("replay")
+    ranges = {replay.partition(key): replay.offsets(key, 1) for key in replay.fields}
+    return GroupState(
+        generation=document.integer("generation"),
+        target=document.text("target", default=""),
+        stopping=document.flag("stopping"),
+        refused=document.section("refused").all_texts(),
+        failed=None
+        if document.fields.get("failed") is None
+        else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
+        quarantined=document.section("quarantined").all_texts(),
+        replay={partition: (r[0], r[1], r[2]) for partition, r in ranges.items()},
+    )
+
+
+def digest(assignment: Mapping[TopicPartition, str]) -> str:
+    """16 hex digits that tell assignments apart, the same in every process and for every order of the mapping.
+
+    >>> digest({}) == digest({}), len(digest({TopicPartition("t", 0): "c-0"}))
+    (True, 16)
+    """
+    lines = sorted(f"{p[0]}-{p[1]}\0{thread}\0" for p, thread in assignment.items())
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]

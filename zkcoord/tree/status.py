@@ -1,0 +1,181 @@
+"""The only place that reads and writes a member's status: the data of its channel, written by the member alone.
+
+What the coordinator reads at a death or a grant is `batch` (what was announced and perhaps half processed), `store`
+(which step of an offset store's change the member has made) and `refused`; `held`, `progress` and `lag` are for people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
+
+STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
+REASON_CHARS_MAX = 200  # a thousand refusals shall still fit into one acknowledgement
+PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
+_WHAT = "status"
+_RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a member did not start a partition that it was granted in `generation`."""
+
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a member says of itself. The default is what an empty channel says."""
+
+    held: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # generation -> topic -> "0-9,12"
+    held_cut: int = 0  # partitions left out of `held`
+    batch: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)  # start, end, generation
+    store_name: str = ""  # "" before the first start or offset-store
+    store_step: int = 0
+    refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
+    progress: int | None = None
+    lag: int | None = None
+
+
+def encode_status(status: Status) -> bytes:
+    """The status as the channel's data. Beyond STATUS_BYTES_MAX `held` is cut, the newest generation kept longest.
+
+    >>> encode_status(Status(held={7: {"clicks": "0-9"}}, store_name="zookeeper"))
+    b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{},"store":{"name":"zookeeper","step":0},"refused":{}}'
+    """
+    rest: dict[str, Any] = {
+        "batch": {str(p): [str(start), str(end), generation] for p, (start, end, generation) in status.batch.items()},
+        "store": {"name": status.store_name, "step": status.store_step},
+        "refused": {
+            str(p): {"generation": refusal.generation, "reason": refusal.reason[:REASON_CHARS_MAX]}
+            for p, refusal in status.refused.items()
+        },
+    }
+    if status.progress is not None:
+        rest["progress"] = str(status.progress)
+    if status.lag is not None:
+        rest["lag"] = str(status.lag)
+    held = {str(generation): dict(topics) for generation, topics in status.held.items()}
+    data = compact(_document(held, status.held_cut, rest))
+    if len(data) <= STATUS_BYTES_MAX:
+        return data
+    held, cut = _cut_held(status.held, STATUS_BYTES_MAX - len(compact(_document({}, 2**31, rest))))
+    return compact(_document(held, status.held_cut + cut, rest))
+
+
+def _document(held: Mapping[str, Any], held_cut: int, rest: Mapping[str, Any]) -> dict[str, Any]:
+    cut = {"held_cut": held_cut} if held_cut else {}
+    return {"version": 1, "held": held, **cut, **rest}
+
+
+def _cut_held(held: Mapping[int, Mapping[str, str]], room: int) -> tuple[dict[str, dict[str, str]], int]:
+    """As many whole topics as fit into `room` bytes, newest generation first, and the count of partitions left out."""
+    kept: dict[str, dict[str, str]] = {}
+    cut = 0
+    for generation in sorted(held, reverse=True):
+        topics: dict[str, str] = {}
+        room -= len(compact({str(generation): {}}))
+        for topic, ranges in sorted(held[generation].items()):
+            size = len(compact({topic: ranges}))
+            if size <= room:
+                topics[topic] = ranges
+                room -= size
+            else:
+                cut += _count(ranges)
+        if topics:
+            kept[str(generation)] = topics
+    return kept, cut
+
+
+def decode_status(data: bytes) -> Status:
+    """The status in a channel's data. Empty data is an empty status, unknown keys are ignored, garbage: CorruptError.
+
+    >>> decode_status(b"") == Status()
+    True
+    """
+    if not data:
+        return Status()
+    document = read_document(_WHAT, data)
+    document.version()
+    batch = document.section("batch")
+    store = document.section("store")
+    refused = document.section("refused")
+    return Status(
+        held=_held(document.section("held")),
+        held_cut=document.integer("held_cut", default=0),
+        batch={batch.partition(key): _three(batch.offsets(key, 1)) for key in batch.fields},
+        store_name=store.text("name", default=""),
+        store_step=store.integer("step", default=0),
+        refused={refused.partition(key): _refusal(refused.section(key)) for key in refused.fields},
+        progress=document.optional_integer("progress"),
+        lag=document.optional_integer("lag"),
+    )
+
+
+def _held(section: Document) -> dict[int, dict[str, str]]:
+    held: dict[int, dict[str, str]] = {}
+    for key in section.fields:
+        if not re.fullmatch(r"0|[1-9][0-9]{0,17}", key):
+            raise section.error(key, "is no generation")
+        topics = section.section(key)
+        held[int(key)] = topics.all_texts()
+        for topic, ranges in held[int(key)].items():
+            if not _RANGES.fullmatch(ranges):
+                raise topics.wrong(topic, ranges, 'ranges of partitions as "0-9,12"')
+    return held
+
+
+def _refusal(section: Document) -> Refusal:
+    return Refusal(generation=section.integer("generation", default=0), reason=section.text("reason", default=""))
+
+
+def _three(numbers: tuple[int, ...]) -> tuple[int, int, int]:
+    return numbers[0], numbers[1], numbers[2]
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Partition numbers as text, ascending, neighbours joined.
+
+    >>> ranges_text([12, 0, 1, 2, 3])
+    '0-3,12'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def parse_ranges(text: str) -> tuple[int, ...]:
+    """The inverse of `ranges_text`: the numbers, ascending; CorruptError for another text or more than PARTITIONS_MAX.
+
+    >>> parse_ranges("0-3,12"), parse_ranges("")
+    ((0, 1, 2, 3, 12), ())
+    """
+    if not _RANGES.fullmatch(text):
+        raise corrupt("ranges", text, 'allowed is ascending numbers and ranges as "0-9,12"')
+    bounds = _bounds(text)
+    edges = [edge for low, high in bounds for edge in (low, high)]
+    if any(low > high for low, high in bounds) or any(a[1] >= b[0] for a, b in pairwise(bounds)):
+        raise corrupt("ranges", text, "not ascending")
+    if edges and (edges[-1] > INT32_MAX or _count(text) > PARTITIONS_MAX):
+        raise corrupt("ranges", text, f"more than {PARTITIONS_MAX} partitions, or one beyond {INT32_MAX}")
+    return tuple(number for low, high in bounds for number in range(low, high + 1))
+
+
+def _bounds(text: str) -> list[tuple[int, int]]:
+    parts = [part.partition("-") for part in text.split(",")] if text else []
+    return [(int(low), int(high or low)) for low, _, high in parts]
+
+
+def _count(text: str) -> int:
+    return sum(high - low + 1 for low, high in _bounds(text))

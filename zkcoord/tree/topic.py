@@ -1,0 +1,92 @@
+"""The only place that reads topics (`/brokers/topics/<t>`) and reads and writes their marks.
+
+Partition *sets* are compared, never the JSON: a reassignment rewrites replicas all the time and moves nobody here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from zkcoord.tree.codec import INT32_MAX, compact, read_document
+
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic's partitions, ascending (gaps are legal), and its id when its broker is 2.8 or newer."""
+
+    partitions: tuple[int, ...] = ()
+    topic_id: str | None = None
+
+
+def decode_topic(data: bytes) -> TopicInfo:
+    """The topic in `data`, version 1 to 3. Without data or partitions: no partitions, as the old clients read it.
+
+    >>> decode_topic(b'{"version":1,"partitions":{"10":[1,2],"2":[2,3]}}').partitions
+    (2, 10)
+    """
+    if data.strip() in (b"", b"null"):
+        return TopicInfo()
+    document = read_document("topic", data)
+    partitions = document.section("partitions")
+    for key in partitions.fields:
+        if not _PARTITION.fullmatch(key) or int(key) > INT32_MAX:
+            raise document.wrong("partitions", key, f"partition numbers from 0 to {INT32_MAX}")
+    return TopicInfo(
+        partitions=tuple(sorted(int(key) for key in partitions.fields)),
+        topic_id=document.optional_text("topic_id"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Which topic a group's owners and offsets belong to: a name is used again, an id and a czxid are not."""
+
+    incarnation: int  # counts the topics of that name that the group has seen, from 1
+    topic_id: str | None
+    czxid: int  # of the topic's node
+    root_czxid: int  # of /zkcoord: another one means that the whole tree was copied, and no czxid says anything
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """The mark's znode data.
+
+    >>> encode_mark(Mark(incarnation=1, topic_id=None, czxid=2**40, root_czxid=9))
+    b'{"version":1,"incarnation":1,"topic_id":null,"czxid":"1099511627776","root_czxid":"9"}'
+    """
+    return compact(
+        {
+            "version": 1,
+            "incarnation": mark.incarnation,
+            "topic_id": mark.topic_id,
+            "czxid": str(mark.czxid),
+            "root_czxid": str(mark.root_czxid),
+        }
+    )
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """The mark in `data`; None for an empty node: the topic was not marked yet."""
+    if not data:
+        return None
+    document = read_document("topic mark", data)
+    document.version()
+    return Mark(
+        incarnation=document.integer("incarnation", low=1, high=INT32_MAX),
+        topic_id=document.optional_text("topic_id"),
+        czxid=document.integer("czxid"),
+        root_czxid=document.integer("root_czxid"),
+    )
+
+
+def same_incarnation(mark: Mark, topic_id: str | None, czxid: int, root_czxid: int) -> bool:
+    """True unless the topic was deleted and created again since it was marked.
+
+    Ids decide when both sides have one. Else czxids do, but only under the same `/zkcoord`: in a copied or restored
+    tree every czxid differs and nothing shall be dropped (the caller writes the mark anew).
+    """
+    if mark.topic_id is not None and topic_id is not None:
+        return mark.topic_id == topic_id
+    return mark.root_czxid != root_czxid or mark.czxid == czxid
