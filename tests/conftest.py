@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from zkcoord.embedded import EmbeddedZooKeeper, spark_environment
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
+from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
 from zkcoord.errors import ZkcoordError
 
@@ -27,6 +28,18 @@ def needs_zookeeper() -> None:
     """Java, and the jars in PySpark."""
     find_java()
     pyspark_jars()
+
+
+def needs_kafka() -> None:
+    """The broker's jars, fetched if need be, and a ZooKeeper."""
+    needs_zookeeper()
+    kafka_jars()
+
+
+def needs_spark() -> None:
+    """PySpark, Java, and the jars of its Kafka connector."""
+    needs_zookeeper()
+    connector_jars()
 
 
 def needs_docker() -> None:
@@ -45,6 +58,8 @@ def needs_docker() -> None:
 
 REQUIREMENTS: dict[str, Callable[[], None]] = {
     "zookeeper": needs_zookeeper,
+    "kafka": needs_kafka,
+    "spark": needs_spark,
     "docker": needs_docker,
 }
 
@@ -112,6 +127,13 @@ def chroot(zookeeper: EmbeddedZooKeeper) -> str:
         client.stop()
         client.close()
     return zookeeper.hosts + path
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One running broker for the session, on a ZooKeeper of its own; a test names its topics and groups uniquely."""
+    with EmbeddedZooKeeper(fsync=False) as own, EmbeddedKafka(own.hosts) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

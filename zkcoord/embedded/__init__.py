@@ -1,6 +1,8 @@
-"""Real servers as child processes, for the demo and the tests: ZooKeeper, Kafka, and a Java for Spark."""
+"""Real servers as child processes, for the demo and the tests: ZooKeeper, Kafka, and Java and jars for Spark."""
 
+from zkcoord.embedded.artifacts import connector_jars
 from zkcoord.embedded.java import spark_environment
+from zkcoord.embedded.kafka import EmbeddedKafka
 from zkcoord.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
 
-__all__ = ["EmbeddedEnsemble", "EmbeddedZooKeeper", "spark_environment"]
+__all__ = ["EmbeddedEnsemble", "EmbeddedKafka", "EmbeddedZooKeeper", "connector_jars", "spark_environment"]

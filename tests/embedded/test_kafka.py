@@ -1,0 +1,99 @@
+"""A real Kafka broker as a child process: it comes up, keeps its data, and listens at home only."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.kafka import metadata
+from zkcoord.errors import UnavailableError
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 30.0
+
+
+def topics(server: EmbeddedKafka) -> dict[str, int]:
+    """Name → number of partitions."""
+    client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    return {name: len(topic.partitions) for name, topic in client.list_topics(timeout=DEADLINE_S).topics.items()}
+
+
+def create(server: EmbeddedKafka, name: str, partitions: int) -> None:
+    client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    for created in client.create_topics([NewTopic(name, partitions, 1)]).values():
+        created.result(DEADLINE_S)
+
+
+def send(server: EmbeddedKafka, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def first(server: EmbeddedKafka, topic: str, group: str) -> tuple[bytes, int]:
+    """The first record, and the group's committed offset after it."""
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        record = consumer.poll(DEADLINE_S)
+        assert record is not None
+        assert record.error() is None
+        consumer.commit(record, asynchronous=False)
+        return record.value(), consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)[0].offset
+    finally:
+        consumer.close()
+
+
+def test_records_and_offsets_come_and_go(kafka: EmbeddedKafka) -> None:
+    create(kafka, "embedded-clicks", 3)
+    send(kafka, "embedded-clicks", b"hello")
+    assert first(kafka, "embedded-clicks", "embedded-group") == (b"hello", 1)
+    known = metadata(kafka.port)
+    assert (known.brokers, known.controller) == (frozenset({0}), 0)
+    assert {f"embedded-clicks-{n}" for n in range(3)} <= known.led
+
+
+def test_it_listens_on_the_loopback_only(kafka: EmbeddedKafka) -> None:
+    assert kafka.pid is not None
+    inodes = {str(link.readlink()) for link in Path(f"/proc/{kafka.pid}/fd").iterdir()}
+    rows = [
+        row.split()
+        for name in ("tcp", "tcp6")
+        for row in Path(f"/proc/{kafka.pid}/net/{name}").read_text().splitlines()
+    ]
+    listening = {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
+    assert listening == {f"0100007F:{kafka.port:04X}"}
+
+
+def test_a_topic_that_nobody_created_is_not_there(kafka: EmbeddedKafka) -> None:
+    consumer = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    consumer.list_topics("embedded-absent", timeout=DEADLINE_S)
+    assert "embedded-absent" not in topics(kafka)
+
+
+def test_data_survive_a_stop_and_a_kill_and_it_serves_them_when_start_returns(tmp_path: Path) -> None:
+    with (
+        EmbeddedZooKeeper(fsync=False) as zookeeper,
+        EmbeddedKafka(f"{zookeeper.hosts}/kafka", tmp_path, zookeeper_session_timeout_ms=2_000) as server,
+    ):
+        create(server, "clicks", 50)
+        send(server, "clicks", b"kept")
+        for end in (server.stop, server.kill):
+            end()
+            assert not server.ready()
+            with pytest.raises(UnavailableError, match="does not answer"):
+                metadata(server.port)
+            server.start()
+            assert topics(server)["clicks"] == 50
+            assert first(server, "clicks", "g")[0] == b"kept"
+
+
+def test_a_broker_that_cannot_start_says_what_it_said(tmp_path: Path) -> None:
+    server = EmbeddedKafka("127.0.0.1:1", tmp_path, settings={"num.io.threads": "many"})
+    with pytest.raises(UnavailableError, match=r"(?s)Kafka ended with code 1 instead of serving.*num\.io\.threads"):
+        server.start()

@@ -1,0 +1,177 @@
+"""The jars that PyPI does not have: Kafka's broker and Spark's Kafka connector, fetched once and checked at each use.
+
+`manifest.json` names every file and its SHA-256 sum; only what it names comes on a class path. A fetch goes to a folder
+of its own under a lock and is renamed when complete, so an interrupted one leaves nothing that looks finished.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkcoord.embedded import ivy
+from zkcoord.embedded.java import cache_dir, pyspark_jars
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
+
+MANIFEST = Path(__file__).with_name("manifest.json")
+KAFKA_VERSION = "3.9.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Jars that are fetched together. `files`: name → SHA-256 in hex; None if the manifest does not know this version.
+
+    `artifacts` are the wanted files' names without version, which is all that can be checked then.
+    """
+
+    name: str
+    version: str
+    dependencies: tuple[str, ...]
+    excludes: tuple[str, ...]
+    artifacts: tuple[str, ...]
+    files: Mapping[str, str] | None
+    bytes_total: int | None
+
+    @property
+    def title(self) -> str:
+        """For people: "kafka 3.9.1"."""
+        return f"{self.name} {self.version}"
+
+
+Fetch = Callable[[Bundle, Path, Path], Path]  # bundle, empty folder to work in, final folder → folder with the jars
+
+
+def artifact(file_name: str) -> str:
+    """A jar's name without its version.
+
+    >>> artifact("kafka_2.13-3.9.1.jar"), artifact("spark-sql-kafka-0-10_2.13-4.0.0.jar")
+    ('kafka_2.13', 'spark-sql-kafka-0-10_2.13')
+    """
+    return re.sub(r"-\d[^-]*(-SNAPSHOT|-\d+)?\.jar$", "", file_name)
+
+
+def load_bundle(name: str, version: str, manifest: Path = MANIFEST) -> Bundle:
+    """The bundle of that name and version; of an unknown version, the newest known one's with other coordinates."""
+    versions = json.loads(manifest.read_text(encoding="utf-8"))[name]
+    known = max(versions, key=lambda text: [int(part) for part in text.split(".")])
+    entry = versions.get(version, versions[known])
+    at_known, at_version = f":{known}", f":{version}"
+    return Bundle(
+        name=name,
+        version=version,
+        dependencies=tuple(
+            row.removesuffix(at_known) + at_version if version not in versions and row.endswith(at_known) else row
+            for row in entry["dependencies"]
+        ),
+        excludes=tuple(entry["excludes"]),
+        artifacts=tuple(sorted(artifact(file) for file in entry["files"])),
+        files=entry["files"] if version in versions else None,
+        bytes_total=entry["bytes"] if version in versions else None,
+    )
+
+
+def spark_version() -> str:
+    """The version of the installed PySpark's jars, which the connector must have too; PySpark is not imported."""
+    for jar in pyspark_jars().glob("spark-core_*.jar"):
+        return jar.name.removesuffix(".jar").partition("-core_")[2].partition("-")[2]
+    raise UsageError(
+        f'no spark-core among the jars in {pyspark_jars()}: pip install --force-reinstall "zkcoord[spark]"'
+    )
+
+
+def kafka_jars(cache: Path | None = None) -> tuple[Path, ...]:
+    """Everything that a Kafka broker needs on its class path; fetched if absent (46 MB)."""
+    return ensure(load_bundle("kafka", KAFKA_VERSION), cache or cache_dir())
+
+
+def connector_jars(cache: Path | None = None) -> tuple[Path, ...]:
+    """The four jars of Spark's Kafka connector for the installed PySpark; fetched if absent (10 MB)."""
+    return ensure(load_bundle("spark-kafka-connector", spark_version()), cache or cache_dir())
+
+
+def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:
+    """The usual `Fetch`."""
+    return ivy.fetch(bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total, work, keep)
+
+
+def ensure(bundle: Bundle, cache: Path, fetch: Fetch = fetch_with_ivy) -> tuple[Path, ...]:
+    """The bundle's jars, sorted by name, each with the sum that the manifest says; fetched first if any is absent.
+
+    CorruptError names the file whose sum is wrong, UnavailableError says why nothing could be fetched.
+    """
+    folder = cache / "jars" / f"{bundle.name}-{bundle.version}"
+    if not complete(bundle, folder):
+        with _only_one(bundle, cache):
+            if not complete(bundle, folder):  # another process may have been faster
+                _fetch_into(bundle, folder, fetch)
+    return checked(bundle, folder)
+
+
+def wanted(bundle: Bundle, folder: Path) -> tuple[Path, ...]:
+    """What of the bundle is in `folder`, sorted by name; other files there are nobody's business."""
+    if bundle.files is not None:
+        return tuple(folder / name for name in sorted(bundle.files) if (folder / name).is_file())
+    return tuple(path for path in sorted(folder.glob("*.jar")) if artifact(path.name) in bundle.artifacts)
+
+
+def complete(bundle: Bundle, folder: Path) -> bool:
+    """Whether all of the bundle's files are in `folder`, whatever they hold."""
+    return sorted(artifact(path.name) for path in wanted(bundle, folder)) == sorted(bundle.artifacts)
+
+
+def checked(bundle: Bundle, folder: Path, advice: str = "remove it to have it fetched again") -> tuple[Path, ...]:
+    """The bundle's files in `folder`; CorruptError with the advice if one differs from the manifest."""
+    paths = wanted(bundle, folder)
+    for path in paths if bundle.files is not None else ():
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if bundle.files is not None and found != bundle.files[path.name]:
+            raise CorruptError(
+                f"{path} is not the file that zkcoord knows (SHA-256 {found}, expected {bundle.files[path.name]}): "
+                f"{advice}"
+            )
+    return paths
+
+
+def _fetch_into(bundle: Bundle, folder: Path, fetch: Fetch) -> None:
+    """Fetch beside `folder`, check, and put in its place what is wanted."""
+    work = folder.with_name(f".fetch-{folder.name}")
+    shutil.rmtree(work, ignore_errors=True)  # of a fetch that was interrupted
+    work.mkdir(parents=True)
+    try:
+        fetched = fetch(bundle, work, folder)
+        if not complete(bundle, fetched):
+            absent = sorted(set(bundle.files or bundle.artifacts) - {path.name for path in wanted(bundle, fetched)})
+            raise UnavailableError(f"{bundle.title} was fetched, but without {', '.join(absent)}")
+        kept = {path.name for path in checked(bundle, fetched, "the repository gives another file, nothing was kept")}
+        for path in fetched.iterdir():
+            if path.name not in kept:
+                path.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        fetched.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if bundle.files is None:
+        print(
+            f"{bundle.title}: its check sums are not known, the files in {folder} are used as they came",
+            file=sys.stderr,
+        )
+
+
+@contextlib.contextmanager
+def _only_one(bundle: Bundle, cache: Path) -> Iterator[None]:
+    """Hold the bundle's lock file; the system lets go of it with the process, however that ends."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{bundle.name}-{bundle.version}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that fetches {bundle.title}", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
