@@ -1,0 +1,202 @@
+"""The faults of a storm: each picks its victim and its end from the world's randomness. `heal` ends them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tests.sim.process import SimProcess
+    from tests.sim.store import SimStore, Wire
+    from tests.sim.world import World
+
+T = TypeVar("T")
+
+
+def inject(world: World) -> None:
+    """One fault of a kind that this world has."""
+    kinds = [kind for kind, weight in world.options.faults.items() for _ in range(weight)]
+    if kinds:
+        INJECTORS[_pick(world, kinds)](world)
+
+
+def heal(world: World) -> None:
+    """No fault any more: every link works, paused processes go on, crashed ones are started again."""
+    if not world.ensemble.serving:
+        restore(world)
+    for replica in world.ensemble.replicas:
+        replica.cut = False
+    for process in world.processes.values():
+        process.cut = False
+        process.resume()
+        if not process.running and process.restarts:
+            process.start()
+    for store in list(world.stores):
+        unblock(store)
+
+
+def unblock(store: SimStore) -> None:
+    """Both directions of a store's connection work again (unless its process or its server is cut off)."""
+    if store.wire is not None and not store.process.cut:
+        store.wire.up = store.wire.down = True
+        store.refresh()
+
+
+def cut(world: World, process: SimProcess) -> None:
+    """The process reaches no server any more; its connections are black holes."""
+    world.trace(process.client, "is cut off from ZooKeeper")
+    process.cut = True
+    for store in process.stores:
+        if store.wire is not None:
+            store.wire.up = store.wire.down = False
+            store.refresh()
+
+
+def uncut(world: World, process: SimProcess) -> None:
+    """The network of a process works again."""
+    if process.cut:
+        world.trace(process.client, "reaches ZooKeeper again")
+        process.cut = False
+        for store in list(process.stores):
+            unblock(store)
+
+
+def _pick(world: World, choices: Sequence[T]) -> T:
+    return choices[int(world.rng.random() * len(choices))]
+
+
+def _duration_ms(world: World) -> int:
+    """Mostly short; at most what the options allow."""
+    longest = world.options.fault_sessions_max * world.options.session_timeout_ms
+    return 1 + int(world.rng.random() * world.rng.random() * longest)
+
+
+def _later(world: World, action: Callable[[], None]) -> None:
+    world.at(world.now_ms + _duration_ms(world), action)
+
+
+def _victim(world: World) -> SimProcess | None:
+    running = [p for p in world.processes.values() if p.running and not p.paused]
+    return _pick(world, running) if running else None
+
+
+def _connected(world: World) -> SimStore | None:
+    stores = [s for s in world.stores if s.wire is not None]
+    return _pick(world, stores) if stores else None
+
+
+def _disconnect(world: World) -> None:
+    store = _connected(world)
+    if store is not None:
+        store.break_wire("fault")
+
+
+def _block(world: World, *, up: bool, down: bool) -> None:
+    store = _connected(world)
+    if store is None:
+        return
+    wire: Wire | None = store.wire
+    assert wire is not None
+    world.trace(store.client, "black hole" if not up else "hears nothing")
+    wire.up, wire.down = up, down
+    store.refresh()
+
+    def end() -> None:
+        if store.wire is wire:
+            unblock(store)
+
+    def notice() -> None:
+        if store.wire is wire and not (wire.up and wire.down):
+            store.break_wire("its client heard nothing for too long")
+
+    _later(world, end if world.rng.random() < 0.7 else notice)
+
+
+def _black_hole(world: World) -> None:
+    _block(world, up=False, down=False)
+
+
+def _deaf(world: World) -> None:
+    _block(world, up=True, down=False)
+
+
+def _cut(world: World) -> None:
+    process = _victim(world)
+    if process is not None and not process.cut:
+        cut(world, process)
+        _later(world, lambda: uncut(world, process))
+
+
+def _pause(world: World) -> None:
+    process = _victim(world)
+    if process is not None:
+        process.pause()
+        _later(world, process.resume)
+
+
+def _crash(world: World) -> None:
+    process = _victim(world)
+    if process is not None and process.restarts:
+        world.crash(process.name, restart_after_ms=_duration_ms(world))
+
+
+def _follower_cut(world: World) -> None:
+    whole = [r for r in world.ensemble.followers if not r.cut]
+    if not whole:
+        return
+    replica = _pick(world, whole)
+    world.trace(replica.name, "is cut off from the leader")
+    replica.cut = True
+    stores = [s for s in world.stores if s.wire is not None and s.wire.replica is replica]
+    for store in stores:
+        store.refresh()
+
+    def end() -> None:
+        if not replica.cut:
+            return
+        world.trace(replica.name, "follows again")
+        replica.cut = False
+        gives_up = world.rng.random() < 0.5
+        for store in [s for s in world.stores if s.wire is not None and s.wire.replica is replica]:
+            if gives_up:
+                store.break_wire("its server left the quorum")
+            else:
+                store.refresh()
+
+    _later(world, end)
+
+
+def _outage(world: World) -> None:
+    ensemble = world.ensemble
+    if not ensemble.serving:
+        return
+    world.trace("no quorum")
+    ensemble.serving = False
+    for store in [s for s in world.stores if s.wire is not None]:
+        store.break_wire("no quorum")
+
+    def end() -> None:
+        if not ensemble.serving:
+            world.trace("quorum again")
+            restore(world)
+
+    _later(world, end)
+
+
+def restore(world: World) -> None:
+    """A quorum again: a new leader gives every session its whole timeout."""
+    world.ensemble.serving = True
+    for session in world.ensemble.sessions.values():
+        session.expires_at_ms = world.now_ms + session.timeout_ms
+
+
+INJECTORS: dict[str, Callable[[World], None]] = {
+    "disconnect": _disconnect,
+    "black_hole": _black_hole,
+    "deaf": _deaf,
+    "cut": _cut,
+    "pause": _pause,
+    "crash": _crash,
+    "follower_cut": _follower_cut,
+    "outage": _outage,
+}

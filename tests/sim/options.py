@@ -1,0 +1,102 @@
+"""What one seed draws before anything happens: sizes, speeds, and which faults this world has, how often.
+
+A few faults often find more than all faults rarely (FoundationDB): each world has some kinds of faults and not others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+FAULTS = (
+    "disconnect",  # the TCP connection breaks; the client may reconnect in its session
+    "black_hole",  # nothing moves on a connection until its client drops it, or it heals
+    "deaf",  # one direction only: the server hears the client, the client hears nothing
+    "cut",  # a process reaches no server for a while
+    "pause",  # SIGSTOP, later SIGCONT
+    "crash",  # SIGKILL, later a new incarnation
+    "follower_cut",  # a follower loses its leader and goes on answering reads and pings
+    "outage",  # no quorum: every connection breaks, sessions wait
+)
+
+SEED_VARIABLE = "ZKCOORD_SIM_SEED"
+COUNT_VARIABLE = "ZKCOORD_SIM_SEEDS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Rates are per decision of the scheduler; the defaults are a world without faults."""
+
+    followers: int = 0
+    session_timeout_ms: int = 10_000
+    # how the scheduler leans: relative weights of its kinds of work
+    weight_step: int = 4
+    weight_execute: int = 4
+    weight_deliver: int = 4
+    weight_replicate: int = 2
+    burst_rate: float = 0.5  # deliver everything that waits, instead of one
+    torn_rate: float = 0.0  # answer a part of a large read, the rest later
+    time_rate: float = 0.02  # let time pass although there is work
+    time_step_ms_max: int = 20
+    timer_late_ms_max: int = 5
+    clock_skew_permille_max: int = 0
+    reconnect_ms_max: int = 500
+    # the application behind a consumer
+    call_ms_max: int = 50
+    start_raises_rate: float = 0.0
+    read_ms_max: int = 2_000
+    # faults
+    fault_rate: float = 0.0
+    faults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # kind -> weight
+    fault_sessions_max: float = 1.0  # how long a fault may last, in session timeouts
+    request_lost_rate: float = 0.0  # of writes
+    reply_lost_rate: float = 0.0
+
+    @classmethod
+    def drawn(cls, rng: Random, **fixed: Any) -> Options:
+        """A world's options from its own randomness; `fixed` overrides what was drawn."""
+        choice = rng.choice
+        kinds = [kind for kind in FAULTS if rng.random() < 0.35] or [choice(FAULTS)]
+        options = cls(
+            followers=choice((0, 0, 1, 2)),
+            session_timeout_ms=choice((4_000, 6_000, 10_000)),
+            weight_step=choice((1, 4, 16)),
+            weight_execute=choice((1, 4, 16)),
+            weight_deliver=choice((1, 4, 16)),
+            weight_replicate=choice((1, 4)),
+            burst_rate=choice((0.0, 0.5, 0.9)),
+            torn_rate=choice((0.0, 0.0, 0.1, 0.5)),
+            time_rate=choice((0.0, 0.02, 0.1)),
+            time_step_ms_max=choice((5, 50, 500)),
+            timer_late_ms_max=choice((0, 5, 200)),
+            clock_skew_permille_max=choice((0, 0, 1, 50)),
+            reconnect_ms_max=choice((20, 500, 3_000)),
+            call_ms_max=choice((0, 20, 1_000)),
+            start_raises_rate=choice((0.0, 0.0, 0.05)),
+            read_ms_max=choice((300, 2_000)),
+            fault_rate=choice((0.002, 0.005, 0.02)),
+            faults=MappingProxyType({kind: choice((1, 3)) for kind in kinds}),
+            fault_sessions_max=choice((0.2, 1.0, 3.0)),
+            request_lost_rate=choice((0.0, 0.0, 0.02, 0.1)),
+            reply_lost_rate=choice((0.0, 0.0, 0.02, 0.1)),
+        )
+        return replace(options, **fixed)
+
+    def __str__(self) -> str:
+        """Everything that was drawn, `name=value`, faults by kind."""
+        return " ".join(f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
+
+
+def _shown(value: Any) -> str:
+    return "{" + ",".join(f"{k}:{v}" for k, v in value.items()) + "}" if isinstance(value, Mapping) else str(value)
+
+
+def seeds(count: int, first: int = 0) -> list[int]:
+    """The seeds of a test: `count` of them, or what the environment asks for (one seed, or another count)."""
+    if SEED_VARIABLE in os.environ:
+        return [int(os.environ[SEED_VARIABLE])]
+    return list(range(first, first + int(os.environ.get(COUNT_VARIABLE, count))))

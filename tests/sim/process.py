@@ -1,0 +1,199 @@
+"""A simulated process: an actor that is stepped, its inbox, its clock, its sessions; it can be paused and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.sim.store import SimStore
+from zkcoord.shell.ports import Input, StoreInput
+
+if TYPE_CHECKING:
+    from tests.sim.world import CrashPlan, World
+
+
+class Actor(Protocol):
+    """What runs in a process: a coordinator's or a consumer's loop."""
+
+    def step(self, inputs: list[Input], now_ms: int) -> int | None:
+        """Take the inputs; returns when to be called again at the latest, by this process's clock (None: on input)."""
+
+
+IDLE_STEPS_MAX = 50
+"""Steps without an input in one millisecond of virtual time; more is a busy loop."""
+
+Factory = Callable[["SimProcess"], Actor]
+
+
+class SimInbox:
+    """Where inputs wait; `take` never blocks, the world calls only who has something or is due."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[Input] = []
+
+    def put(self, item: Input) -> None:
+        """Add an input."""
+        self.items.append(item)
+
+    def take(self, until_ms: int | None = None) -> list[Input]:
+        """All that waits, oldest first."""
+        items, self.items = self.items, []
+        return items
+
+
+class SimClock:
+    """Monotonic milliseconds of one process: its own zero, its own rate (in thousandths of the world's)."""
+
+    __slots__ = ("_world", "permille", "zero_ms")
+
+    def __init__(self, world: World, zero_ms: int, permille: int) -> None:
+        self._world = world
+        self.zero_ms = zero_ms
+        self.permille = permille
+
+    def now_ms(self) -> int:
+        """What this process's clock shows."""
+        return self.zero_ms + self._world.now_ms * self.permille // 1000
+
+    def world_ms(self, local_ms: int) -> int:
+        """The first moment of the world at which this clock shows `local_ms` or more."""
+        return -((self.zero_ms - local_ms) * 1000 // self.permille)
+
+
+class SimProcess:
+    """One process. `client` names its incarnation; everything in memory ends with that."""
+
+    def __init__(self, world: World, name: str, factory: Factory) -> None:
+        self.world = world
+        self.name = name
+        self.factory = factory
+        self.incarnation = 0
+        self.client = f"{name}#0"
+        self.running = False
+        self.paused = False
+        self.cut = False
+        self.restarts = True  # the world starts it again after a crash
+        self.dies_of: tuple[type[BaseException], ...] = ()
+        self.inbox = SimInbox()
+        self.clock = SimClock(world, 0, 1000)
+        self.actor: Actor | None = None
+        self.application: Any = None
+        self.wake_ms: int | None = None  # in the world's time
+        self.dies_after_step: CrashPlan | None = None
+        self.stores: list[SimStore] = []
+        self._deferred: list[Callable[[], None]] = []
+        self._busy_ms = -1
+        self._busy_steps = 0
+
+    def start(self) -> None:
+        """A new incarnation with an empty memory."""
+        world, rng = self.world, self.world.rng
+        self.incarnation += 1
+        self.client = f"{self.name}#{self.incarnation}"
+        self.running, self.paused, self.dies_after_step = True, False, None
+        skew = world.options.clock_skew_permille_max
+        permille = 1000 + (int(rng.random() * (2 * skew + 1)) - skew if skew else 0)
+        self.clock = SimClock(world, int(rng.random() * 1_000_000), permille)
+        self.inbox = SimInbox()
+        self.application = None
+        self.stores = []
+        self._deferred = []
+        self.wake_ms = world.now_ms
+        world.trace(self.client, "starts")
+        self.actor = self.factory(self)
+
+    def open_session(self, sink: Callable[[StoreInput], None]) -> SimStore:
+        """A StoreFactory: a new session of this incarnation."""
+        store = SimStore(self.world, self, sink, self.world.options.session_timeout_ms)
+        self.stores.append(store)
+        self.world.stores.append(store)
+        return store
+
+    def random_hex(self, digits: int = 8) -> str:
+        """Randomness for names; drawn from the seed."""
+        return f"{self.world.rng.getrandbits(4 * digits):0{digits}x}"
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Call `action` in this incarnation after `delay_ms`; not while paused, never once it has crashed."""
+        incarnation = self.incarnation
+
+        def due() -> None:
+            if not self.running or self.incarnation != incarnation:
+                return
+            if self.paused:
+                self._deferred.append(due)
+            else:
+                action()
+
+        self.world.at(self.world.now_ms + delay_ms, due)
+
+    def has_work(self, now_ms: int) -> bool:
+        """True when a step would have inputs, or a timer is due."""
+        if not self.running or self.paused:
+            return False
+        return bool(self.inbox.items) or (self.wake_ms is not None and self.wake_ms <= now_ms)
+
+    def step(self) -> None:
+        """One step of the actor with everything in its inbox."""
+        items = self.inbox.take()
+        self._check_busy(items)
+        self.world.trace(self.client, "step", items)
+        self.wake_ms = None
+        assert self.actor is not None
+        try:
+            wake_ms = self.actor.step(items, self.clock.now_ms())
+        except self.dies_of as error:
+            self.world.trace(self.client, "dies of", error)
+            self.world.crash(self.name)
+            return
+        if wake_ms is not None and self.running:
+            self.wake_ms = self.clock.world_ms(wake_ms)
+
+    def _check_busy(self, items: list[Input]) -> None:
+        """An actor that asks again and again to be called at once never lets time pass."""
+        if items or self._busy_ms != self.world.now_ms:
+            self._busy_ms, self._busy_steps = self.world.now_ms, 0
+            return
+        self._busy_steps += 1
+        if self._busy_steps > IDLE_STEPS_MAX:
+            self.world.fail(f"{self.client} asks to be called at once, {IDLE_STEPS_MAX} times in one millisecond")
+
+    def pause(self) -> None:
+        """SIGSTOP: no step, no heartbeat."""
+        if self.running and not self.paused:
+            self.paused = True
+            self.world.trace(self.client, "is paused")
+            self.refresh()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if not self.paused:
+            return
+        self.paused = False
+        self.world.trace(self.client, "is resumed")
+        self.refresh()
+        deferred, self._deferred = self._deferred, []
+        for action in deferred:
+            action()
+
+    def kill(self, *, exact: bool = False) -> None:
+        """SIGKILL: memory gone, no goodbye. `exact`: nothing that was sent is executed any more."""
+        if not self.running:
+            return
+        self.world.trace(self.client, "is killed")
+        self.running, self.paused = False, False
+        self.wake_ms = None
+        for store in self.stores:
+            if exact and store.wire is not None:
+                store.wire.requests.clear()
+            store.abandon()
+        self.inbox.items = []
+        self.actor = None
+        self.application = None
+
+    def refresh(self) -> None:
+        """Tell the ensemble which of this process's sessions still send heartbeats."""
+        for store in self.stores:
+            store.refresh()

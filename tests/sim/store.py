@@ -1,0 +1,373 @@
+"""`SimStore`: one simulated client session behind `TreeStore`, and the connection it has at the moment.
+
+A request waits in the connection until the scheduler executes it at the replica; its reply waits there, in server
+order with the watch events, until the scheduler delivers it. What is already at the client (`local`) is delivered
+first. When a connection breaks, some of what was sent may still be executed (`ghosts`) until the session reconnects.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Replica, Result, Session
+from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.writes import Transaction
+
+READ, COMMIT, SYNC, CLOSE = "read", "commit", "sync", "close"
+RUN, LOSE_REQUEST, LOSE_REPLY = "run", "lose request", "lose reply"
+
+
+class Process(Protocol):
+    """What a store knows of the process it belongs to."""
+
+    name: str
+    client: str  # name and incarnation
+    paused: bool
+    cut: bool
+
+
+class Network(Protocol):
+    """What a store needs of the world."""
+
+    rng: Random
+    ensemble: Ensemble
+
+    def at(self, time_ms: int, action: Callable[[], None]) -> None:
+        """Call `action` when virtual time has come to `time_ms`."""
+
+    def trace(self, *words: Any) -> None:
+        """Add a line to the trace."""
+
+    def before_write(self, store: SimStore, transaction: Transaction) -> str:
+        """RUN, LOSE_REQUEST or LOSE_REPLY; may crash the store's process."""
+
+    def after_write(self, store: SimStore, ask: Ask, result: Result) -> None:
+        """The write was executed; may crash the store's process."""
+
+    def replied(self, store: SimStore, ask: Ask) -> None:
+        """The reply was delivered to the client."""
+
+    def torn(self, count: int) -> int:
+        """How many of `count` reads of one request are answered now (at least one)."""
+
+    def reconnect_delay_ms(self) -> int:
+        """How long a client looks for another server."""
+
+
+class Ask:
+    """One request on its way. Compared by identity."""
+
+    __slots__ = ("kind", "nodes", "payload", "token")
+
+    def __init__(self, kind: str, token: int, payload: Any = None) -> None:
+        self.kind = kind
+        self.token = token
+        self.payload = payload
+        self.nodes: list[Node] = []  # of a read: what was answered so far
+
+
+class Reply(NamedTuple):
+    """Something the server sent: an answer (`ask`) or a watch event (None)."""
+
+    item: StoreInput
+    ask: Ask | None
+    zxid: int
+
+
+class Wire:
+    """One TCP connection between a client and a replica."""
+
+    __slots__ = ("down", "open", "replica", "replies", "requests", "session", "up")
+
+    def __init__(self, replica: Replica, session: Session) -> None:
+        self.replica = replica
+        self.session = session
+        self.open = True
+        self.up = True  # requests and heartbeats get through
+        self.down = True  # replies and events get through
+        self.requests: deque[Ask] = deque()
+        self.replies: deque[Reply] = deque()
+
+    def notify(self, path: str, data: bool, children: bool) -> None:
+        """A watch of this connection fired."""
+        self.replies.append(Reply(WatchFired(path, data, children), None, 0))
+
+
+class SimStore:
+    """A `TreeStore` whose every step is the scheduler's choice. After LOST or `close` it reports nothing more."""
+
+    def __init__(self, network: Network, process: Process, sink: Callable[[StoreInput], None], timeout_ms: int) -> None:
+        self.network = network
+        self.process = process
+        self.client = process.client
+        self.timeout_ms = timeout_ms
+        self.session: Session | None = None
+        self.wire: Wire | None = None
+        self.over = False  # lost, closed or abandoned: no input any more
+        self.seen_zxid = 0
+        self.local: deque[StoreInput] = deque()
+        self.unsent: deque[Ask] = deque()
+        self.ghosts: deque[Ask] = deque()
+        self._ghost_wire: Wire | None = None
+        self._pending: dict[Ask, None] = {}
+        self._sink = sink
+        self._closing = False
+        self._retry()
+
+    # -- the port
+
+    def read(self, token: int, reads: Sequence[Read]) -> None:
+        """Ask for nodes."""
+        self._send(Ask(READ, token, tuple(reads)))
+
+    def commit(self, token: int, transaction: Transaction) -> None:
+        """Send one multi."""
+        self._send(Ask(COMMIT, token, transaction))
+
+    def sync(self, token: int) -> None:
+        """Ask the leader."""
+        self._send(Ask(SYNC, token))
+
+    def drop_connection(self) -> None:
+        """Break the connection from the client's side."""
+        if not self.over and self.wire is not None:
+            self.break_wire("dropped by its client")
+
+    def close(self) -> None:
+        """End the session: at once if the server is reached, else at its timeout."""
+        if self.over or self._closing:
+            return
+        self._closing = True
+        if self.wire is not None:
+            self.wire.requests.append(Ask(CLOSE, -1))
+        else:
+            self._finish()
+
+    def _send(self, ask: Ask) -> None:
+        if self.over or self._closing:
+            return
+        self._pending[ask] = None
+        if self.wire is None:
+            self.unsent.append(ask)
+        else:
+            self.wire.requests.append(ask)
+
+    # -- the scheduler's steps
+
+    def can_execute(self) -> bool:
+        """True when the next request can be executed at its replica."""
+        wire = self.wire
+        if wire is None or not wire.up or not wire.requests:
+            return False
+        return not wire.replica.cut or wire.requests[0].kind is READ
+
+    def can_deliver(self) -> bool:
+        """True when something waits for the process and can reach it."""
+        if self.local:
+            return not self.over
+        wire = self.wire
+        return wire is not None and wire.down and bool(wire.replies) and not self._closing
+
+    def execute(self) -> None:
+        """Execute the next request (or a part of a large read)."""
+        wire = self.wire
+        assert wire is not None
+        ask = wire.requests[0]
+        if not wire.session.alive and not wire.replica.cut:
+            self.break_wire("session expired at the server")
+        elif ask.kind is READ:
+            self._execute_read(wire, ask)
+        elif ask.kind is COMMIT:
+            self._execute_commit(wire, ask)
+        elif ask.kind is SYNC:
+            wire.requests.popleft()
+            self.network.ensemble.catch_up(wire.replica)
+            self._answer(wire, ask, SyncDone(ask.token, True))
+        else:
+            wire.requests.popleft()
+            self.network.trace(self.client, "closes its session")
+            self.network.ensemble.end_session(wire.session, "close")
+            self._finish()
+
+    def execute_ghost(self) -> None:
+        """Execute a request of a broken connection; nobody is told."""
+        ask, wire = self.ghosts.popleft(), self._ghost_wire
+        if wire is None or not wire.session.alive or wire.replica.cut:
+            self.ghosts.clear()
+            return
+        self.network.trace(self.client, "ghost of", ask.kind)
+        if ask.kind is CLOSE:
+            self.network.ensemble.end_session(wire.session, "close")
+        else:
+            self.network.after_write(self, ask, self.network.ensemble.submit(wire.session, ask.payload.writes))
+
+    def deliver(self) -> None:
+        """Hand the oldest input to the process."""
+        if self.local:
+            item = self.local.popleft()
+            if isinstance(item, LinkChanged) and item.link is Link.LOST:
+                self._finish()
+            self._sink(item)
+            return
+        assert self.wire is not None
+        item, ask, zxid = self.wire.replies.popleft()
+        if zxid > self.seen_zxid:
+            self.seen_zxid = zxid
+        if ask is not None:
+            self._pending.pop(ask, None)
+        self._sink(item)
+        if ask is not None:
+            self.network.replied(self, ask)
+
+    def _answer(self, wire: Wire, ask: Ask, item: StoreInput) -> None:
+        wire.session.heard_ms = self.network.ensemble.now_ms
+        wire.replies.append(Reply(item, ask, wire.replica.zxid))
+
+    def _execute_read(self, wire: Wire, ask: Ask) -> None:
+        done = len(ask.nodes)
+        count = len(ask.payload) - done
+        for read in ask.payload[done : done + self.network.torn(count)]:
+            ask.nodes.append(wire.replica.answer(read, wire))
+        if len(ask.nodes) == len(ask.payload):
+            wire.requests.popleft()
+            self._answer(wire, ask, ReadDone(ask.token, tuple(ask.nodes)))
+
+    def _execute_commit(self, wire: Wire, ask: Ask) -> None:
+        fate = self.network.before_write(self, ask.payload)
+        if self.wire is not wire:
+            return  # the process was killed right before
+        if fate is LOSE_REQUEST or ask.payload.payload_bytes() > REQUEST_BYTES_MAX:
+            wire.requests.clear()
+            self.break_wire("request lost")
+            self.network.after_write(self, ask, Result(0, reason="Lost"))
+            return
+        wire.requests.popleft()
+        ensemble = self.network.ensemble
+        result = ensemble.submit(wire.session, ask.payload.writes)
+        if wire.replica is not ensemble.leader:
+            ensemble.catch_up(wire.replica, result.zxid)
+        if result.reason:
+            done = CommitDone(ask.token, Outcome.REFUSED, (), result.failed_at, result.reason)
+        else:
+            done = CommitDone(ask.token, Outcome.COMMITTED, result.versions)
+        if fate is LOSE_REPLY:
+            self.break_wire("reply lost")
+        else:
+            self._answer(wire, ask, done)
+        self.network.after_write(self, ask, result)
+
+    # -- the connection
+
+    def connect(self) -> None:
+        """Find a server: a new session, or the same one again, or LOST."""
+        if self.over or self.wire is not None:
+            return
+        process, ensemble = self.process, self.network.ensemble
+        servers = [r for r in ensemble.replicas if not r.cut and r.zxid >= self.seen_zxid]
+        if process.paused or process.cut or not ensemble.serving or not servers:
+            self._retry()
+            return
+        replica = servers[int(self.network.rng.random() * len(servers))]
+        self.ghosts.clear()  # the leader refuses what comes over an earlier connection
+        session = self.session
+        if session is None:
+            session = self.session = ensemble.open_session(process.name, self.client, self.timeout_ms)
+            ensemble.catch_up(replica, ensemble.zxid)
+        elif not session.alive:
+            self.network.trace(self.client, "learns that its session is over")
+            self._pending.clear()
+            self.unsent.clear()
+            self.local.append(LinkChanged(Link.LOST, session.id, session.timeout_ms))
+            return
+        self.wire = wire = Wire(replica, session)
+        wire.requests, self.unsent = self.unsent, deque()
+        wire.replies.append(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
+        self.network.trace(self.client, "connects to", replica.name)
+        self.refresh()
+
+    def break_wire(self, why: str, *, server_side: bool = True) -> None:
+        """End the connection; requests in flight come back unknown. Some of what was sent may still be executed."""
+        wire, rng = self.wire, self.network.rng
+        if wire is None:
+            return
+        self.network.trace(self.client, "connection breaks:", why)
+        self.wire = None
+        wire.open = False
+        self._keep_some_replies(wire)
+        sent = int(rng.random() * (len(wire.requests) + 1)) if wire.up and server_side else 0
+        self.ghosts = deque(ask for ask in list(wire.requests)[:sent] if ask.kind in (COMMIT, CLOSE))
+        self._ghost_wire = wire
+        if self._closing:
+            self._finish(keep_ghosts=True)
+        elif not self.over:
+            suspended = LinkChanged(Link.SUSPENDED, wire.session.id, wire.session.timeout_ms)
+            unread = [_unread(ask) for ask in self._pending]
+            self.local.extend([suspended, *unread] if rng.random() < 0.5 else [*unread, suspended])
+            self._pending.clear()
+            self._retry()
+        self._starve(wire.session)
+
+    def abandon(self) -> None:
+        """The process is gone: nothing more is sent or heard; the session dies by its timeout."""
+        self._closing = True
+        if self.wire is not None:
+            self.break_wire("process gone")
+        self._finish(keep_ghosts=True)
+
+    def refresh(self) -> None:
+        """Feed the session, or let its time run, by whether its heartbeats arrive now."""
+        wire = self.wire
+        if wire is None:
+            return
+        if not wire.session.alive:
+            if wire.up and not wire.replica.cut:
+                self.break_wire("session expired at the server")
+            return
+        reached = wire.up and not self.process.paused and not wire.replica.cut and self.network.ensemble.serving
+        if reached:
+            wire.session.expires_at_ms = None
+        else:
+            self._starve(wire.session)
+
+    def _starve(self, session: Session) -> None:
+        if session.expires_at_ms is None:
+            now_ms, rng = self.network.ensemble.now_ms, self.network.rng
+            heard_ms = max(session.heard_ms, now_ms - int(rng.random() * session.timeout_ms / 3))
+            session.expires_at_ms = heard_ms + session.timeout_ms + int(rng.random() * TICK_MS)
+
+    def _keep_some_replies(self, wire: Wire) -> None:
+        """What the client's buffer holds is delivered first; the rest is lost."""
+        kept = int(self.network.rng.random() * (len(wire.replies) + 1)) if wire.down else 0
+        for item, ask, zxid in list(wire.replies)[:kept]:
+            self.seen_zxid = max(self.seen_zxid, zxid)
+            if ask is not None:
+                self._pending.pop(ask, None)
+            self.local.append(item)
+
+    def _retry(self) -> None:
+        network = self.network
+        network.at(network.ensemble.now_ms + network.reconnect_delay_ms(), self.connect)
+
+    def _finish(self, *, keep_ghosts: bool = False) -> None:
+        self.over = True
+        if self.wire is not None:
+            self.wire.open = False
+            self.wire = None
+        self.local.clear()
+        self.unsent.clear()
+        self._pending.clear()
+        if not keep_ghosts:
+            self.ghosts.clear()
+
+
+def _unread(ask: Ask) -> StoreInput:
+    """What becomes of a request in flight when the connection breaks."""
+    if ask.kind is READ:
+        return ReadDone(ask.token, None)
+    if ask.kind is SYNC:
+        return SyncDone(ask.token, False)
+    return CommitDone(ask.token, Outcome.UNKNOWN)

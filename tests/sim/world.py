@@ -1,0 +1,378 @@
+"""The simulated world: ONE random.Random decides everything that happens, in virtual time, one small step at a time.
+
+`spawn` actors, `storm(steps)` with faults, then `calm(budget_steps)`: no new faults, and everything must come to rest.
+Or script a scenario with `run_until`, `pause`, `crash`, `cut` and their like. A failure prints the seed, the options,
+the trace's end and the one command that repeats it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.sim import faults
+from tests.sim.options import SEED_VARIABLE, Options
+from tests.sim.process import Factory, SimProcess
+from tests.sim.store import COMMIT, LOSE_REPLY, LOSE_REQUEST, READ, RUN, Ask, SimStore
+from tests.sim.zookeeper import Ensemble, Result, Session
+from zkcoord.tree.writes import Transaction
+
+TRACE_LINES_MAX = 400
+TRACE_LINES_SHOWN = 120
+
+
+class SimulationError(AssertionError):
+    """An invariant broke, or the world did not come to rest."""
+
+
+class Entry(NamedTuple):
+    """A line of the applications' journal; `start`, `end`: the offsets concerned, end exclusive."""
+
+    time_ms: int
+    process: str
+    client: str
+    event: str
+    partition: Any = None
+    start: int = -1
+    end: int = -1
+
+
+class CrashPlan(NamedTuple):
+    """What happens at one process's n-th write request (from 1).
+
+    `when`: before | after_applied_reply_lost | after (its reply was delivered and the step that took it was made):
+    the process is killed exactly there. request_lost | reply_lost: the process lives, its connection breaks.
+    """
+
+    process: str
+    at_write: int
+    when: str
+    restart_after_ms: int | None = 1_000
+
+
+CRASH_MOMENTS = ("before", "after_applied_reply_lost", "after", "request_lost", "reply_lost")
+
+
+class World:
+    """An ensemble, processes, and the scheduler that lets one of them do one thing at a time."""
+
+    def __init__(self, seed: int, options: Options | None = None, *, command: str | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.options = Options.drawn(self.rng) if options is None else options
+        self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
+        self.processes: dict[str, SimProcess] = {}
+        self.stores: list[SimStore] = []
+        self.now_ms = 0
+        self.steps = 0
+        self.stormy = False
+        self.draining = False  # calm: applications read to the logs' ends and stop
+        self.last_activity_ms = 0  # when a write (or read) request was last executed
+        self.reads_disturb = True  # whether reads count as activity in `calm`
+        self.write_counts: Counter[str] = Counter()
+        self.crash_plans: dict[tuple[str, int], CrashPlan] = {}
+        self.journal: list[Entry] = []
+        self.on_journal: list[Callable[[Entry], None]] = []
+        self.rest_checks: list[Callable[[], list[str]]] = []
+        self._failure: SimulationError | None = None
+        self._command = command
+        self._trace: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=TRACE_LINES_MAX)
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timers_made = 0
+        self._armed: CrashPlan | None = None  # the plan of the write that is being executed
+        self._awaited: dict[Ask, CrashPlan] = {}  # the process is killed after the step that takes this reply
+
+    # -- actors
+
+    def spawn(
+        self, name: str, factory: Factory, *, restarts: bool = True, dies_of: tuple[type[BaseException], ...] = ()
+    ) -> SimProcess:
+        """Start a process; `factory` builds its actor now and after each restart.
+
+        `restarts`: started again after a crash. `dies_of`: errors of a step that end the process as a crash does.
+        """
+        process = self.processes[name] = SimProcess(self, name, factory)
+        process.restarts, process.dies_of = restarts, dies_of
+        process.start()
+        return process
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self.processes[name].pause()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.processes[name].resume()
+
+    def crash(self, name: str, *, restart_after_ms: int | None = 1_000, exact: bool = False) -> None:
+        """SIGKILL; started again after `restart_after_ms` if it `restarts`."""
+        process = self.processes[name]
+        process.kill(exact=exact)
+        if restart_after_ms is not None and process.restarts:
+            self.at(self.now_ms + restart_after_ms, lambda: self.restart(name))
+
+    def restart(self, name: str) -> None:
+        """Start a crashed process again; nothing if it runs."""
+        if not self.processes[name].running:
+            self.processes[name].start()
+
+    def stop(self, name: str) -> None:
+        """End a process for good: as a crash, but never started again."""
+        self.processes[name].restarts = False
+        self.processes[name].kill()
+
+    def plan(self, *plans: CrashPlan) -> None:
+        """Let these happen at their writes."""
+        for plan in plans:
+            self.crash_plans[plan.process, plan.at_write] = plan
+
+    # -- what stores ask of the world
+
+    def at(self, time_ms: int, action: Callable[[], None]) -> None:
+        """Call `action` when virtual time has come to `time_ms`."""
+        self._timers_made += 1
+        heapq.heappush(self._timers, (time_ms, self._timers_made, action))
+
+    def trace(self, *words: Any) -> None:
+        """Add a line to the trace; formatted only when it is shown."""
+        self._trace.append((self.now_ms, words))
+
+    def torn(self, count: int) -> int:
+        """How many of `count` reads of one request are answered now."""
+        if count > 1 and self.options.torn_rate and self.rng.random() < self.options.torn_rate:
+            return 1 + int(self.rng.random() * count)
+        return count
+
+    def reconnect_delay_ms(self) -> int:
+        """How long a client looks for another server."""
+        return 1 + int(self.rng.random() * self.options.reconnect_ms_max)
+
+    def before_write(self, store: SimStore, transaction: Transaction) -> str:
+        """Count the write; RUN, LOSE_REQUEST or LOSE_REPLY. A crash plan may kill the process here."""
+        name = store.process.name
+        self.write_counts[name] += 1
+        self.last_activity_ms = self.now_ms
+        plan = self.crash_plans.pop((name, self.write_counts[name]), None)
+        if plan is not None:
+            self.trace("plan:", plan)
+            self._armed = plan
+            if plan.when == "before":
+                self._armed = None
+                self.crash(name, restart_after_ms=plan.restart_after_ms, exact=True)
+            return {"request_lost": LOSE_REQUEST, "reply_lost": LOSE_REPLY}.get(plan.when, RUN)
+        if self.stormy:
+            draw = self.rng.random()
+            if draw < self.options.request_lost_rate:
+                return LOSE_REQUEST
+            if draw < self.options.request_lost_rate + self.options.reply_lost_rate:
+                return LOSE_REPLY
+        return RUN
+
+    def after_write(self, store: SimStore, ask: Ask, result: Result) -> None:
+        """Trace the outcome; a crash plan may kill the process here."""
+        self.trace(store.client, "wrote", ask.payload, result)
+        plan, self._armed = self._armed, None
+        if plan is None:
+            return
+        if plan.when == "after_applied_reply_lost":
+            self.crash(plan.process, restart_after_ms=plan.restart_after_ms, exact=True)
+        elif plan.when == "after":
+            self._awaited[ask] = plan
+
+    def replied(self, store: SimStore, ask: Ask) -> None:
+        """A reply reached its process."""
+        if self._awaited and ask in self._awaited:
+            plan = self._awaited.pop(ask)
+            self.processes[plan.process].dies_after_step = plan
+
+    # -- the scheduler
+
+    def step(self) -> bool:
+        """Let one thing happen; False when nothing can happen any more."""
+        self.steps += 1
+        rng, options = self.rng, self.options
+        if self.stormy and rng.random() < options.fault_rate:
+            faults.inject(self)
+        elif options.time_rate and rng.random() < options.time_rate:
+            self._pass_time(self.now_ms + 1 + int(rng.random() * options.time_step_ms_max))
+        elif not self._work() and not self._jump():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def _work(self) -> bool:
+        """Do one thing that can be done now; False when there is none."""
+        now_ms, options = self.now_ms, self.options
+        steps = [p for p in self.processes.values() if p.has_work(now_ms)]
+        executes = [s for s in self.stores if s.can_execute()]
+        delivers = [s for s in self.stores if s.can_deliver()]
+        behind = [r for r in self.ensemble.followers if not r.cut and self.ensemble.lags(r)]
+        ghosts = [s for s in self.stores if s.ghosts] if self.ensemble.serving else ()
+        weights = (
+            options.weight_step if steps else 0,
+            options.weight_execute if executes else 0,
+            options.weight_deliver if delivers else 0,
+            options.weight_replicate if behind else 0,
+            1 if ghosts else 0,
+        )
+        total = sum(weights)
+        if not total:
+            return False
+        rng = self.rng
+        draw = int(rng.random() * total)
+        kind = 0
+        while draw >= weights[kind]:
+            draw -= weights[kind]
+            kind += 1
+        if kind == 0:
+            self._step_process(steps[int(rng.random() * len(steps))])
+        elif kind == 1:
+            self._execute(executes[int(rng.random() * len(executes))])
+        elif kind == 2:
+            self._deliver(delivers[int(rng.random() * len(delivers))])
+        elif kind == 3:
+            replica = behind[int(rng.random() * len(behind))]
+            replica.apply(self.ensemble.log[replica.position])
+        else:
+            ghosts[int(rng.random() * len(ghosts))].execute_ghost()
+        return True
+
+    def _step_process(self, process: SimProcess) -> None:
+        process.step()
+        plan = process.dies_after_step
+        if plan is not None:
+            self.crash(process.name, restart_after_ms=plan.restart_after_ms, exact=True)
+
+    def _execute(self, store: SimStore) -> None:
+        wire = store.wire
+        if self.reads_disturb and wire is not None and wire.requests[0].kind is READ:
+            self.last_activity_ms = self.now_ms
+        store.execute()
+
+    def _deliver(self, store: SimStore) -> None:
+        store.deliver()
+        if self.rng.random() < self.options.burst_rate:
+            while store.can_deliver():
+                store.deliver()
+
+    def _jump(self) -> bool:
+        """Nothing to do now: let time come to the next timer (or a little later)."""
+        times = [p.wake_ms for p in self.processes.values() if p.wake_ms is not None and p.running and not p.paused]
+        if self._timers:
+            times.append(self._timers[0][0])
+        expiry_ms = self.ensemble.next_expiry_ms()
+        if expiry_ms is not None:
+            times.append(expiry_ms)
+        if not times:
+            return False
+        late_ms = int(self.rng.random() * (self.options.timer_late_ms_max + 1))
+        self._pass_time(max(self.now_ms, min(times)) + late_ms)
+        return True
+
+    def _pass_time(self, now_ms: int) -> None:
+        self.now_ms = self.ensemble.now_ms = now_ms
+        timers = self._timers
+        while timers and timers[0][0] <= now_ms:
+            heapq.heappop(timers)[2]()
+        for session in self.ensemble.expire_due():
+            self.trace("session of", session.client, "expires")
+            self._session_over(session)
+        if len(self.stores) > 2 * len(self.processes):
+            self.stores = [s for s in self.stores if not s.over or s.ghosts]
+
+    def _session_over(self, session: Session) -> None:
+        for store in self.stores:
+            if store.session is session:
+                store.refresh()
+
+    # -- running
+
+    def run(self, steps: int) -> None:
+        """That many steps, with faults only while `stormy`."""
+        for _ in range(steps):
+            if not self.step():
+                self._pass_time(self.now_ms + 1_000)
+
+    def run_until(self, holds: Callable[[], bool], budget_steps: int = 20_000, what: str = "condition") -> None:
+        """Run without new faults until `holds()`; fails when the budget of steps is used up."""
+        for _ in range(budget_steps):
+            if holds():
+                return
+            if not self.step():
+                self._pass_time(self.now_ms + 1_000)
+        if not holds():
+            self.fail(f"{what} did not come within {budget_steps} steps")
+
+    def run_for(self, duration_ms: int, budget_steps: int = 100_000) -> None:
+        """Run without new faults until that much virtual time has passed."""
+        end_ms = self.now_ms + duration_ms
+        self.at(end_ms, lambda: None)
+        self.run_until(lambda: self.now_ms >= end_ms, budget_steps, f"{duration_ms} ms of virtual time")
+
+    def storm(self, steps: int) -> None:
+        """That many steps in which anything of the options' faults may happen."""
+        self.stormy = True
+        self.run(steps)
+        self.stormy = False
+
+    def calm(self, budget_steps: int, *, quiet_ms: int = 20_000) -> None:
+        """End all faults; then everything must come to rest.
+
+        At rest: no write (no read, while `reads_disturb`) for `quiet_ms` of virtual time, and no rest check complains.
+        While a check complains, time goes on: a wait may be documented. The budget ends it.
+        """
+        self.stormy = False
+        faults.heal(self)
+        self.draining = True
+        self.last_activity_ms = self.now_ms
+        complaints = ["never quiet"]
+        for _ in range(budget_steps):
+            if self.now_ms - self.last_activity_ms >= quiet_ms:
+                complaints = [line for check in self.rest_checks for line in check()]
+                if not complaints and not self._waiting():
+                    return
+                self.last_activity_ms = self.now_ms  # a documented wait: look again after as long
+            if not self.step():
+                self._pass_time(self.now_ms + 1_000)
+        self.fail("did not come to rest: " + "; ".join(complaints[:10]))
+
+    def _waiting(self) -> bool:
+        """True while a process has inputs or a write is on its way."""
+        if any(p.inbox.items for p in self.processes.values()):
+            return True
+        return any(ask.kind is COMMIT for s in self.stores if s.wire for ask in s.wire.requests)
+
+    # -- results
+
+    def note(self, process: SimProcess, event: str, partition: Any = None, start: int = -1, end: int = -1) -> None:
+        """Add to the applications' journal."""
+        entry = Entry(self.now_ms, process.name, process.client, event, partition, start, end)
+        self.journal.append(entry)
+        self.trace(*entry[2:])
+        for hook in self.on_journal:
+            hook(entry)
+
+    def random_fingerprint(self) -> tuple[int, int, int, int]:
+        """Equal for two runs of one seed, whatever PYTHONHASHSEED is: randomness, every write, steps, time."""
+        return zlib.crc32(repr(self.rng.getstate()).encode()), self.ensemble.digest, self.steps, self.now_ms
+
+    def trace_lines(self, count: int = TRACE_LINES_SHOWN) -> list[str]:
+        """The last lines of the trace."""
+        return [f"{ms:>8} {' '.join(str(word) for word in words)}" for ms, words in list(self._trace)[-count:]]
+
+    def fail(self, complaint: str) -> None:
+        """Raise SimulationError, now and (if somebody swallows it) again at the end of this step."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "tests/sim").split(" ")[0]
+        command = self._command or f"{SEED_VARIABLE}={self.seed} python -m pytest '{test}'"
+        lines = "\n".join(self.trace_lines())
+        self._failure = SimulationError(
+            f"{complaint}\n{lines}\nseed {self.seed}, step {self.steps}, {self.now_ms} ms\noptions {self.options}\n"
+            f"repeat with: {command}"
+        )
+        raise self._failure

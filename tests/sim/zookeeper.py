@@ -1,0 +1,376 @@
+"""An in-memory ZooKeeper ensemble: what the server does, as far as a client can see it. No randomness, no clock.
+
+The leader prepares each transaction against an overlay (all or nothing), appends it to the log and applies it; the
+followers apply the same log later, one transaction at a time, so their reads are stale until they catch up. A watch
+fires on the replica that its session is connected to, when that replica applies the change. Compared with a real
+server by `test_zookeeper_conformance.py`: this model is wrong until that passes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Write
+
+TICK_MS = 2_000
+REQUEST_BYTES_MAX = 1 << 20
+"""The server's jute.maxbuffer: a larger request ends the connection."""
+
+WATCH_DATA = 1
+WATCH_ABSENT_CHILDREN = 2
+"""A children read of a missing node leaves an exists watch, which its client reports as one for children."""
+
+
+class Znode(NamedTuple):
+    """One node as stored; replicas share these values."""
+
+    data: bytes
+    stat: Stat
+
+
+class Change(NamedTuple):
+    """What a transaction did to one path: created (`before` None), deleted (`after` None) or set."""
+
+    path: str
+    before: Znode | None
+    after: Znode | None
+
+
+class Result(NamedTuple):
+    """What the leader made of a transaction."""
+
+    zxid: int
+    versions: tuple[int, ...] = ()
+    failed_at: int = -1
+    reason: str = ""
+
+
+class Session:
+    """A session as the leader tracks it. `expires_at_ms` is None while heartbeats arrive."""
+
+    __slots__ = ("alive", "client", "ephemerals", "expires_at_ms", "heard_ms", "id", "process", "timeout_ms")
+
+    def __init__(self, session_id: int, process: str, client: str, timeout_ms: int, now_ms: int) -> None:
+        self.id = session_id
+        self.process = process
+        self.client = client
+        self.timeout_ms = timeout_ms
+        self.heard_ms = now_ms
+        self.expires_at_ms: int | None = now_ms + timeout_ms
+        self.ephemerals: dict[str, None] = {}
+        self.alive = True
+
+
+class Txn:
+    """One applied transaction, as `Ensemble.on_applied` sees it. `kind`: multi, close or expire."""
+
+    __slots__ = ("changes", "kind", "session", "time_ms", "writes", "zxid")
+
+    def __init__(
+        self, zxid: int, time_ms: int, session: Session, kind: str, writes: Sequence[Write], changes: list[Change]
+    ) -> None:
+        self.zxid = zxid
+        self.time_ms = time_ms
+        self.session = session
+        self.kind = kind
+        self.writes = writes
+        self.changes = changes
+
+
+class Watcher(Protocol):
+    """One connection as a replica's watch tables know it."""
+
+    open: bool
+
+    def notify(self, path: str, data: bool, children: bool) -> None:
+        """An event for this connection's session."""
+
+
+class Replica:
+    """One server's copy of the tree, and the watches of the sessions connected to it."""
+
+    __slots__ = ("child_watches", "children", "cut", "data_watches", "name", "nodes", "position", "zxid")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0, 0))}
+        self.children: dict[str, dict[str, None]] = {"/": {}}
+        self.zxid = 0
+        self.position = 0  # how much of the log is applied
+        self.cut = False  # cut off from the leader: answers reads and pings, can neither write nor sync
+        self.data_watches: dict[str, dict[Watcher, int]] = {}
+        self.child_watches: dict[str, dict[Watcher, None]] = {}
+
+    def apply(self, txn: Txn) -> None:
+        """Make the changes of the next transaction of the log, firing watches in its order."""
+        self.position += 1
+        self.zxid = txn.zxid
+        for path, before, after in txn.changes:
+            if after is None:
+                parent, _, name = path.rpartition("/")
+                del self.nodes[path], self.children[path], self.children[parent or "/"][name]
+                self._fire_deleted(path)
+                self._fire_children(parent or "/")
+            elif before is None:
+                parent, _, name = path.rpartition("/")
+                self.nodes[path] = after
+                self.children[path] = {}
+                self.children[parent or "/"][name] = None
+                self._fire_data(path)
+                self._fire_children(parent or "/")
+            else:
+                self.nodes[path] = after
+                self._fire_data(path)
+
+    def answer(self, read: Read, watcher: Watcher | None) -> Node:
+        """The answer to one question, leaving its watch for `watcher`."""
+        path, kind, watch = read
+        found = self.nodes.get(path)
+        if watch and watcher is not None:
+            if kind is Kind.CHILDREN and found is not None:
+                self.child_watches.setdefault(path, {})[watcher] = None
+            else:
+                masks = self.data_watches.setdefault(path, {})
+                mask = WATCH_DATA if kind is Kind.DATA else WATCH_ABSENT_CHILDREN
+                masks[watcher] = masks.get(watcher, 0) | mask
+        if found is None:
+            return Node(path, kind, None)
+        if kind is Kind.DATA:
+            return Node(path, kind, found.stat, found.data)
+        return Node(path, kind, found.stat, b"", tuple(sorted(self.children[path])))
+
+    def _fire_data(self, path: str) -> None:
+        watchers = self.data_watches.pop(path, None)
+        if watchers:
+            for watcher, mask in watchers.items():
+                if watcher.open:
+                    watcher.notify(path, bool(mask & WATCH_DATA), bool(mask & WATCH_ABSENT_CHILDREN))
+
+    def _fire_children(self, path: str) -> None:
+        watchers = self.child_watches.pop(path, None)
+        if watchers:
+            for watcher in watchers:
+                if watcher.open:
+                    watcher.notify(path, False, True)
+
+    def _fire_deleted(self, path: str) -> None:
+        data = self.data_watches.pop(path, {})
+        children = self.child_watches.pop(path, {})
+        for watcher, mask in data.items():
+            if watcher.open:
+                both = watcher in children or bool(mask & WATCH_ABSENT_CHILDREN)
+                watcher.notify(path, bool(mask & WATCH_DATA), both)
+        for watcher in children:
+            if watcher.open and watcher not in data:
+                watcher.notify(path, False, True)
+
+
+class Draft:
+    """One transaction being prepared: an overlay over the leader's tree that is thrown away when a write fails."""
+
+    __slots__ = ("_base", "_child_counts", "_nodes", "_now_ms", "_owner", "_replica", "_zxid", "changes", "created")
+
+    def __init__(self, replica: Replica, created: dict[str, int], session_id: int, zxid: int, now_ms: int) -> None:
+        self._replica = replica
+        self._nodes: dict[str, Znode | None] = {}
+        self._child_counts: dict[str, int] = {}
+        self._owner = session_id
+        self._zxid = zxid
+        self._now_ms = now_ms
+        self.created: dict[str, int] = {}  # what becomes of the parents' counters of created children
+        self.changes: list[Change] = []
+        self._base = created
+
+    def _get(self, path: str) -> Znode | None:
+        return self._nodes[path] if path in self._nodes else self._replica.nodes.get(path)
+
+    def _created_below(self, path: str) -> int:
+        return self.created[path] if path in self.created else self._base.get(path, 0)
+
+    def _put(self, path: str, before: Znode | None, after: Znode | None) -> None:
+        self._nodes[path] = after
+        self.changes.append(Change(path, before, after))
+
+    def make(self, write: Write) -> tuple[str, int]:
+        """The name of the error, or "" and the data version after this write (check, delete: -1)."""
+        kind = type(write)
+        if kind is CreateNode:
+            return self._create(write)  # type: ignore[arg-type]
+        node = self._get(write.path)
+        if node is None:
+            return "NoNode", -1
+        if kind is SetNode:
+            return self._set(write, node)  # type: ignore[arg-type]
+        if write.version not in (ANY_VERSION, node.stat.version):  # type: ignore[union-attr]
+            return "BadVersion", -1
+        if kind is DeleteNode:
+            return self._delete(write.path, node)
+        return "", -1
+
+    def _create(self, write: CreateNode) -> tuple[str, int]:
+        parent_path = write.path if write.sequential else write.path.rpartition("/")[0] or "/"
+        parent = self._get(parent_path)
+        if parent is None:
+            return "NoNode", -1
+        count = self._created_below(parent_path)
+        path = f"{parent_path.rstrip('/')}/{count:010d}" if write.sequential else write.path
+        if self._get(path) is not None:
+            return "NodeExists", -1
+        if parent.stat.ephemeral_owner:
+            return "NoChildrenForEphemerals", -1
+        owner = self._owner if write.ephemeral else 0
+        self._put(path, None, Znode(write.data, Stat(0, self._zxid, owner, self._now_ms)))
+        self.created[parent_path] = count + 1
+        self.created[path] = 0
+        self._child_counts[parent_path] = self._child_counts.get(parent_path, 0) + 1
+        return "", 0
+
+    def _set(self, write: SetNode, node: Znode) -> tuple[str, int]:
+        version, czxid, owner, _ = node.stat
+        if write.version not in (ANY_VERSION, version):
+            return "BadVersion", -1
+        self._put(write.path, node, Znode(write.data, Stat(version + 1, czxid, owner, self._now_ms)))
+        return "", version + 1
+
+    def _delete(self, path: str, node: Znode) -> tuple[str, int]:
+        if len(self._replica.children.get(path, ())) + self._child_counts.get(path, 0) > 0:
+            return "NotEmpty", -1
+        parent_path = path.rpartition("/")[0] or "/"
+        self._put(path, node, None)
+        self._child_counts[parent_path] = self._child_counts.get(parent_path, 0) - 1
+        return "", -1
+
+
+class Ensemble:
+    """A leader (`replicas[0]`) and its followers, their sessions and their log. The world sets `now_ms`."""
+
+    def __init__(self, *, followers: int = 0, timeout_min_ms: int = 4_000, timeout_max_ms: int = 40_000) -> None:
+        self.leader = Replica("leader")
+        self.followers = [Replica(f"follower-{n}") for n in range(1, followers + 1)]
+        self.replicas = [self.leader, *self.followers]
+        self.timeout_min_ms = timeout_min_ms
+        self.timeout_max_ms = timeout_max_ms
+        self.now_ms = 0
+        self.zxid = 0
+        self.digest = 0  # of every change ever applied: two runs of one seed must agree
+        self.serving = True  # False: no quorum; nobody can connect, no session expires
+        self.log: list[Txn] = []
+        self.sessions: dict[int, Session] = {}
+        self.on_applied: list[Callable[[Txn], None]] = []
+        self._created: dict[str, int] = {}
+        self._sessions_made = 0
+        self.operator = Session(0, "operator", "operator", 0, 0)
+
+    # -- sessions
+
+    def open_session(self, process: str, client: str, timeout_ms: int) -> Session:
+        """A new session with the negotiated timeout; expires unless it is fed."""
+        self._sessions_made += 1
+        self.zxid = self.leader.zxid = self.zxid + 1
+        negotiated = min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)
+        session = Session(0x1000_0000 + self._sessions_made, process, client, negotiated, self.now_ms)
+        self.sessions[session.id] = session
+        return session
+
+    def end_session(self, session: Session, kind: str) -> None:
+        """Close or expire: one transaction that deletes the session's ephemeral nodes."""
+        if not session.alive:
+            return
+        session.alive = False
+        del self.sessions[session.id]
+        self.zxid += 1
+        changes = [Change(path, self.leader.nodes[path], None) for path in sorted(session.ephemerals)]
+        self._apply(Txn(self.zxid, self.now_ms, session, kind, (), changes))
+
+    def expire_due(self) -> list[Session]:
+        """End every session whose time is over; those that ended, by age."""
+        if not self.serving:
+            return []
+        due = [s for s in self.sessions.values() if s.expires_at_ms is not None and s.expires_at_ms <= self.now_ms]
+        for session in due:
+            self.end_session(session, "expire")
+        return due
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next session expires if nothing is heard of it."""
+        if not self.serving:
+            return None
+        return min((s.expires_at_ms for s in self.sessions.values() if s.expires_at_ms is not None), default=None)
+
+    # -- transactions
+
+    def submit(self, session: Session, writes: Sequence[Write]) -> Result:
+        """Apply all of `writes` at the leader, or nothing. A refused transaction takes a zxid, too."""
+        self.zxid = zxid = self.zxid + 1
+        session.heard_ms = self.now_ms
+        draft = Draft(self.leader, self._created, session.id, zxid, self.now_ms)
+        versions = []
+        for index, write in enumerate(writes):
+            reason, version = draft.make(write)
+            if reason:
+                self.leader.zxid = zxid
+                return Result(zxid, failed_at=index, reason=reason)
+            versions.append(version)
+        self._created.update(draft.created)
+        for path, before, after in draft.changes:
+            if after is None and before is not None and before.stat.ephemeral_owner:
+                owner = self.sessions.get(before.stat.ephemeral_owner, session)
+                owner.ephemerals.pop(path, None)
+            elif before is None and after is not None and after.stat.ephemeral_owner:
+                session.ephemerals[path] = None
+        self._apply(Txn(zxid, self.now_ms, session, "multi", writes, draft.changes))
+        return Result(zxid, tuple(versions))
+
+    def catch_up(self, replica: Replica, zxid: int | None = None) -> None:
+        """Let a follower apply the log up to `zxid` (None: the leader's state now)."""
+        goal = self.zxid if zxid is None else zxid
+        log = self.log
+        while replica.position < len(log) and log[replica.position].zxid <= goal:
+            replica.apply(log[replica.position])
+        replica.zxid = max(replica.zxid, goal)
+
+    def lags(self, replica: Replica) -> bool:
+        """True when the replica has not applied everything yet."""
+        return replica.position < len(self.log)
+
+    def _apply(self, txn: Txn) -> None:
+        digest = self.digest
+        for path, _, after in txn.changes:
+            digest = zlib.crc32(path.encode(), digest)
+            digest = zlib.crc32(b"-" if after is None else after.data, digest)
+        self.digest = digest
+        self.log.append(txn)
+        self.leader.apply(txn)
+        for hook in self.on_applied:
+            hook(txn)
+
+    # -- for scenarios and checkers: the leader's truth, and an operator's hand
+
+    def operate(self, *writes: Write) -> Result:
+        """Apply writes in the name of an operator."""
+        return self.submit(self.operator, writes)
+
+    def ensure(self, path: str, data: bytes = b"") -> None:
+        """Create a node and its missing parents as an operator; nothing if it is there."""
+        parts = path.strip("/").split("/")
+        for n in range(1, len(parts) + 1):
+            step = "/" + "/".join(parts[:n])
+            if step not in self.leader.nodes:
+                self.operate(CreateNode(step, data if n == len(parts) else b""))
+
+    def data(self, path: str) -> bytes | None:
+        """The leader's data of a node, None if it is missing."""
+        found = self.leader.nodes.get(path)
+        return None if found is None else found.data
+
+    def stat(self, path: str) -> Stat | None:
+        """The leader's stat of a node, None if it is missing."""
+        found = self.leader.nodes.get(path)
+        return None if found is None else found.stat
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names of a node's children at the leader; empty if it is missing."""
+        return sorted(self.leader.children.get(path, ()))
