@@ -25,6 +25,14 @@ class RaiseGeneration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarkTopic:
+    """Note which incarnation of a topic the group's owners and offsets belong to."""
+
+    topic: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopFetching:
     """Tell a consumer to stop reading partitions and release them; the map names the thread meant to be next, or ""."""
 
@@ -89,6 +97,7 @@ class RemoveRefused:
 Decision = (
     FoundGroup
     | RaiseGeneration
+    | MarkTopic
     | StopFetching
     | GrantPartitions
     | EvictMember

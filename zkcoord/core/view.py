@@ -59,9 +59,10 @@ class Evicted(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A start that the consumer could not carry out: the generation of that start, and why."""
+    """A start that the consumer could not carry out: its generation and sequence in the channel, and why."""
 
     generation: int
+    sequence: str
     reason: str
 
 

@@ -51,6 +51,11 @@ class Tracker:
         if want.dirty or want.reading:
             self._count(want.scope, -1)
 
+    def unwant_scope(self, scope: str) -> None:
+        """Forget every node of a scope."""
+        for path, kind in [key for key, want in self._wants.items() if want.scope == scope]:
+            self.unwant(path, kind)
+
     def wanted(self, path: str, kind: Kind = Kind.DATA) -> bool:
         """True while the node is wanted."""
         return (path, kind) in self._wants

@@ -178,6 +178,8 @@ def _parse_record(parts: list[str]) -> Address:
             return Address(Place.RECORD, group)
         case [group, "state"]:
             return Address(Place.STATE, group)
+        case [group, "state", "marks"]:
+            return Address(Place.OWNERS, group)
         case [group, "state", "marks", topic]:
             return Address(Place.MARK, group, topic)
         case [group, *_]:

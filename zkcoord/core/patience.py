@@ -1,0 +1,124 @@
+"""How long a coordinator waits: for acknowledgements, for the evicted to have stopped, for those who are joining.
+
+All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (design, section 4). A
+retry writes nothing: the command lies in its channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import GroupView, Outstanding
+
+REBALANCE_BACKOFF_MS = 2_000
+REBALANCE_BACKOFF_MAX_MS = 30_000
+JOINING_MS = 60_000
+"""A channel that was never registered with is left alone this long: its consumer may be joining."""
+
+
+def backoff_ms(retry: int) -> int:
+    """The wait before retry 1, 2, …: doubling from 2 s to 30 s.
+
+    >>> [backoff_ms(n) for n in (1, 2, 3, 4, 5, 6)]
+    [2000, 4000, 8000, 16000, 30000, 30000]
+    """
+    return min(REBALANCE_BACKOFF_MS * 2 ** (retry - 1), REBALANCE_BACKOFF_MAX_MS)
+
+
+def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
+    """From the first sight of a command to its consumer's eviction: the time-out, and `retries` more with backoff.
+
+    >>> patience_ms(60_000, 4)
+    330000
+    """
+    return rebalance_timeout_ms * (retries + 1) + sum(backoff_ms(n) for n in range(1, retries + 1))
+
+
+@dataclass(slots=True)
+class Patience:
+    """First sights of one group. `look` is called with every view before anything is asked."""
+
+    commands: dict[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
+    evictions: dict[str, int] = field(default_factory=dict)
+    joining: dict[str, int] = field(default_factory=dict)
+    refusals: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
+    # (consumer, partition) -> (sequence and count of the last refusal, held back until)
+
+    def look(self, view: GroupView, now_ms: int) -> None:
+        """Note what is seen for the first time, forget what is gone."""
+        self.commands = {
+            key: self.commands.get(key, now_ms)
+            for c, channel in view.channels.items()
+            for key in ((c, command.sequence) for command in channel.commands)
+        }
+        self.evictions = {
+            c: self.evictions.get(c, now_ms) for c, channel in view.channels.items() if channel.evicted is not None
+        }
+        self.joining = {
+            c: self.joining.get(c, now_ms)
+            for c, channel in view.channels.items()
+            if channel.version == 0 and c not in view.members
+        }
+        self._look_at_refusals(view, now_ms)
+
+    def _look_at_refusals(self, view: GroupView, now_ms: int) -> None:
+        seen: dict[tuple[str, TopicPartition], tuple[str, int, int]] = {}
+        for c, channel in view.channels.items():
+            for partition, refusal in channel.refusals.items():
+                key = (c, partition)
+                sequence, count, until_ms = self.refusals.get(key, ("", 0, 0))
+                if sequence != refusal.sequence:
+                    count += 1
+                    until_ms = now_ms + backoff_ms(count)
+                seen[key] = (refusal.sequence, count, until_ms)
+        self.refusals = seen
+
+    def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+        """True while a start that this consumer refused is not tried again."""
+        refusal = self.refusals.get((consumer_id, partition))
+        return refusal is not None and now_ms < refusal[2]
+
+    def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
+        """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""
+        return now_ms < self._grace_ends_ms(view, consumer_id)
+
+    def _grace_ends_ms(self, view: GroupView, consumer_id: str) -> int:
+        channel = view.channels.get(consumer_id)
+        if channel is None or channel.evicted is None:
+            return 0
+        grace_ms = view.evict_grace_ms if view.evict_grace_ms is not None else channel.evicted.session_timeout_ms
+        return self.evictions.get(consumer_id, 0) + grace_ms
+
+    def abandoned(self, consumer_id: str, now_ms: int) -> bool:
+        """True when a channel that was never registered with has been left alone long enough."""
+        return now_ms >= self.joining.get(consumer_id, now_ms) + JOINING_MS
+
+    def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, Outstanding]]:
+        """Members that have used up their retries, each with its oldest overdue command; by consumer id."""
+        found = []
+        for consumer_id in sorted(view.members):
+            channel = view.channels.get(consumer_id)
+            for command in channel.commands if channel else ():
+                if now_ms >= self._patience_ends_ms(view, consumer_id, command):
+                    found.append((consumer_id, command))
+                    break
+        return found
+
+    def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
+        member = view.members[consumer_id]
+        first_ms = self.commands[(consumer_id, command.sequence)]
+        return first_ms + patience_ms(member.rebalance_timeout_ms, view.max_rebalance_retries)
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """The next moment at which waiting ends for somebody; None when nobody is waited for."""
+        times = [self._grace_ends_ms(view, c) for c in self.evictions]
+        times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
+        times += [until_ms for _, _, until_ms in self.refusals.values()]
+        times += [
+            self._patience_ends_ms(view, c, command)
+            for c, channel in view.channels.items()
+            if c in view.members
+            for command in channel.commands
+        ]
+        return min((t for t in times if t > now_ms), default=None)

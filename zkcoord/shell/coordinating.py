@@ -1,0 +1,284 @@
+"""The coordinator's role: stands for election, follows topics and groups, decides on each group that is clean.
+
+A group is decided on only when none of its nodes, and none of its topics' nodes, is dirty. All groups share the loop;
+a group is decided at most once a step, however many events came (the draft's "at most once in the queue").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import Decision, EvictMember, GrantPartitions, RaiseGeneration, StopFetching
+from zkcoord.core.model import Phase
+from zkcoord.core.view import phase
+from zkcoord.errors import CorruptError, SchemaError
+from zkcoord.shell.following import Following
+from zkcoord.shell.loop import REOPEN_MS, Events, Loop
+from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.standing import Standing
+from zkcoord.tree.paths import CANDIDATES, ROOT, TOPICS, Layout
+from zkcoord.tree.plan import Term, plan
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.state import digest
+from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
+
+ELECTION, GROUP = "election", "group"
+
+
+class CoordinatorRole:
+    """One coordinator, standing or serving. All that it knows of the tree is thrown away with its session."""
+
+    def __init__(self, loop: Loop, layout: Layout, standing: Mapping[str, Any], events: Events) -> None:
+        """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
+        self._loop, self._layout, self._given, self._events = loop, layout, standing, events
+        self._standing: Standing | None = None
+        self.term: Term | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._groups: dict[str, Following] = {}
+        self._memory: dict[str, Memory] = {}
+        self._pending: set[str] = set()  # groups to decide on
+        self._wake_at_ms: dict[str, int] = {}
+        self._topics: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: no such topic
+        self._root_czxid = 0
+        self._phases: dict[str, Phase] = {}
+        self._problems: dict[str, str] = {}
+
+    # the session
+
+    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        """Stand for election in this session."""
+        self._reset()
+        self.term = None
+        self._standing = Standing(layout=self._layout, session_id=session_id, **self._given)
+        for path, kind, watch in self._standing.wants():
+            self._loop.tracker.want(path, kind, watch=watch)
+
+    def session_resumed(self, now_ms: int) -> None:
+        """Everything is read anew; nothing to do."""
+
+    def session_suspended(self, now_ms: int) -> None:
+        """Nothing can be decided until everything has been read again."""
+
+    def session_lost(self, now_ms: int) -> None:
+        """The term is over; all state goes with it (draft, "new session")."""
+        self._end_term("the session is over")
+        self._standing = None
+        self._reset()
+
+    # what comes in
+
+    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
+        """Sort answers by what they are about."""
+        of_groups: dict[str, list[Node]] = {}
+        for node in nodes:
+            if self._standing is not None and self._standing.take(node):
+                continue
+            if node.path == ROOT:
+                self._root_czxid = node.stat.czxid if node.stat else 0
+            elif node.path == TOPICS or node.path.startswith(f"{TOPICS}/"):
+                self._read_topic(node)
+            elif node.path == self._layout.groups:
+                self._read_groups(node)
+            else:
+                address = self._layout.parse(node.path)
+                if address is not None and address.group in self._groups:
+                    of_groups.setdefault(address.group, []).append(node)
+        for group, its_nodes in of_groups.items():
+            self._groups[group].read(its_nodes)
+            self._pending.add(group)
+
+    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
+        """A refusal by the epoch ends the term; every other outcome is learned by reading."""
+        if tag == GROUP and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
+            self._end_term("the epoch is not this coordinator's any more")
+            self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
+            self._standing = None
+
+    def synced(self, sent_ms: int, now_ms: int) -> None:
+        """A coordinator has no lease: ZooKeeper refuses its writes when another one serves."""
+
+    def called(self, done: CallDone, now_ms: int) -> None:
+        """A coordinator has no callbacks."""
+
+    def requested(self, request: Request, now_ms: int) -> None:
+        """`stop`: end the session; standbys take over at once."""
+        if request.name == "stop":
+            self._end_term("stopped")
+            self._standing = None
+            self._loop.end_session(now_ms, reopen_in_ms=None)
+
+    # what is decided
+
+    def decide(self, now_ms: int) -> int | None:
+        """Come to serve, or decide on every group that is clean; returns when somebody's patience ends."""
+        if self._standing is None or not self._loop.settled:
+            return None
+        try:
+            if self.term is None:
+                self._stand(self._standing, now_ms)
+            elif self._loop.tracker.clean("") and not self._standing.leader():
+                self._end_term("the coordinator's node is another's")
+                self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
+                self._standing = None
+        except SchemaError as error:
+            self._loop.fail(error, now_ms)
+        if self.term is None:
+            return None
+        for group, at_ms in list(self._wake_at_ms.items()):
+            if now_ms >= at_ms:
+                self._pending.add(group)
+        for group in sorted(self._pending):
+            if self._clean(group):
+                self._pending.discard(group)
+                self._decide_group(self._groups[group], now_ms)
+        return min(self._wake_at_ms.values(), default=None)
+
+    def _stand(self, standing: Standing, now_ms: int) -> None:
+        if not self._loop.tracker.clean("") or self._loop.commits_in_flight:
+            return
+        if standing.schema() is not None:
+            if standing.leader():
+                self._serve(standing)
+                return
+            if standing.candidate_id is None or (standing.taken() and standing.wanted_id is None):
+                self._loop.tracker.want(standing.stand_as(), watch=True)
+                return
+            if standing.taken():
+                self._problem(CANDIDATES, f"the id {standing.wanted_id} is taken: waiting; choose another --id")
+                return
+        transaction = standing.next_transaction()
+        if transaction is not None:
+            self._loop.commit(transaction, ELECTION, now_ms)
+
+    def _serve(self, standing: Standing) -> None:
+        epoch, version = standing.epoch()
+        self.term = Term(epoch=epoch, epoch_version=version, marks={})
+        tracker = self._loop.tracker
+        tracker.want(ROOT)
+        tracker.want(TOPICS, Kind.CHILDREN, watch=True)
+        tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
+        self._problem(CANDIDATES, None)
+        self._events("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+
+    def _end_term(self, why: str) -> None:
+        if self.term is not None:
+            candidate = self._standing.candidate_id if self._standing else None
+            self._events("deposed", {"coordinator": candidate, "epoch": self.term.epoch, "why": why})
+        self.term = None
+
+    # topics and groups
+
+    def _read_groups(self, node: Node) -> None:
+        for group in sorted(self._groups.keys() - set(node.children)):
+            self._groups.pop(group).end()
+            for known in (self._memory, self._wake_at_ms, self._phases):
+                known.pop(group, None)
+            self._pending.discard(group)
+        for group in sorted(set(node.children) - self._groups.keys()):
+            self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
+            self._memory[group] = Memory()
+
+    def _read_topic(self, node: Node) -> None:
+        if node.path == TOPICS:
+            return
+        topic = node.path[len(TOPICS) + 1 :]
+        known = self._topics.get(topic)
+        info = None
+        if node.stat is not None:
+            try:
+                info = (decode_topic(node.data), node.stat.czxid)
+                self._problem(node.path, None)
+            except CorruptError as error:
+                self._problem(node.path, f"{error}: the broker or an operator must mend it; what was known still holds")
+                info = known
+        self._topics[topic] = info
+        for group, following in self._groups.items():
+            if topic in following.subscribed():
+                self._pending.add(group)
+
+    def _clean(self, group: str) -> bool:
+        tracker = self._loop.tracker
+        following = self._groups.get(group)
+        if following is None or not tracker.clean(group) or not tracker.clean(""):
+            return False
+        clean = True
+        for topic in sorted(following.subscribed()):
+            path = f"{TOPICS}/{topic}"
+            if not tracker.wanted(path):
+                tracker.want(path, watch=True, scope=path)
+            clean = clean and tracker.clean(path)
+        if clean:
+            following.set_topics(self._partitions(following.subscribed()))
+        return clean and tracker.clean(group)
+
+    def _partitions(self, topics: set[str]) -> dict[str, tuple[int, ...]]:
+        known = {topic: self._topics.get(topic) for topic in sorted(topics)}
+        return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
+
+    def _decide_group(self, following: Following, now_ms: int) -> None:
+        group, term = following.group, self.term
+        if term is None:
+            return
+        view = following.nodes.view
+        memory = self._memory[group]
+        decisions, wake_at_ms = decide(view, memory, now_ms, digest)
+        if wake_at_ms is None:
+            self._wake_at_ms.pop(group, None)
+        else:
+            self._wake_at_ms[group] = wake_at_ms
+        if decisions:
+            marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(view.topics))
+            for transaction in plan(decisions, following.nodes, marked, self._layout):
+                self._loop.commit(transaction, GROUP, now_ms)
+            for decision in decisions:
+                self._note(following, decision)
+        self._report(following, memory)
+
+    def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
+        marks = {}
+        for topic in topics:
+            known = self._topics.get(topic)
+            if known is not None:
+                info, czxid = known
+                marks[topic] = Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=self._root_czxid)
+        return marks
+
+    # what people see
+
+    def _note(self, following: Following, decision: Decision) -> None:
+        fields: dict[str, Any] = {"group": following.group, "why": decision.why}
+        match decision:
+            case StopFetching() | GrantPartitions():
+                following.sent(decision.consumer_id, decision.partitions)
+                name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
+                fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
+            case RaiseGeneration():
+                name = "rebalance_started"
+                fields |= {"generation": decision.generation}
+            case EvictMember():
+                name = "evicted"
+                fields |= {"consumer": decision.consumer_id}
+            case _:
+                name = type(decision).__name__
+        self._events(name, fields)
+
+    def _report(self, following: Following, memory: Memory) -> None:
+        view = following.nodes.view
+        for path, what in following.nodes.problems.items():
+            self._problem(path, what)
+        now = phase(view, memory.target)
+        if self._phases.get(following.group) is not now:
+            self._phases[following.group] = now
+            name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
+            self._events(name, {"group": following.group, "state": now.value, "generation": view.generation})
+
+    def _problem(self, path: str, what: str | None) -> None:
+        if what is None:
+            self._problems.pop(path, None)
+        elif self._problems.get(path) != what:
+            self._problems[path] = what
+            self._events("unreadable", {"path": path, "why": what, "level": "warning"})

@@ -1,0 +1,140 @@
+"""How a coordinator comes to serve: the first nodes, a candidate's node, the election, and how its term ends.
+
+Election and epoch are one multi (rule 5): check the schema, create the coordinator's node, raise the epoch. Who serves
+is read, never remembered: the coordinator's node belongs to this very session, or it does not (F2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.errors import CorruptError, SchemaError
+from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
+
+ID_MAX = 2**31 - 1
+
+FirstWrites = Callable[[Mapping[str, Node]], tuple[Write, ...]]
+"""The first revision as a pure function of the nodes that it reads (`zkcoord.migrate`)."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What one session knows of the election. `take` replaces what was read; the questions are pure."""
+
+    layout: Layout
+    wanted_id: int | None  # None: the smallest free one
+    description: bytes  # of this candidate: host, pid, version
+    first_reads: tuple[str, ...]
+    first_writes: FirstWrites
+    revision: str
+    session_id: int
+    nodes: dict[tuple[str, Kind], Node | None] = field(default_factory=dict)  # None: wanted, not read yet
+    candidate_id: int | None = None
+
+    def wants(self) -> list[tuple[str, Kind, bool]]:
+        """What must be read, and whether it is watched."""
+        watched = [(path, Kind.DATA, True) for path in (SCHEMA, EPOCH, self.layout.coordinator)]
+        first = [(path, Kind.DATA, False) for path in self.first_reads if path not in (SCHEMA, EPOCH)]
+        wants = [*watched, *first, (CANDIDATES, Kind.CHILDREN, False)]
+        self.nodes.update({(path, kind): None for path, kind, _ in wants})
+        return wants
+
+    def take(self, node: Node) -> bool:
+        """Take an answer in; False when it is none of the election's."""
+        key = (node.path, node.kind)
+        if key not in self.nodes:
+            return False
+        self.nodes[key] = node
+        return True
+
+    def schema(self) -> Schema | None:
+        """The tree's schema, None on an empty tree; SchemaError when this program must not serve it."""
+        node = self._node(SCHEMA)
+        if node is None or node.stat is None:
+            return None
+        try:
+            schema = decode_schema(node.data)
+        except CorruptError as error:
+            raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
+        if schema.layout != self.layout.name:
+            raise SchemaError(
+                f"the tree has the layout {schema.layout!r}, this coordinator was started with {self.layout.name!r}: "
+                f"start it with --layout {schema.layout}"
+            )
+        if schema.migration is None and schema.revision != self.revision:
+            raise SchemaError(
+                f"the tree is at revision {schema.revision}, this program at {self.revision}: "
+                "run `zkcoord migrate upgrade`, or deploy the newer program"
+            )
+        return schema
+
+    def leader(self) -> bool:
+        """True when the coordinator's node belongs to this session."""
+        node = self._node(self.layout.coordinator)
+        return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
+
+    def epoch(self) -> tuple[int, int]:
+        """The epoch and its node's version, as read."""
+        node = self._node(EPOCH)
+        if node is None or node.stat is None:
+            raise SchemaError(f"{EPOCH} is missing: an operator must restore it")
+        try:
+            return decode_epoch(node.data), node.stat.version
+        except CorruptError as error:
+            raise SchemaError(f"{EPOCH}: {error}: an operator must restore it") from error
+
+    def stand_as(self) -> str:
+        """Choose an id to stand with; returns the path of its node, to be read and watched."""
+        node = self.nodes.get((CANDIDATES, Kind.CHILDREN))
+        taken = set(node.children) if node is not None else set()
+        self.candidate_id = self.wanted_id
+        if self.candidate_id is None:
+            self.candidate_id = next(n for n in range(ID_MAX) if str(n) not in taken)
+        path = self.layout.candidate(self.candidate_id)
+        self.nodes[(path, Kind.DATA)] = None
+        return path
+
+    def next_transaction(self) -> Transaction | None:
+        """What to write next on the way to serving; None: wait (somebody serves, or a migration is in progress)."""
+        schema = self.schema()
+        if schema is None:
+            by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
+            return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
+        if self.candidate_id is None:
+            return None
+        candidate, coordinator = (
+            self._node(self.layout.candidate(self.candidate_id)),
+            self._node(self.layout.coordinator),
+        )
+        if candidate is None or candidate.stat is None:
+            path = self.layout.candidate(self.candidate_id)
+            return Transaction(writes=(CreateNode(path, self.description, ephemeral=True),), why="candidate")
+        if candidate.stat.ephemeral_owner != self.session_id or schema.migration is not None:
+            return None
+        if coordinator is None or coordinator.exists:
+            return None
+        epoch, version = self.epoch()
+        return Transaction(
+            writes=(
+                CheckNode(SCHEMA, self._version(SCHEMA)),
+                CreateNode(self.layout.coordinator, str(self.candidate_id).encode("ascii"), ephemeral=True),
+                SetNode(EPOCH, encode_epoch(epoch + 1), version),
+            ),
+            why="election",
+        )
+
+    def taken(self) -> bool:
+        """True when another session holds the id that was chosen."""
+        node = None if self.candidate_id is None else self._node(self.layout.candidate(self.candidate_id))
+        return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id
+
+    def _node(self, path: str) -> Node | None:
+        return self.nodes.get((path, Kind.DATA))
+
+    def _version(self, path: str) -> int:
+        node = self._node(path)
+        return -1 if node is None or node.stat is None else node.stat.version

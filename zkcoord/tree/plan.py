@@ -1,0 +1,214 @@
+"""Decisions to writes: each transaction of a coordinator, with the version of everything that it was decided from.
+
+Every one begins with the same three checks (rule 5): the epoch, so that a deposed coordinator is refused; the group's
+record, so that no plan made before an operator's wish is carried out after it; the group's state, so that plans follow
+the raise of their generation. A decision that is too large for one transaction becomes several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import assert_never
+
+from zkcoord.core.decisions import (
+    Decision,
+    EvictMember,
+    FailGroup,
+    FoundGroup,
+    GrantPartitions,
+    MarkTopic,
+    PurgeChannel,
+    RaiseGeneration,
+    RejectMember,
+    RemoveRefused,
+    StopFetching,
+)
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import Channel
+from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
+from zkcoord.tree.record import DEFAULT_RECORD, encode_record
+from zkcoord.tree.state import Failure, GroupState, encode_state
+from zkcoord.tree.topic import Mark, encode_mark
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+
+PARTITIONS_PER_COMMAND_MAX = 1_000
+"""A start of 1,000 partitions is a multi of about 240 KiB: the server's limit is 1 MiB (design, section 3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A coordinator's term of office: the epoch and the version of its node, and what marks are made of."""
+
+    epoch: int
+    epoch_version: int
+    marks: Mapping[str, Mark]  # topic -> the mark of its present incarnation
+
+
+def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
+    """The transactions for one group's decisions, in the order in which they must be sent."""
+    planner = _Planner(nodes, term, layout)
+    transactions: list[Transaction] = []
+    for decision in decisions:
+        transactions.extend(planner.transactions(decision))
+    return transactions
+
+
+class _Planner:
+    """Knows the group's versions, and how a raise that goes first moves the state's."""
+
+    def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
+        self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
+        self._state_version = nodes.view.state_version
+        self._generation = nodes.view.generation
+        self._state = nodes.state
+
+    def transactions(self, decision: Decision) -> Iterator[Transaction]:
+        """The transactions of one decision."""
+        match decision:
+            case FoundGroup():
+                yield self._found_group(decision)
+            case RaiseGeneration():
+                self._generation = decision.generation
+                self._state = replace(self._state, generation=decision.generation, target=decision.digest)
+                yield self._set_state(decision.why)
+            case FailGroup():
+                failed = None
+                if decision.error is not None:
+                    failed = Failure(error=decision.error, since_generation=self._generation)
+                self._state = replace(self._state, failed=failed)
+                yield self._set_state(decision.why)
+            case MarkTopic():
+                yield self._guarded(self._mark(decision), decision.why)
+            case StopFetching():
+                for part in _parts(decision.partitions):
+                    yield self._guarded([self._command(decision.consumer_id, Option.STOP_FETCHER, part)], decision.why)
+            case GrantPartitions():
+                for part in _parts(decision.partitions):
+                    yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
+            case RejectMember():
+                yield self._guarded([self._reject(decision)], decision.why)
+            case EvictMember():
+                yield self._guarded(self._evict(decision), decision.why)
+            case PurgeChannel():
+                yield self._guarded(self._purge(self._view.channels[decision.consumer_id]), decision.why)
+            case RemoveRefused():
+                yield self._guarded(self._remove_refused(decision), decision.why)
+            case _:
+                assert_never(decision)
+
+    def _guarded(self, writes: Sequence[Write], why: str) -> Transaction:
+        group = self._view.group
+        guards: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
+        if self._view.record_version is not None:
+            guards.append(CheckNode(self._layout.record(group), self._view.record_version))
+        if self._state_version is not None:
+            guards.append(CheckNode(self._layout.state(group), self._state_version))
+        return Transaction(writes=(*guards, *writes), why=f"{group}: {why}")
+
+    def _set_state(self, why: str) -> Transaction:
+        group, version = self._view.group, self._state_version or 0
+        transaction = Transaction(
+            writes=(
+                CheckNode(EPOCH, self._term.epoch_version),
+                CheckNode(self._layout.record(group), self._view.record_version or 0),
+                SetNode(self._layout.state(group), encode_state(self._state), version),
+            ),
+            why=f"{group}: {why}",
+        )
+        self._state_version = version + 1
+        return transaction
+
+    def _found_group(self, decision: FoundGroup) -> Transaction:
+        writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
+        if self._view.record_version is None:
+            writes.append(CreateNode(self._layout.record(self._view.group), encode_record(DEFAULT_RECORD)))
+        if self._view.state_version is None:
+            writes.append(CreateNode(self._layout.state(self._view.group), encode_state(GroupState())))
+        return Transaction(writes=tuple(writes), why=f"{self._view.group}: {decision.why}")
+
+    def _mark(self, decision: MarkTopic) -> list[Write]:
+        path = self._layout.mark(self._view.group, decision.topic)
+        parent = path.rpartition("/")[0]
+        writes: list[Write] = [] if parent in self._nodes.parents else [CreateNode(parent)]
+        mark = self._term.marks[decision.topic]
+        return [*writes, CreateNode(path, encode_mark(mark))]
+
+    def _command(self, consumer_id: str, option: Option, partitions: Mapping[TopicPartition, str]) -> CreateNode:
+        starting = option is Option.START_FETCHER
+        command = Command(
+            option=option,
+            ownership=partitions,
+            generation=self._generation,
+            epoch=self._term.epoch,
+            offsets=self._view.store if starting else None,
+            incarnations={
+                topic: self._term.marks[topic].incarnation
+                for topic in (sorted({p.topic for p in partitions}) if starting else ())
+                if topic in self._term.marks
+            },
+        )
+        return CreateNode(self._layout.channel(self._view.group, consumer_id), encode_command(command), sequential=True)
+
+    def _grant(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
+        group, owners = self._view.group, self._view.owners
+        writes: list[Write] = []
+        for partition, thread in partitions.items():
+            path = self._layout.owner(group, partition)
+            owner = owners.get(partition)
+            data = thread.encode("utf-8")
+            writes.append(CreateNode(path, data) if owner is None else SetNode(path, data, owner.version))
+        writes.append(self._command(consumer_id, Option.START_FETCHER, partitions))
+        return writes
+
+    def _reject(self, decision: RejectMember) -> CreateNode:
+        command = Command(
+            option=Option.REJECT, generation=self._generation, epoch=self._term.epoch, reason=decision.reason
+        )
+        path = self._layout.channel(self._view.group, decision.consumer_id)
+        return CreateNode(path, encode_command(command), sequential=True)
+
+    def _evict(self, decision: EvictMember) -> list[Write]:
+        group, consumer_id = self._view.group, decision.consumer_id
+        channel, member = self._view.channels[consumer_id], self._view.members[consumer_id]
+        command = next(c for c in channel.commands if c.sequence == decision.sequence)
+        path = self._layout.channel(group, consumer_id)
+        return [
+            CheckNode(f"{path}/{command.sequence}", command.version),
+            DeleteNode(self._layout.registration(group, consumer_id), member.version),
+            CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
+        ]
+
+    def _purge(self, channel: Channel) -> list[Write]:
+        path = self._layout.channel(self._view.group, channel.consumer_id)
+        writes: list[Write] = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
+        if channel.refused_mark:
+            writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
+        if channel.evicted is not None:
+            writes.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
+        return [*writes, DeleteNode(path, channel.version)]
+
+    def _remove_refused(self, decision: RemoveRefused) -> list[Write]:
+        group, consumer_id = self._view.group, decision.consumer_id
+        channel = self._view.channels[consumer_id]
+        command = next(c for c in channel.commands if c.sequence == decision.sequence)
+        path = self._layout.channel(group, consumer_id)
+        writes: list[Write] = []
+        for partition, thread in sorted((command.threads or {}).items()):
+            owner = self._view.owners.get(partition)
+            if owner is not None and owner.thread == thread and consumer_of(thread) == consumer_id:
+                writes.append(SetNode(self._layout.owner(group, partition), b"", owner.version))
+        writes.append(DeleteNode(f"{path}/{command.sequence}", command.version))
+        if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
+            writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
+        return writes
+
+
+def _parts(partitions: Mapping[TopicPartition, str]) -> Iterator[dict[TopicPartition, str]]:
+    """At most PARTITIONS_PER_COMMAND_MAX of a map at a time, in its order."""
+    items = iter(partitions.items())
+    while part := dict(islice(items, PARTITIONS_PER_COMMAND_MAX)):
+        yield part

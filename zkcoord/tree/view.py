@@ -1,0 +1,286 @@
+"""Znodes to view: folds what was read of one group into its GroupView. The only reader of group nodes' bytes.
+
+A node that nobody can parse never stops the fold: it becomes a member without eligibility, a refused command, a free
+owner that is left alone, a default record, each with a line in `GroupNodes.problems` that names the path and who must
+act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal
+from zkcoord.errors import CorruptError
+from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
+from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
+from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.state import GroupState, decode_state
+from zkcoord.tree.status import decode_status
+
+UNREADABLE_OWNER = "?"
+"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNodes:
+    """One group as read: the view, and what only writes need."""
+
+    view: GroupView
+    record: GroupRecord = DEFAULT_RECORD
+    state: GroupState = GroupState()
+    parents: frozenset[str] = frozenset()  # parents of marks that stand
+    problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
+
+
+def empty(group: str) -> GroupNodes:
+    """A group of which nothing has been read."""
+    return GroupNodes(view=GroupView(group=group))
+
+
+def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
+    """The group after these answers; they replace what was known of their nodes, in their order."""
+    folder = _Folder(before)
+    for node in nodes:
+        address = layout.parse(node.path)
+        if address is not None and address.group == before.view.group:
+            folder.take(address, node)
+    return folder.result()
+
+
+class _Folder:
+    """Collects the changes of one batch: each map is copied once, and only when it changes."""
+
+    def __init__(self, before: GroupNodes) -> None:
+        self._before = before
+        self._changes: dict[str, Any] = {}
+        self._record, self._state, self._parents = before.record, before.state, before.parents
+        self._problems = before.problems
+
+    def result(self) -> GroupNodes:
+        """The group after the batch."""
+        view = replace(self._before.view, **self._changes) if self._changes else self._before.view
+        return GroupNodes(
+            view=view, record=self._record, state=self._state, parents=self._parents, problems=self._problems
+        )
+
+    def take(self, address: Address, node: Node) -> None:
+        """Take one answer in."""
+        match address.place:
+            case Place.IDS:
+                self._keep_only("members", node.children)
+            case Place.REGISTRATION:
+                self._registration(address, node)
+            case Place.CHANNELS:
+                self._keep_only("channels", node.children)
+            case Place.CHANNEL:
+                self._channel(address, node)
+            case Place.COMMAND:
+                self._command(address, node)
+            case Place.EVICTED:
+                self._evicted(address, node)
+            case Place.OWNERS:
+                self._parents = self._parents | {node.path} if node.exists else self._parents - {node.path}
+            case Place.OWNER:
+                self._owner(address, node)
+            case Place.MARK:
+                self._mark(address, node)
+            case Place.RECORD:
+                self._group_record(node)
+            case Place.STATE:
+                self._group_state(node)
+
+    def _map(self, name: str) -> dict[Any, Any]:
+        if name not in self._changes:
+            self._changes[name] = dict(getattr(self._before.view, name))
+        changed: dict[Any, Any] = self._changes[name]
+        return changed
+
+    def _keep_only(self, name: str, children: tuple[str, ...]) -> None:
+        known = self._map(name)
+        for gone in known.keys() - set(children):
+            del known[gone]
+
+    def _problem(self, path: str, what: str | None) -> None:
+        if what is None and path not in self._problems:
+            return
+        problems = dict(self._problems)
+        if what is None:
+            del problems[path]
+        else:
+            problems[path] = what
+        self._problems = problems
+
+    def _registration(self, address: Address, node: Node) -> None:
+        members = self._map("members")
+        if node.stat is None:
+            members.pop(address.name, None)
+            self._problem(node.path, None)
+            return
+        members[address.name] = member = member_of(address.name, node)
+        self._problem(node.path, member.unreadable and f"{member.unreadable}: its owner must register again correctly")
+
+    def _channel(self, address: Address, node: Node) -> None:
+        channels = self._map("channels")
+        if node.stat is None:
+            channels.pop(address.name, None)
+            return
+        known = channels.get(address.name) or Channel(consumer_id=address.name, version=node.stat.version)
+        if node.kind is Kind.CHILDREN:
+            names = set(node.children)
+            channels[address.name] = replace(
+                known,
+                commands=tuple(c for c in known.commands if c.sequence in names),
+                evicted=known.evicted if EVICTED_MARK in names else None,
+                refused_mark=REFUSED_MARK in names,
+            )
+            return
+        try:
+            refused = decode_status(node.data).refused
+            self._problem(node.path, None)
+        except CorruptError as error:
+            refused = {}
+            self._problem(node.path, f"{error}: its consumer must be mended; its status is left out")
+        refusals = {p: Refusal(r.generation, r.sequence, r.reason) for p, r in refused.items()}
+        channels[address.name] = replace(known, version=node.stat.version, refusals=refusals)
+
+    def _command(self, address: Address, node: Node) -> None:
+        channels = self._map("channels")
+        channel = channels.get(address.name)
+        if channel is None:
+            return
+        others = tuple(c for c in channel.commands if c.sequence != address.item)
+        if node.stat is None:
+            channels[address.name] = replace(channel, commands=others)
+            return
+        command = outstanding(address.item, node)
+        channels[address.name] = replace(channel, commands=tuple(sorted((*others, command), key=lambda c: c.sequence)))
+        self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
+
+    def _evicted(self, address: Address, node: Node) -> None:
+        channels = self._map("channels")
+        channel = channels.get(address.name)
+        if channel is None:
+            return
+        mark = None
+        if node.stat is not None:
+            text = node.data.decode("ascii", "replace")
+            mark = Evicted(int(text) if text.isdigit() else Member(consumer_id="", czxid=0).session_timeout_ms)
+        channels[address.name] = replace(channel, evicted=mark)
+
+    def _owner(self, address: Address, node: Node) -> None:
+        if not address.item.isdigit():
+            return
+        partition = TopicPartition(address.name, int(address.item))
+        owners = self._map("owners")
+        if node.stat is None:
+            owners.pop(partition, None)
+            return
+        try:
+            thread = node.data.decode("utf-8")
+        except UnicodeDecodeError:
+            thread = UNREADABLE_OWNER
+        if thread and "-" not in thread:
+            thread = UNREADABLE_OWNER
+        owners[partition] = Owner(thread, node.stat.version)
+        self._problem(
+            node.path,
+            f"{node.data[:80]!r} is no thread id: an operator must set it empty, then the partition is given anew"
+            if thread == UNREADABLE_OWNER
+            else None,
+        )
+
+    def _mark(self, address: Address, node: Node) -> None:
+        marked = set(self._changes.get("marked", self._before.view.marked))
+        (marked.add if node.stat is not None else marked.discard)(address.name)
+        self._changes["marked"] = frozenset(marked)
+
+    def _group_record(self, node: Node) -> None:
+        record = DEFAULT_RECORD
+        if node.stat is not None:
+            try:
+                record = decode_record(node.data)
+                self._problem(node.path, None)
+            except CorruptError as error:
+                record = self._record
+                self._problem(node.path, f"{error}: an operator must mend it; what was known before still holds")
+        self._record = record
+        self._changes.update(
+            record_version=None if node.stat is None else node.stat.version,
+            assignor=record.assignor,
+            rebalance=record.rebalance,
+            on_timeout=record.policy.on_timeout,
+            max_rebalance_retries=record.policy.max_rebalance_retries,
+            evict_grace_ms=record.policy.evict_grace_ms,
+            store=record.store_name,
+        )
+
+    def _group_state(self, node: Node) -> None:
+        if node.stat is None:
+            self._changes.update(state_version=None)
+            return
+        self._changes.update(state_version=node.stat.version)
+        try:
+            state = decode_state(node.data)
+        except CorruptError as error:
+            self._problem(node.path, f"{error}: it is written anew with the next generation")
+            return
+        self._problem(node.path, None)
+        self._state = state
+        self._changes.update(
+            generation=state.generation, target_digest=state.target, failed=state.failed.error if state.failed else None
+        )
+
+
+def member_of(consumer_id: str, node: Node) -> Member:
+    """The member that a registration node makes; an unreadable one is a member without eligibility."""
+    stat = node.stat
+    if stat is None:
+        raise ValueError(f"{node.path} does not exist")
+    try:
+        registration = decode_registration(node.data)
+    except CorruptError as error:
+        return Member(consumer_id=consumer_id, czxid=stat.czxid, version=stat.version, unreadable=str(error))
+    return Member(
+        consumer_id=consumer_id,
+        czxid=stat.czxid,
+        version=stat.version,
+        threads=registration.subscription if registration.pattern == "static" else {},
+        coordinated=registration.coordination == "zkcoord/1",
+        unreadable=None if registration.pattern == "static" else "it subscribes by pattern",
+        instance=registration.instance,
+        replaces=registration.replaces,
+        assignors=registration.assignors,
+        stores=registration.offsets or (),
+        rebalance_timeout_ms=registration.rebalance_timeout_ms,
+        session_timeout_ms=registration.session_timeout_ms,
+    )
+
+
+def outstanding(sequence: str, node: Node) -> Outstanding:
+    """The command that stands at a node; one that cannot be understood, or was refused, carries the error."""
+    version = node.stat.version if node.stat is not None else 0
+    if is_refused(node.data):
+        return Outstanding(
+            sequence=sequence,
+            version=version,
+            option=Option.START_FETCHER.value,  # what a refused start left behind is freed; other options name nothing
+            threads=refused_ownership(node.data),
+            error=node.data[:200].decode("utf-8", "replace"),
+        )
+    try:
+        command = decode_command(node.data)
+    except CorruptError:
+        return Outstanding(sequence=sequence, version=version, option="?", threads={})  # its consumer will refuse it
+    fetchers = command.option in (Option.START_FETCHER, Option.STOP_FETCHER)
+    return Outstanding(
+        sequence=sequence,
+        version=version,
+        option=command.option.value,
+        threads=command.ownership if fetchers else {},
+        generation=command.generation,
+    )
