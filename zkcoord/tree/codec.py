@@ -67,11 +67,9 @@ def whole(value: object) -> int | None:
     >>> whole(7), whole("7"), whole(True), whole("07"), whole(7.0)
     (7, 7, None, None, None)
     """
-    if isinstance(value, int):
-        return None if isinstance(value, bool) else value
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
-        return int(value)
-    return None
+    if isinstance(value, str):
+        return int(value) if _WHOLE.fullmatch(value) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def partition_of(key: str) -> TopicPartition | None:
@@ -149,6 +147,13 @@ def read_document(what: str, data: bytes) -> Document:
     if not isinstance(value, dict):
         raise corrupt(what, data, "not a JSON object")
     return Document(what=what, data=data, fields=value)
+
+
+def _integers(value: object, length: int) -> tuple[int, ...] | None:
+    if not isinstance(value, list) or len(value) != length:
+        return None
+    numbers = tuple(number for number in map(whole, value) if number is not None)
+    return numbers if len(numbers) == length else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +257,10 @@ class Document:
     def offsets(self, key: str, extra: int) -> tuple[int, ...]:
         """A list `[start, end, …]` of offsets and `extra` more integers, none negative, start not above end."""
         value = self.fields[key]
-        numbers = [whole(item) for item in value] if isinstance(value, list) else []
-        good = tuple(n for n in numbers if n is not None and 0 <= n <= INT64_MAX)
-        if len(good) != 2 + extra or len(numbers) != 2 + extra or good[0] > good[1]:
+        numbers = _integers(value, 2 + extra)
+        if numbers is None or not 0 <= min(numbers) <= max(numbers) <= INT64_MAX or numbers[0] > numbers[1]:
             raise self.wrong(key, value, f"a list of start, end{', generation' * extra}, start not above end")
-        return good
+        return numbers
 
     def unknown(self, *known: str) -> dict[str, Any]:
         """The keys that are none of `known`, with their values."""

@@ -176,7 +176,10 @@ def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
             raise document.error("subscription", f"gives {shown(name)} the count {shown(count)}, which is no integer")
     if wildcard and counts:
         regex = _first_as_scala(counts)
-        topic_pattern(regex)
+        try:
+            topic_pattern(regex)
+        except CorruptError as error:
+            raise document.error("subscription", f"holds a {error}") from None
         counts = {regex: counts[regex]}
     for name, count in counts.items():
         if not 1 <= count <= THREADS_MAX:

@@ -1,0 +1,77 @@
+"""Wildcards: a stored Java regex means here what it means to the old clients."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.cases import QUICK, reads_or_refuses
+from zkcoord.errors import CorruptError
+from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        (r"foo\.bar,ba z.*", r"foo\.bar|baz.*"),
+        ("'a,b'", "a|b"),
+        ('"\' a "', "a"),
+        ("(t|T)[0-9]{1,2}", "(t|T)[0-9]{1|2}"),
+    ],
+)
+def test_a_filter_is_stored_as_the_old_clients_store_it(written: str, stored: str) -> None:
+    assert normal_filter(written) == stored
+
+
+@pytest.mark.parametrize(
+    ("regex", "taken", "left"),
+    [
+        ("a|A|t1", ["a", "A", "t1"], ["t10", "b", ""]),
+        ("^events$", ["events"], ["events2", "my.events"]),
+        (".*", ["a", "x.y_z-1"], []),
+        ("[^_].*", ["a_"], ["_hidden"]),
+        (r"foo\\.bar", [r"foo\xbar"], ["foo.bar"]),
+        (r"foo\.bar", ["foo.bar"], ["fooxbar"]),
+        (r"\Qa.b\E.*", ["a.b", "a.bc"], ["axb"]),
+        (r"\p{Lower}+[\p{Digit}-]*", ["ab1-2"], ["Ab"]),
+        (r"\P{Alpha}+", ["12-3"], ["a"]),
+        (r"(?<x>ab?)-\k<x>", ["a-a", "ab-ab"], ["a-ab"]),
+        (r"(?i)clicks", ["CLICKS", "clicks"], ["click"]),
+        (r"(?!__).*(?<!-tmp)", ["a"], ["__a", "a-tmp"]),
+        (r"t\d{1,2}", ["t1", "t12"], ["t", "t123"]),
+        (r"[a||b]", ["a", "b"], ["c"]),
+        (r"[+--a]", ["a", "-"], ["b"]),
+        (r"a*+b", ["aab"], ["aa"]),
+        (r"\w+\z", ["ab"], ["a-b"]),
+    ],
+)
+def test_a_java_regex_takes_and_leaves_whole_names(regex: str, taken: list[str], left: list[str]) -> None:
+    assert [name for name in taken + left if matches(regex, name)] == taken
+    assert [name for name in taken + left if matches(regex, name, black_list=True)] == left
+
+
+@pytest.mark.parametrize(
+    ("regex", "reason"),
+    [
+        ("t[", "an invalid regex"),
+        ("{2}", "an invalid regex"),
+        ("[0-9]{1|2}", "a { that begins no count"),
+        ("*a", "an invalid regex"),
+        ("a{99999999999}", "an invalid regex"),
+        ("(?P<x>a)", "is not Java's"),
+        ("[a-z&&[^b]]", "cannot be evaluated here"),
+        (r"\p{IsGreek}", "cannot be evaluated here"),
+        ("(" * 5000, "an invalid regex"),
+    ],
+)
+def test_what_java_refuses_or_python_cannot_tell_is_refused(regex: str, reason: str) -> None:
+    with pytest.raises(CorruptError, match="bad regex") as caught:
+        topic_pattern(regex)
+    assert reason in str(caught.value)
+
+
+@QUICK
+@given(st.text(alphabet="ab01[](){}|&-~^$.*+?\\,<>!=:PpQEkLdz#\n", max_size=15))
+def test_no_text_raises_anything_else(regex: str) -> None:
+    reads_or_refuses(lambda data: matches(data.decode(), "ab"), regex.encode())
