@@ -24,6 +24,7 @@ INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _PARTITION_KEY = re.compile(r"([a-zA-Z0-9._-]{1,255})-(0|[1-9][0-9]{0,9})")
+_PLAIN = re.compile(r"[a-zA-Z0-9._-]{1,80}")  # keys that a message shows without quotes
 _DOCUMENT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
@@ -156,6 +157,10 @@ def _integers(value: object, length: int) -> tuple[int, ...] | None:
     return numbers if len(numbers) == length else None
 
 
+def _key(key: str) -> str:
+    return key if _PLAIN.fullmatch(key) else shown(key)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A JSON object being read: each method gives one key's value, or a CorruptError that names key and rule.
@@ -170,7 +175,7 @@ class Document:
 
     def error(self, key: str, why: str) -> CorruptError:
         """The error for one key; `why` completes the sentence "<key> …"."""
-        return corrupt(self.what, self.data, f"{self.prefix}{key} {why}")
+        return corrupt(self.what, self.data, f"{self.prefix}{_key(key)} {why}")
 
     def wrong(self, key: str, value: object, allowed: str) -> CorruptError:
         """The error for a key whose value is not among what is allowed."""
@@ -241,7 +246,7 @@ class Document:
         value = self.fields.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(key, value, "an object")
-        return Document(what=self.what, data=self.data, fields=value or {}, prefix=f"{self.prefix}{key}.")
+        return Document(what=self.what, data=self.data, fields=value or {}, prefix=f"{self.prefix}{_key(key)}.")
 
     def all_texts(self) -> dict[str, str]:
         """All keys of this object, each of which must be a text."""
@@ -251,7 +256,7 @@ class Document:
         """The partition that one of this object's keys names."""
         partition = partition_of(key)
         if partition is None:
-            raise self.error(shown(key), "names no partition, allowed is <topic>-<partition>")
+            raise self.error(key, "names no partition, allowed is <topic>-<partition>")
         return partition
 
     def offsets(self, key: str, extra: int) -> tuple[int, ...]:
