@@ -1,0 +1,6 @@
+"""Who reads what: pure functions from a group to an assignment."""
+
+from zkcoord.core.assignors.contract import AssignmentError, Assignor, AssignorInput, check_assignment
+from zkcoord.core.assignors.registry import ASSIGNORS
+
+__all__ = ["ASSIGNORS", "AssignmentError", "Assignor", "AssignorInput", "check_assignment"]

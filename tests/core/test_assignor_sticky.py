@@ -1,0 +1,242 @@
+"""The sticky assignor: balance, least movement, and the same target from every tree on the way to it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
+from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+
+patient = settings(deadline=None)  # a loaded machine is no failure
+sticky = ASSIGNORS["sticky"]
+Group = AssignorInput
+
+
+def group_of(
+    subscribers: dict[str, dict[str, int]],
+    partitions: dict[str, tuple[int, ...]],
+    owned: dict[TopicPartition, str] | None = None,
+    preferred: dict[TopicPartition, str] | None = None,
+) -> Group:
+    return Group(
+        subscribers=tuple(Subscriber(consumer_id=name, threads=threads) for name, threads in subscribers.items()),
+        partitions=partitions,
+        owned=owned or {},
+        preferred=preferred or {},
+    )
+
+
+def moved_on(group: Group, owned: dict[TopicPartition, str], preferred: dict[TopicPartition, str]) -> Group:
+    return Group(subscribers=group.subscribers, partitions=group.partitions, owned=owned, preferred=preferred)
+
+
+def readers_of(group: Group) -> dict[str, list[str]]:
+    return {topic: [t for member in group.subscribers for t in member.thread_ids(topic)] for topic in group.partitions}
+
+
+def loads_of(group: Group, answer: dict[TopicPartition, str]) -> dict[str, int]:
+    counts = Counter(answer.values())
+    useful = {thread for topic, readers in readers_of(group).items() for thread in readers if group.partitions[topic]}
+    return {thread: counts[thread] for thread in sorted(useful)}
+
+
+def kept(group: Group, answer: dict[TopicPartition, str]) -> int:
+    return sum(group.owned.get(pair) == thread for pair, thread in answer.items())
+
+
+@st.composite
+def groups(
+    draw: st.DrawFn, *, uniform: bool, topics_max: int = 4, partitions_max: int = 8, members_max: int = 5
+) -> Group:
+    """A group in any state, with owners that lost their interest, owned partitions that are gone, stale wishes."""
+    topics = [f"t{n}" for n in range(draw(st.integers(1, topics_max)))]
+    ids = st.sets(st.integers(0, partitions_max + 2), max_size=partitions_max)
+    partitions = {topic: tuple(sorted(draw(ids))) for topic in topics}
+    subscribers = {}
+    for number in range(draw(st.integers(1, members_max))):
+        streams = draw(st.integers(1, 3))
+        wanted = topics if uniform else draw(st.lists(st.sampled_from(topics), unique=True))
+        subscribers[f"g_h-{number}"] = {t: streams if uniform else draw(st.integers(1, 3)) for t in wanted}
+    threads = sorted(
+        {f"{name}-{n}" for name, counts in subscribers.items() for n in range(max(counts.values(), default=0))}
+    )
+    holders = st.sampled_from([*threads, "g_gone-1-0"])
+    owned, preferred = {}, {}
+    for pair in [TopicPartition(topic, number) for topic in topics for number in (*partitions[topic], 99)]:
+        kind = draw(st.sampled_from(["owned", "owned", "owned", "named", "free"]))
+        if kind == "owned":
+            owned[pair] = draw(holders)
+        elif kind == "named":
+            preferred[pair] = draw(holders)
+    return group_of(subscribers, partitions, owned, preferred)
+
+
+@st.composite
+def any_groups(draw: st.DrawFn) -> Group:
+    return draw(groups(uniform=draw(st.booleans())))
+
+
+def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.Random) -> Group:
+    """A tree between `group` and its target: each moving partition is untouched, released, named or granted."""
+    owned, preferred = dict(group.owned), dict(group.preferred)
+    for pair, thread in sorted(target.items()):
+        state = choose.choice(["untouched", "released", "named", "granted"])
+        if owned.get(pair) == thread or state == "untouched":
+            continue
+        owned.pop(pair, None)
+        preferred.pop(pair, None)
+        if state == "named":
+            preferred[pair] = thread
+        elif state == "granted":
+            owned[pair] = thread
+    return moved_on(group, owned, preferred)
+
+
+def chained_gap(group: Group, answer: dict[TopicPartition, str]) -> int:
+    """The greatest load difference along any chain of single moves; 1 or less means the most even loads there are."""
+    loads, readers = loads_of(group, answer), readers_of(group)
+    edges: dict[str, set[str]] = {thread: set() for thread in loads}
+    for pair, thread in answer.items():
+        edges[thread].update(readers[pair.topic])
+    worst = 0
+    for start in loads:
+        seen, queue = {start}, [start]
+        for thread in queue:
+            queue += sorted(edges[thread] - seen)
+            seen |= edges[thread]
+        worst = max(worst, loads[start] - min(loads[thread] for thread in seen))
+    return worst
+
+
+@patient
+@given(any_groups())
+def test_every_subscribed_partition_has_exactly_one_subscribed_thread(group: Group) -> None:
+    check_assignment(group, sticky(group))
+
+
+@patient
+@given(groups(uniform=True))
+def test_uniform_counts_of_any_two_threads_differ_by_at_most_one(group: Group) -> None:
+    counts = loads_of(group, sticky(group)).values()
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+@patient
+@given(groups(uniform=False))
+def test_no_chain_of_moves_leads_to_a_thread_with_at_least_two_fewer(group: Group) -> None:
+    assert chained_gap(group, sticky(group)) <= 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(groups(uniform=True, topics_max=2, partitions_max=2, members_max=2))
+def test_uniform_movement_is_the_least_that_balance_allows(group: Group) -> None:
+    readers = readers_of(group)
+    pairs = [TopicPartition(topic, number) for topic, ids in group.partitions.items() for number in ids]
+    best = 0
+    for choice in itertools.product(*(readers[pair.topic] for pair in pairs)):
+        answer = dict(zip(pairs, choice, strict=True))
+        counts = loads_of(group, answer).values()
+        if max(counts, default=0) - min(counts, default=0) <= 1:
+            best = max(best, kept(group, answer))
+    assert kept(group, sticky(group)) == best
+
+
+@patient
+@given(any_groups())
+def test_the_target_yields_the_target(group: Group) -> None:
+    target = sticky(group)
+    assert sticky(moved_on(group, target, {})) == target
+
+
+@patient
+@given(any_groups(), st.randoms(use_true_random=False))
+def test_every_tree_on_the_way_yields_the_same_target(group: Group, choose: random.Random) -> None:
+    target = sticky(group)
+    tree = group
+    for _ in range(4):
+        tree = on_the_way(tree, target, choose)
+        assert sticky(tree) == target
+
+
+@patient
+@given(any_groups(), st.randoms(use_true_random=False))
+def test_the_order_of_what_is_given_changes_nothing(group: Group, choose: random.Random) -> None:
+    def shuffled(items: list) -> list:  # type: ignore[type-arg]
+        return choose.sample(items, len(items))
+
+    other = Group(
+        subscribers=tuple(
+            Subscriber(consumer_id=member.consumer_id, threads=dict(shuffled(list(member.threads.items()))))
+            for member in shuffled(list(group.subscribers))
+        ),
+        partitions=dict(shuffled(list(group.partitions.items()))),
+        owned=dict(shuffled(list(group.owned.items()))),
+        preferred=dict(shuffled(list(group.preferred.items()))),
+    )
+    assert sticky(other) == sticky(group)
+
+
+def large_group(seed: int, *, uniform: bool) -> Group:
+    """200 members, 6 topics, about 2,000 partitions, most of them owned by somebody, not evenly."""
+    choose = random.Random(seed)
+    topics = {f"topic-{n}": choose.randint(100, 600) for n in range(6)}
+    wanted = [choose.sample(sorted(topics), choose.randint(1, 5)) for _ in range(8)]
+    subscribers = {}
+    for number in range(200):
+        streams = choose.randint(1, 3)
+        subscribers[f"g_h-{number}"] = dict.fromkeys(topics if uniform else choose.choice(wanted), streams)
+    owned = {
+        TopicPartition(topic, number): f"g_h-{min(choose.randrange(210), choose.randrange(210))}-0"
+        for topic, count in topics.items()
+        for number in range(count)
+        if choose.random() < 0.8
+    }
+    return group_of(subscribers, {topic: tuple(range(count)) for topic, count in topics.items()}, owned)
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_large_group_is_balanced_and_stable_on_the_way_through_churn(seed: int, uniform: bool) -> None:
+    choose = random.Random(seed)
+    group = large_group(seed, uniform=uniform)
+    for _ in range(3):
+        target = sticky(group)
+        check_assignment(group, target)
+        assert chained_gap(group, target) <= 1
+        tree = group
+        for _ in range(4):
+            tree = on_the_way(tree, target, choose)
+            assert sticky(tree) == target
+        leaver = choose.choice(group.subscribers).consumer_id  # leaves in the middle of the hand-over
+        group = Group(
+            subscribers=tuple(member for member in group.subscribers if member.consumer_id != leaver),
+            partitions=group.partitions,
+            owned={pair: thread for pair, thread in tree.owned.items() if consumer_of(thread) != leaver},
+            preferred=tree.preferred,
+        )
+
+
+def digest(seed: int) -> int:
+    answers = [sorted(sticky(large_group(seed, uniform=uniform)).items()) for uniform in (True, False)]
+    return crc32(repr(answers).encode())
+
+
+def test_the_hash_seed_changes_nothing() -> None:
+    script = f"import runpy; print(runpy.run_path({__file__!r})['digest'](7))"
+    for hash_seed in ("0", "1", "4711"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[2])}
+        run = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert int(run.stdout) == digest(7)

@@ -1,0 +1,68 @@
+"""Threads grouped by what they may read, and the canonical order of partitions. Both sticky paths stand on these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkcoord.core.model import Subscriber, thread_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadClass:
+    """Threads that may read exactly the same topics: interchangeable, so they share evenly.
+
+    `topics` in string order, only such that have partitions, never empty; `threads` by number, then consumer id.
+    """
+
+    topics: tuple[str, ...]
+    threads: list[str]
+
+
+def classes_of(subscribers: tuple[Subscriber, ...], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
+    """The classes of a group, in order of their topics; threads that may read nothing that exists are in none."""
+    topics = sorted(topic for topic, ids in partitions.items() if ids)
+    seen: dict[tuple[tuple[str, int], ...], list[list[str]]] = {}
+    streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> thread ids by consumer
+    last: Mapping[str, int] | None = None
+    targets: list[list[str]] = []  # of the subscriber at hand: by thread number, the list that takes the thread
+    for subscriber in sorted(subscribers, key=lambda member: member.consumer_id):
+        if subscriber.threads != last:  # nearly always equal: comparing is much cheaper than a signature
+            last = subscriber.threads
+            signature = tuple(last.items())
+            if signature not in seen:
+                seen[signature] = _targets(last, topics, streams)
+            targets = seen[signature]
+        for number, target in enumerate(targets):
+            target.append(thread_id(subscriber.consumer_id, number))
+    found: dict[tuple[str, ...], list[str]] = {}
+    for (_, readable), threads in sorted(streams.items()):
+        found.setdefault(readable, []).extend(threads)
+    return [ThreadClass(topics=readable, threads=threads) for readable, threads in sorted(found.items())]
+
+
+def _targets(
+    threads: Mapping[str, int], topics: list[str], streams: dict[tuple[int, tuple[str, ...]], list[str]]
+) -> list[list[str]]:
+    """The lists in `streams` that take thread 0, 1, ... of a member with these counts."""
+    wanted = [(topic, threads[topic]) for topic in topics if threads.get(topic, 0) > 0]
+    count = max((streams_wanted for _, streams_wanted in wanted), default=0)
+    readable = (tuple(topic for topic, most in wanted if most > number) for number in range(count))
+    return [streams.setdefault((number, names), []) for number, names in enumerate(readable)]
+
+
+def canonical(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
+    """All partitions of `topics` as plain tuples, by number, then topic."""
+    names = sorted(topics)
+    if len(names) == 1:
+        return [(names[0], partition) for partition in partitions[names[0]]]
+    by_number: dict[int, list[tuple[str, int]]] = {}
+    for name in names:
+        for partition in partitions[name]:
+            by_number.setdefault(partition, []).append((name, partition))
+    return [pair for number in sorted(by_number) for pair in by_number[number]]
+
+
+def canonical_key(pair: tuple[str, int]) -> tuple[int, str]:
+    """Sort key of the same order: by number, then topic."""
+    return pair[1], pair[0]
