@@ -17,11 +17,8 @@ from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
 from zkcoord.errors import ZkcoordError
 
-HAS_SPARK = find_spec("pyspark") is not None
 LEFT_OUT = pytest.StashKey[dict[str, str]]()
 CHROOTS = itertools.count(1)
-
-collect_ignore = [] if HAS_SPARK else ["spark"]  # these modules import PySpark
 
 
 def needs_zookeeper() -> None:
@@ -73,14 +70,23 @@ def why_not(suite: str) -> str | None:
     return None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without PySpark leave out the modules that import it; say so unless `-m` has decided about Spark."""
+    if find_spec("pyspark") or collection_path != Path(__file__).parent / "spark":
+        return None
+    if "spark" not in config.getoption("markexpr"):
+        line = 'suite spark left out: PySpark is not installed: pip install "zkcoord[demo,test]"'
+        config.stash.setdefault(LEFT_OUT, {})["spark"] = line
+    return True
+
+
 @pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen: what nobody asked for needs nothing
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out the tests that cannot run here and note why."""
     wanted = {suite for suite in REQUIREMENTS if any(item.get_closest_marker(suite) for item in items)}
     reasons = {suite: reason for suite in sorted(wanted) if (reason := why_not(suite))}
-    left_out = config.stash[LEFT_OUT] = {}
-    if not HAS_SPARK and "not spark" not in config.getoption("markexpr"):
-        left_out["spark"] = 'suite spark left out: PySpark is not installed: pip install "zkcoord[demo,test]"'
+    left_out = config.stash.setdefault(LEFT_OUT, {})
     for suite, reason in reasons.items():
         gone = [item for item in items if item.get_closest_marker(suite)]
         items[:] = [item for item in items if not item.get_closest_marker(suite)]
@@ -97,7 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """One line for each suite left out."""
     for line in config.stash.get(LEFT_OUT, {}).values():
-        terminalreporter.write_line(line, red=bool(os.environ.get("CI")), yellow=True)
+        terminalreporter.write_line(line, **{"red" if os.environ.get("CI") else "yellow": True})
 
 
 @pytest.fixture(scope="session")

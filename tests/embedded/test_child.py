@@ -1,0 +1,111 @@
+"""A child process: started, ended, paused; and what is said when it does not come up. No server."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from zkcoord.embedded.child import Child
+from zkcoord.errors import UnavailableError, UsageError
+
+OBEDIENT = "print('up', flush=True)\nimport time\ntime.sleep(600)"
+STUBBORN = (
+    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(600)"
+)
+DEADLINE_MS = 20_000
+
+
+def child(tmp_path: Path, code: str) -> Child:
+    return Child("thing", [sys.executable, "-c", code], tmp_path / "log", grace_ms=200)
+
+
+def start(thing: Child) -> None:
+    thing.start()
+    thing.await_ready(lambda: thing.tail() == "up", DEADLINE_MS)
+
+
+def state(thing: Child) -> str:
+    """The letter of /proc: S sleeps, T is stopped."""
+    return Path(f"/proc/{thing.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_stop_is_a_termination_first(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    start(thing)
+    thing.stop(DEADLINE_MS)
+    assert (thing.running, thing.pid, thing.exit_code) == (False, None, 128 + 15)
+
+
+def test_a_stop_that_is_ignored_becomes_a_kill(tmp_path: Path) -> None:
+    thing = child(tmp_path, STUBBORN)
+    start(thing)
+    thing.stop()
+    assert (thing.running, thing.exit_code) == (False, 128 + 9)
+
+
+def test_a_kill_takes_a_paused_one_too(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    start(thing)
+    thing.pause()
+    thing.pause()
+    assert (thing.running, state(thing)) == (True, "T")
+    thing.kill()
+    assert (thing.running, thing.exit_code) == (False, 128 + 9)
+
+
+def test_a_paused_one_goes_on_and_obeys_a_stop(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    start(thing)
+    thing.pause()
+    thing.resume()
+    thing.pause()
+    thing.stop(DEADLINE_MS)
+    assert thing.exit_code == 128 + 15
+
+
+def test_it_can_be_started_again_and_its_tail_is_of_the_last_run(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    for _ in range(2):
+        start(thing)
+        thing.kill()
+    assert (thing.tail(), thing.log.read_text()) == ("up", "up\nup\n")
+
+
+def test_orders_to_what_does_not_run(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    thing.stop()
+    thing.kill()
+    with pytest.raises(UsageError, match="thing does not run"):
+        thing.pause()
+    start(thing)
+    with pytest.raises(UsageError, match="thing runs already"):
+        thing.start()
+    thing.kill()
+    with pytest.raises(UsageError, match="thing does not run"):
+        thing.resume()
+
+
+def test_one_that_ends_instead_of_serving_is_quoted(tmp_path: Path) -> None:
+    thing = child(tmp_path, "import sys\nprint('no disk', flush=True)\nsys.exit(3)")
+    thing.start()
+    with pytest.raises(UnavailableError) as caught:
+        thing.await_ready(lambda: False, DEADLINE_MS)
+    assert str(caught.value) == (
+        f"thing ended with code 3 instead of serving; its log ({tmp_path}/log) ends with:\nno disk"
+    )
+    thing.kill()
+
+
+def test_one_that_never_serves_is_quoted_at_the_deadline(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    start(thing)
+    with pytest.raises(UnavailableError, match=r"(?s)thing does not answer after 50 ms.*up"):
+        thing.await_ready(lambda: False, 50)
+    thing.kill()
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    thing = Child("thing", [str(tmp_path / "absent")], tmp_path / "log")
+    with pytest.raises(UnavailableError, match=r"(?s)thing could not be started: .*absent.*No such file or directory"):
+        thing.start()
+    assert not thing.running
