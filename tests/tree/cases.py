@@ -24,8 +24,26 @@ names = st.text(min_size=1, max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
 objects = st.dictionaries(texts, values, max_size=3)
+unknown_keys = st.dictionaries(texts.map(lambda key: f"x-{key}"), values, max_size=3)
 
-_WILD = [None, True, -1, 0, 1.5, 10**30, "", "x", "7", "\ud800", [], {}, [[]], {"": 0}, ["1", "2"], ["2", "1", 3]]
+_WILD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**30,
+    "",
+    "x",
+    "7",
+    "\ud800",
+    [],
+    {},
+    [[]],
+    {"": 0},
+    ["1", "2"],
+    ["2", "1", 3],
+]
 HOSTILE = [
     b"\xff\xfe{}",
     b"\xef\xbb\xbf{}",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses
+from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.tree.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy, decode_record, encode_record
@@ -102,7 +102,7 @@ policies = st.builds(
     max_rebalance_retries=st.integers(0, 1000),
     evict_grace_ms=st.none() | delays,
     initial_delay_ms=delays,
-    unknown=objects,
+    unknown=unknown_keys,
 )
 wishes = st.dictionaries(st.sampled_from(WISHES), st.none() | objects)
 records = st.builds(
@@ -115,8 +115,8 @@ records = st.builds(
     weights=st.dictionaries(partitions, st.integers(1, 2**31 - 1), max_size=3),
     wish=wishes.map(lambda wish: {**dict.fromkeys(WISHES), **wish}),
     done=wishes,
-    unknown=objects,
-    unknown_offsets=objects,
+    unknown=unknown_keys,
+    unknown_offsets=unknown_keys,
 )
 
 

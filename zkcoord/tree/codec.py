@@ -62,6 +62,15 @@ def compact(document: Mapping[str, Any]) -> bytes:
     return _DOCUMENT.encode(document).encode("ascii")
 
 
+def beside(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    """The known keys, then the unknown ones; where both have a key the known one counts.
+
+    >>> beside({"a": 1}, {"b": 2, "a": 3})
+    {'a': 1, 'b': 2}
+    """
+    return {**known, **{key: value for key, value in unknown.items() if key not in known}}
+
+
 def whole(value: object) -> int | None:
     """The integer that `value` is or spells; None for anything else (true, 1.0, "01", "+1", "1 ").
 

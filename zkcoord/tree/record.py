@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import Rebalance, TopicPartition
-from zkcoord.tree.codec import INT32_MAX, Document, compact, read_document
+from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
 WISHES = ("hold", "pause", "rebalance", "reset", "delete")
 ON_TIMEOUT = ("evict", "fail")
@@ -58,25 +58,23 @@ def encode_record(record: GroupRecord) -> bytes:
     >>> print(encode_record(DEFAULT_RECORD).decode()[:61])
     {"version":1,"assignor":null,"rebalance":"cooperative","polic
     """
-    policy = record.policy
+    policy = {
+        "on_timeout": record.policy.on_timeout,
+        "max_rebalance_retries": record.policy.max_rebalance_retries,
+        "evict_grace_ms": record.policy.evict_grace_ms,
+        "initial_delay_ms": record.policy.initial_delay_ms,
+    }
     document = {
         "version": 1,
         "assignor": record.assignor,
         "rebalance": record.rebalance.value,
-        "policy": {
-            "on_timeout": policy.on_timeout,
-            "max_rebalance_retries": policy.max_rebalance_retries,
-            "evict_grace_ms": policy.evict_grace_ms,
-            "initial_delay_ms": policy.initial_delay_ms,
-            **policy.unknown,
-        },
-        "offsets": {"store": record.store_name, "step": record.store_step, **record.unknown_offsets},
+        "policy": beside(policy, record.policy.unknown),
+        "offsets": beside({"store": record.store_name, "step": record.store_step}, record.unknown_offsets),
         "weights": {str(partition): weight for partition, weight in record.weights.items()},
         "wish": {**dict.fromkeys(WISHES), **record.wish},
         "done": dict(record.done),
-        **record.unknown,
     }
-    return compact(document)
+    return compact(beside(document, record.unknown))
 
 
 def decode_record(data: bytes) -> GroupRecord:

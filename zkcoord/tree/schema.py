@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.errors import invariant
-from zkcoord.tree.codec import INT64_MAX, compact, corrupt, read_document
+from zkcoord.tree.codec import INT64_MAX, beside, compact, corrupt, read_document
 
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
 
@@ -31,7 +31,7 @@ def encode_schema(schema: Schema) -> bytes:
     """
     migration = None if schema.migration is None else dict(schema.migration)
     known = {"version": 1, "revision": schema.revision, "layout": schema.layout, "migration": migration}
-    return compact({**known, **schema.unknown})
+    return compact(beside(known, schema.unknown))
 
 
 def decode_schema(data: bytes) -> Schema:
