@@ -47,6 +47,13 @@ def test_a_refused_partition_stands_with_generation_and_reason() -> None:
     assert decode_status(encode_status(status)) == status
 
 
+def test_a_refusal_may_name_the_start_that_it_answers() -> None:
+    status = Status(refused={CLICKS_3: Refusal(generation=7, sequence="0000000004", reason="broker")})
+    fields = {"generation": 7, "sequence": "0000000004", "reason": "broker"}
+    assert json.loads(encode_status(status))["refused"] == {"clicks-3": fields}
+    assert decode_status(encode_status(status)) == status
+
+
 def test_a_long_reason_is_cut() -> None:
     status = Status(refused={CLICKS_3: Refusal(generation=7, reason="x" * 5000)})
     assert decode_status(encode_status(status)).refused[CLICKS_3].reason == "x" * REASON_CHARS_MAX
@@ -99,7 +106,7 @@ def test_a_batch_is_never_cut_but_held_gives_way_to_it() -> None:
     assert (read.batch, read.held, read.held_cut) == (batch, {}, 2000)
 
 
-refusals = st.builds(Refusal, generation=counters, reason=texts)
+refusals = st.builds(Refusal, generation=counters, sequence=texts, reason=texts)
 statuses = st.builds(
     Status,
     held=st.dictionaries(

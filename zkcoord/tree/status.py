@@ -28,6 +28,7 @@ class Refusal:
 
     generation: int
     reason: str
+    sequence: str = ""  # of that start in the channel: tells one refusal from the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,7 @@ def encode_status(status: Status) -> bytes:
     rest: dict[str, Any] = {
         "batch": {str(p): [str(start), str(end), generation] for p, (start, end, generation) in status.batch.items()},
         "store": {"name": status.store_name, "step": status.store_step},
-        "refused": {
-            str(p): {"generation": refusal.generation, "reason": refusal.reason[:REASON_CHARS_MAX]}
-            for p, refusal in status.refused.items()
-        },
+        "refused": {str(p): _refusal_fields(refusal) for p, refusal in status.refused.items()},
     }
     if status.progress is not None:
         rest["progress"] = str(status.progress)
@@ -133,7 +131,16 @@ def _held(section: Document) -> dict[int, dict[str, str]]:
 
 
 def _refusal(section: Document) -> Refusal:
-    return Refusal(generation=section.integer("generation", default=0), reason=section.text("reason", default=""))
+    return Refusal(
+        generation=section.integer("generation", default=0),
+        reason=section.text("reason", default=""),
+        sequence=section.text("sequence", default=""),
+    )
+
+
+def _refusal_fields(refusal: Refusal) -> dict[str, Any]:
+    sequence = {"sequence": refusal.sequence} if refusal.sequence else {}
+    return {"generation": refusal.generation, **sequence, "reason": refusal.reason[:REASON_CHARS_MAX]}
 
 
 def _three(numbers: tuple[int, ...]) -> tuple[int, int, int]:
