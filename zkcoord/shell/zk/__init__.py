@@ -1,0 +1,1 @@
+"""ZooKeeper: the only package that imports kazoo. What others use: `store`, `blocking`, `config`."""

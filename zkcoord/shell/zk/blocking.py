@@ -1,0 +1,166 @@
+"""The store for programs that wait for each answer: command line, migrations, backups, tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from zkcoord.errors import UnavailableError, ZkcoordError, invariant
+from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone
+from zkcoord.shell.zk.config import ZooKeeperConfig
+from zkcoord.shell.zk.store import NO_CONFIG, SESSION_TIMEOUT_MS, zookeeper_sessions
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.writes import Transaction
+
+DEADLINE_MS = 15_000
+CLOSE_WAIT_MS = 2_000
+
+Answer = ReadDone | CommitDone | SyncDone
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    send: Callable[[int], None] | None  # None: wait for the link only
+    sent: bool = False
+    answer: Answer | None = None
+    error: ZkcoordError | None = None
+
+
+class Tree:
+    """One session; each call waits, at most `deadline_ms`, and may be made from any thread.
+
+    UnavailableError: ZooKeeper was not reached or did not answer in time, or the session expired (make a new Tree).
+    UsageError: the address is wrong, the chroot is missing, the credentials are refused, a node may not be read.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        deadline_ms: int = DEADLINE_MS,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        config: ZooKeeperConfig = NO_CONFIG,
+    ) -> None:
+        self._deadline_ms = deadline_ms
+        self._changed = threading.Condition()
+        self._questions: dict[int, _Question] = {}
+        self._last_token = 0
+        self._link = Link.SUSPENDED
+        self._session_id = 0
+        self._error: ZkcoordError | None = None
+        sessions = zookeeper_sessions(
+            connect, session_timeout_ms=session_timeout_ms, config=config, fatal=self._remember
+        )
+        with self._changed:
+            self._store = sessions(self._take)
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, `ephemeral_owner` of its nodes; waits for the connection."""
+        self._ask(None)
+        return self._session_id
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        """The nodes, in the order of `reads`; made again when the connection breaks."""
+        answer = self._ask(lambda token: self._store.read(token, reads)).answer
+        if not isinstance(answer, ReadDone) or answer.nodes is None:
+            raise self._silence()
+        return answer.nodes
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        """What became of it. Sent once: UNKNOWN when the connection broke or the deadline passed before the answer."""
+        question = self._ask(lambda token: self._store.commit(token, transaction))
+        if isinstance(question.answer, CommitDone):
+            return question.answer
+        if question.sent:
+            return CommitDone(-1, Outcome.UNKNOWN, reason="OperationTimeout")
+        raise self._silence()
+
+    def sync(self) -> None:
+        """Reads after it show all that anybody wrote before it."""
+        if self._ask(lambda token: self._store.sync(token)).answer is None:
+            raise self._silence()
+
+    def close(self) -> None:
+        """End the session; waits a moment for it. Idempotent."""
+        self._store.close()
+        with self._changed:
+            self._link = Link.LOST
+            self._changed.notify_all()
+        self._store.join(CLOSE_WAIT_MS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, send: Callable[[int], None] | None) -> _Question:
+        question = _Question(send=send)
+        with self._changed:
+            token = self._last_token = self._last_token + 1
+            self._questions[token] = question
+            try:
+                self._send(token, question)
+                self._changed.wait_for(partial(self._settled, question), self._deadline_ms / 1000)
+            finally:
+                del self._questions[token]
+            error = question.error or self._error
+            if error is not None:
+                raise error
+            if send is None and self._link is not Link.CONNECTED:
+                raise self._silence()
+        return question
+
+    def _settled(self, question: _Question) -> bool:
+        if question.send is None and self._link is Link.CONNECTED:
+            return True
+        return bool(question.answer or question.error or self._error or self._link is Link.LOST)
+
+    def _send(self, token: int, question: _Question) -> None:
+        if question.send is not None and not question.sent and self._link is Link.CONNECTED:
+            question.sent = True
+            question.send(token)
+
+    def _silence(self) -> ZkcoordError:
+        if self._link is Link.LOST:
+            return UnavailableError("the ZooKeeper session is over (expired or closed): open another one")
+        return self._store.session.unavailable(self._deadline_ms)
+
+    # -- on the session's thread
+
+    def _remember(self, error: ZkcoordError) -> None:
+        with self._changed:
+            self._error = error
+
+    def _take(self, item: StoreInput) -> None:
+        with self._changed:
+            match item:
+                case LinkChanged(link=link):
+                    self._link = link
+                    self._session_id = item.session_id or self._session_id
+                    for token, question in list(self._questions.items()):
+                        self._send(token, question)
+                case ReadDone() | CommitDone() | SyncDone():
+                    self._answered(item)
+            self._changed.notify_all()
+
+    def _answered(self, item: Answer) -> None:
+        question = self._questions.get(item.token)
+        if question is None:
+            return  # nobody waits any more
+        invariant(question.answer is None, f"request {item.token} was answered twice")
+        unread = (isinstance(item, ReadDone) and item.nodes is None) or (isinstance(item, SyncDone) and not item.ok)
+        if not unread:
+            question.answer = item
+        elif self._error is not None:
+            question.error, self._error = self._error, None  # told right before: this is its read
+        else:
+            question.sent = False
+            self._send(item.token, question)

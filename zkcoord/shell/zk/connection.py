@@ -1,0 +1,214 @@
+"""One session's socket: kazoo's connection handler with its own way of sending and reading.
+
+kazoo keeps what it does well (looking for a server, TLS, SASL, heartbeats, reconnecting). Replaced is the traffic of
+an established connection: requests that wait are sent in one packet, everything that has arrived is read at once, and
+replies and watch events are handed over in the order of the socket, without looking into kazoo's tables of watches.
+All of it runs on the connection's own thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Protocol
+
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import Connect
+
+from zkcoord.shell.zk import jute
+from zkcoord.shell.zk.jute import Event, Op
+
+CONNECTION_LOSS: int = ConnectionLoss.code
+MARSHALLING = -5
+PACKET_BYTES = 64 * 1024
+"""Requests sent in one write: more would keep the replies waiting."""
+CHUNK_BYTES = 64 * 1024
+"""Bytes read at once: more than this the allocator maps and unmaps at each read."""
+CONNECT_WAIT_S = 3.0
+"""How long one server may take to answer the request for a session before the next is tried: a server whose port is
+open but which does not serve yet never answers."""
+
+_HEAD = Struct("!iii")  # length, xid, opcode
+_XID_MAX = 2**31 - 1
+_LOG = logging.getLogger("zkcoord.zk")
+
+
+class Call:
+    """One request on its way: `answer(error code, frame, offset)` is called once; 0 is no error.
+
+    A connection that broke before the answer is an error code too (-4 ConnectionLoss, -112 SessionExpired).
+    """
+
+    __slots__ = ("answer", "body", "type")
+
+    def __init__(self, op: Op, body: bytes, answer: Callable[[int, bytes, int], None]) -> None:
+        self.type = int(op)
+        self.body = body
+        self.answer = answer
+
+    def serialize(self) -> bytes:
+        """The request without its header (kazoo asks for it)."""
+        return self.body
+
+    def set_exception(self, error: BaseException) -> None:
+        """kazoo's word for: the connection or the session ended before the answer came."""
+        self.answer(getattr(error, "code", 0) or CONNECTION_LOSS, b"", 0)
+
+    def reply(self, error: int, frame: bytes, offset: int) -> None:
+        """Hand over the server's reply; one that cannot be read counts as none."""
+        try:
+            self.answer(error, frame, offset)
+        except Exception:
+            _LOG.exception("a reply of ZooKeeper cannot be read (opcode %s)", self.type)
+            self.answer(MARSHALLING, b"", 0)
+
+
+class Owner(Protocol):
+    """What the connection tells and asks (`session.Session`, a KazooClient)."""
+
+    def take_wakeup(self) -> None:
+        """The wake-up byte was read."""
+
+    def wake(self) -> None:
+        """Have `_send_request` called again."""
+
+    def connected(self, session_timeout_ms: int) -> None:
+        """A server accepted the session, authentication included."""
+
+    def fired(self, event: Event, path: str) -> None:
+        """A watch fired; `path` is as the server spells it."""
+
+    def trouble(self, where: str, error: object) -> None:
+        """A server could not be reached."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The connection's thread ends."""
+
+
+class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annotations
+    """See the top of the file. `client` is the Owner."""
+
+    client: Any
+    _xid: int
+
+    def __init__(self, client: Any, retry: Any, logger: logging.Logger, sasl_options: dict[str, str] | None) -> None:
+        super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
+        self._inbound = bytearray()
+
+    def drop(self) -> None:
+        """Break the TCP connection, from any thread; a blocked write is broken off too."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own shutdown would wait for the peer
+
+    # -- connecting
+
+    def zk_loop(self) -> None:
+        """kazoo's loop; whatever ends it, the owner is told."""
+        error: BaseException | None = None
+        try:
+            super().zk_loop()
+        except Exception as caught:
+            error = caught
+        self.client.ended(error)
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        if not found:
+            self.client.trouble("", "no host name could be resolved")
+        return found
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._inbound.clear()
+        try:
+            read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        except (ConnectionDropped, KazooTimeoutError) as error:
+            self.client.trouble(f"{host}:{port}", error)
+            raise
+        session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout))
+        self.client.connected(session_timeout_ms)
+        return read_timeout, connect_timeout
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            timeout = min(timeout, CONNECT_WAIT_S)
+        return super()._invoke(timeout, request, xid)
+
+    # -- traffic
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        self._read_sock.recv(4096)
+        self.client.take_wakeup()
+        queue, pending = self.client._queue, self.client._pending
+        packet = bytearray()
+        while queue and len(packet) < PACKET_BYTES:
+            request, call = queue.popleft()
+            self._xid = self._xid % _XID_MAX + 1
+            pending.append((request, call, self._xid))  # before it is sent: a broken connection answers what is here
+            body = request.serialize()
+            packet += _HEAD.pack(len(body) + 8, self._xid, request.type) + body
+        if queue:
+            self.client.wake()
+        if packet:
+            self._write(packet, connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        with self._socket_error_handling():
+            while True:
+                try:
+                    chunk = self._socket.recv(CHUNK_BYTES)
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    break
+                if not chunk:
+                    raise ConnectionDropped("the server closed the connection")
+                self._inbound += chunk
+                if not (hasattr(self._socket, "pending") and self._socket.pending() > 0):
+                    break
+        return self._take_frames()
+
+    def _take_frames(self) -> Any:
+        inbound, start, last = self._inbound, 0, None
+        while len(inbound) - start >= jute.INT.size:
+            size = jute.INT.unpack_from(inbound, start)[0]
+            if size < jute.REPLY.size:
+                raise ConnectionDropped(f"the server sent a frame of {size} bytes")
+            end = start + jute.INT.size + size
+            if len(inbound) < end:
+                break
+            if self._take(bytes(inbound[start + jute.INT.size : end])) == CLOSE_RESPONSE:
+                last = CLOSE_RESPONSE
+            start = end
+        del inbound[:start]
+        return last
+
+    def _take(self, frame: bytes) -> Any:
+        xid, zxid, error = jute.REPLY.unpack_from(frame)
+        offset = jute.REPLY.size
+        if xid == PING_XID:
+            self.ping_outstanding.clear()
+            return None
+        if xid == WATCH_XID:
+            kind, _ = jute.EVENT.unpack_from(frame, offset)
+            path, _ = jute.read_text(frame, offset + jute.EVENT.size)
+            if kind in tuple(Event):
+                self.client.fired(Event(kind), path)
+            return None
+        pending = self.client._pending
+        if not pending or pending[0][2] != xid:
+            raise ConnectionDropped(f"the server answered request {xid}, which is not the next one")
+        request, call, _ = pending.popleft()
+        if zxid > 0:
+            self.client.last_zxid = zxid
+        if call is not None:
+            call.reply(error, frame, offset)
+        return CLOSE_RESPONSE if request.type == Op.CLOSE else None

@@ -1,0 +1,102 @@
+"""kazoo's threading handler with one queue and one worker for everything, and with poll(2) for waiting.
+
+kazoo's own has two queues with a thread each, for watch events and for replies, so that their order is lost; here
+both stand in one queue, in the order in which the connection's thread read them from the socket. And kazoo's own
+`select` opens and closes an epoll object at every wait.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import logging
+import math
+import select
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+_LOG = logging.getLogger("zkcoord.zk")
+_READABLE = select.POLLIN | select.POLLPRI | select.POLLHUP | select.POLLERR | select.POLLNVAL
+_WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no annotations
+    """Runs what is put into it one after the other, in order, on one thread; an exception is logged, not fatal."""
+
+    _running: bool
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self.callback_queue = self.completion_queue = self._work
+        self._worker: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the worker; nothing if it runs."""
+        with self._state_change:
+            if self._running:
+                return
+            self._running = True
+            self._worker = self.spawn(self._run)
+            atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Run what waits, then end the worker. Called by the worker itself it returns at once."""
+        self.finish()
+        worker = self._worker
+        if worker is not None and worker is not threading.current_thread():
+            worker.join()
+
+    def finish(self) -> None:
+        """Let the worker end after what waits now; returns at once."""
+        with self._state_change:
+            if not self._running:
+                return
+            self._running = False
+            self._work.put(None)
+            atexit.unregister(self.stop)
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the worker's end; True if it ended in time (or never ran, or is the caller)."""
+        worker = self._worker
+        if worker is None or worker is threading.current_thread():
+            return True
+        worker.join(timeout_ms / 1000)
+        return not worker.is_alive()
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Run `work` after everything that was put before it. Never blocks."""
+        self._work.put(work)
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _errors: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait as `select.select` does, `timeout` in seconds; a closed socket is an OSError (a broken connection)."""
+        wanted: dict[int, int] = {}
+        for sockets, mask in ((readers, select.POLLIN | select.POLLPRI), (writers, select.POLLOUT)):
+            for sock in sockets:
+                fd = sock if isinstance(sock, int) else sock.fileno()
+                if fd < 0:
+                    raise OSError(errno.EBADF, "the socket was closed")
+                wanted[fd] = wanted.get(fd, 0) | mask
+        poller = select.poll()
+        for fd, mask in wanted.items():
+            poller.register(fd, mask)
+        ready = dict(poller.poll(None if timeout is None else math.ceil(max(timeout, 0) * 1000)))
+        return _those(readers, ready, _READABLE), _those(writers, ready, _WRITABLE), []
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except Exception:
+                _LOG.exception("a callback of the ZooKeeper client failed")
+            del work  # not held while idle
+
+
+def _those(sockets: Sequence[Any], ready: dict[int, int], mask: int) -> list[Any]:
+    return [s for s in sockets if ready.get(s if isinstance(s, int) else s.fileno(), 0) & mask]

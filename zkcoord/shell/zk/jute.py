@@ -1,0 +1,105 @@
+"""The only place that spells ZooKeeper's wire format: requests to bytes, replies to values.
+
+Bodies only: length, xid and opcode before a request stand in `connection`. Strings are UTF-8 after an int32 length,
+-1 is null; all numbers are big-endian ("zookeeper.jute" in ZooKeeper's sources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+
+from zkcoord.tree.snapshot import Stat
+
+INT = Struct("!i")
+REPLY = Struct("!iqi")  # xid, zxid, error
+EVENT = Struct("!ii")  # type, state; the path follows
+PART = Struct("!iBi")  # of a multi: opcode, done, error
+LAST_PART = PART.pack(-1, 1, -1)
+STAT = Struct("!qqqqiiiqiiq")
+
+
+class Op(IntEnum):
+    """Opcodes (`ZooDefs.OpCode`)."""
+
+    ERROR = -1
+    CREATE = 1
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    SYNC = 9
+    GET_CHILDREN = 12  # with the stat ("getChildren2")
+    CHECK = 13
+    MULTI = 14
+    MULTI_READ = 22
+    CLOSE = -11
+
+
+class Event(IntEnum):
+    """Kinds of watch events (`Watcher.Event.EventType`)."""
+
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILD = 4
+
+
+def text(value: str) -> bytes:
+    """A string on the wire."""
+    raw = value.encode("utf-8")
+    return INT.pack(len(raw)) + raw
+
+
+def buffer(value: bytes) -> bytes:
+    """Bytes on the wire."""
+    return INT.pack(len(value)) + value
+
+
+def path_watch(path: str, watch: bool) -> bytes:
+    """The body of exists, getData and getChildren2."""
+    return text(path) + (b"\1" if watch else b"\0")
+
+
+def acls(entries: Sequence[tuple[int, str, str]]) -> bytes:
+    """An ACL list; an entry is (permissions, scheme, id)."""
+    return INT.pack(len(entries)) + b"".join(INT.pack(p) + text(scheme) + text(who) for p, scheme, who in entries)
+
+
+def read_stat(frame: bytes, offset: int) -> Stat:
+    """The stat at `offset`; it is `STAT.size` bytes long."""
+    czxid, _, _, mtime, version, _, _, owner, _, _, _ = STAT.unpack_from(frame, offset)
+    return Stat(version, czxid, owner, mtime)
+
+
+def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:
+    """The bytes at `offset` (null: empty), and where the next value begins."""
+    size = INT.unpack_from(frame, offset)[0]
+    offset += INT.size
+    if size < 0:
+        return b"", offset
+    return frame[offset : offset + size], offset + size
+
+
+def read_text(frame: bytes, offset: int) -> tuple[str, int]:
+    """The string at `offset` (null: empty), and where the next value begins."""
+    raw, offset = read_buffer(frame, offset)
+    return raw.decode("utf-8"), offset
+
+
+def read_data(frame: bytes, offset: int) -> tuple[bytes, Stat, int]:
+    """A reply to getData: data, stat, and where the next value begins."""
+    data, offset = read_buffer(frame, offset)
+    return data, read_stat(frame, offset), offset + STAT.size
+
+
+def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
+    """A reply to getChildren2: the sorted names, and the stat."""
+    count = INT.unpack_from(frame, offset)[0]
+    offset += INT.size
+    names = []
+    for _ in range(count):
+        name, offset = read_text(frame, offset)
+        names.append(name)
+    return tuple(sorted(names)), read_stat(frame, offset)

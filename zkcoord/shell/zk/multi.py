@@ -1,0 +1,109 @@
+"""A transaction as one multi request, and what its reply means.
+
+Any error of an operation means that the server applied nothing: REFUSED. Everything else that is no full answer
+(an error of the whole request, a broken connection, an expired session) is UNKNOWN, which is always the safe side.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from kazoo import exceptions
+from kazoo.exceptions import EXCEPTIONS
+
+from zkcoord.errors import invariant
+from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.zk import jute
+from zkcoord.shell.zk.jute import Op
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+
+REQUEST_BYTES_MAX = 1024 * 1024 - 24 * 1024
+"""A request above `jute.maxbuffer` (1 MiB - 1 by default) makes the server close the connection: an endless
+ConnectionLoss. The headroom is for the server's own transaction, which adds a header and the creates' parents."""
+
+EPHEMERAL, SEQUENTIAL = 1, 2
+OPEN_ACL = jute.acls(((31, "world", "anyone"),))
+
+_BYSTANDERS = frozenset({exceptions.RolledBackError.code, exceptions.RuntimeInconsistency.code})
+_NAMES: dict[int, str] = {code: error.__name__.removesuffix("Error") for code, error in EXCEPTIONS.items()}
+
+
+def reason(code: int) -> str:
+    """The name of a ZooKeeper error code without "Error"; a code that kazoo does not know is spelled as a number.
+
+    >>> reason(-103)
+    'BadVersion'
+    """
+    return _NAMES.get(code, f"Code{code}")
+
+
+def absolute(chroot: str, path: str) -> str:
+    """`path` below `chroot` ("" or "/a/b").
+
+    >>> absolute("/a", "/"), absolute("", "/b")
+    ('/a', '/b')
+    """
+    if not chroot:
+        return path
+    return chroot if path == "/" else chroot + path
+
+
+def encode(transaction: Transaction, chroot: str, acl: bytes = OPEN_ACL) -> bytes:
+    """The body of the multi; InvariantError if it is larger than the server accepts."""
+    body = b"".join(_operation(write, chroot, acl) for write in transaction.writes) + jute.LAST_PART
+    invariant(
+        len(body) <= REQUEST_BYTES_MAX,
+        f"a multi of {len(body)} bytes ({len(transaction.writes)} writes) is over the limit of {REQUEST_BYTES_MAX}:"
+        f" it must be cut before it is sent ({transaction.why})",
+    )
+    return body
+
+
+def _operation(write: Write, chroot: str, acl: bytes) -> bytes:
+    path = absolute(chroot, write.path)
+    match write:
+        case CheckNode():
+            return jute.PART.pack(Op.CHECK, 0, -1) + jute.text(path) + jute.INT.pack(write.version)
+        case CreateNode():
+            if write.sequential:
+                path = path.rstrip("/") + "/"
+            flags = (EPHEMERAL if write.ephemeral else 0) | (SEQUENTIAL if write.sequential else 0)
+            head = jute.PART.pack(Op.CREATE, 0, -1) + jute.text(path)
+            return head + jute.buffer(write.data) + acl + jute.INT.pack(flags)
+        case SetNode():
+            head = jute.PART.pack(Op.SET_DATA, 0, -1) + jute.text(path)
+            return head + jute.buffer(write.data) + jute.INT.pack(write.version)
+        case DeleteNode():
+            return jute.PART.pack(Op.DELETE, 0, -1) + jute.text(path) + jute.INT.pack(write.version)
+    assert_never(write)
+
+
+def decode(token: int, error: int, frame: bytes, offset: int) -> CommitDone:
+    """What became of the multi: `error` is the code of the whole reply (0: look at the operations)."""
+    if error:
+        return CommitDone(token, Outcome.UNKNOWN, reason=reason(error))
+    versions: list[int] = []
+    errors: list[int] = []
+    while True:
+        kind, done, _ = jute.PART.unpack_from(frame, offset)
+        offset += jute.PART.size
+        if done:
+            break
+        if kind == Op.ERROR:
+            errors.append(jute.INT.unpack_from(frame, offset)[0])
+            offset += jute.INT.size
+        elif kind == Op.SET_DATA:
+            versions.append(jute.read_stat(frame, offset).version)
+            offset += jute.STAT.size
+        elif kind == Op.CREATE:
+            _, offset = jute.read_buffer(frame, offset)
+            versions.append(0)
+        else:
+            invariant(kind in (Op.CHECK, Op.DELETE), f"a multi was answered with opcode {kind}")
+            versions.append(-1)
+    if not errors:
+        return CommitDone(token, Outcome.COMMITTED, tuple(versions))
+    for index, code in enumerate(errors):
+        if code not in _BYSTANDERS:
+            return CommitDone(token, Outcome.REFUSED, failed_at=index, reason=reason(code))
+    return CommitDone(token, Outcome.UNKNOWN, reason=reason(errors[0]))

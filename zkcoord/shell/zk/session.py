@@ -1,0 +1,297 @@
+"""One ZooKeeper session, from its first connection to its end, on one kazoo client that is never used again.
+
+Its link is the only truth about whether a request may be sent: while it is not CONNECTED nothing is queued. (kazoo
+queues, sends later, and after an expiry sends in a new session that nobody asked for.)
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError, SASLException, UnimplementedError
+from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.shell.ports import Link, LinkChanged, StoreInput, WatchFired
+from zkcoord.shell.zk import jute, multiread
+from zkcoord.shell.zk.config import Address, ZooKeeperConfig
+from zkcoord.shell.zk.connection import Call, Connection
+from zkcoord.shell.zk.handler import OrderedHandler
+from zkcoord.shell.zk.jute import Event, Op
+
+RETRY_DELAY_MS, RETRY_DELAY_MAX_MS = 100, 2_000
+"""Pause after all servers were tried in vain: doubled each time, to 2 s: a restarted server is found within that."""
+PROBES_LOST_MAX = 2
+"""A probe for multi-read whose connection breaks without an answer, this often in a row, means: there is none."""
+EXIT_WAIT_MS = 2_000
+"""How long the interpreter's end waits for a session to be closed, so that its ephemeral nodes go at once."""
+TROUBLE_EVERY_S = 60
+
+_LOG = logging.getLogger("zkcoord.zk")
+_KAZOO_LOG = logging.getLogger("zkcoord.zk.kazoo")
+if _KAZOO_LOG.level == logging.NOTSET:
+    _KAZOO_LOG.setLevel(logging.CRITICAL)  # it warns at every attempt; what matters is logged here
+
+
+class Abilities:
+    """What the servers of one connect string were found to know; shared by the sessions of a factory."""
+
+    def __init__(self) -> None:
+        self.multi_read: bool | None = None  # None: no server was asked yet
+
+
+class _OnceAMinute(logging.Filter):
+    """Lets a record through if none passed in the minute before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_s: float | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        last = self._passed_s
+        if last is not None and 0 <= record.created - last < TROUBLE_EVERY_S:
+            return False
+        self._passed_s = record.created
+        return True
+
+
+class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
+    """Reports inputs to `sink` and at most one error to `fatal`, in order, on one thread; after LOST nothing."""
+
+    def __init__(
+        self,
+        address: Address,
+        session_timeout_ms: int,
+        config: ZooKeeperConfig,
+        abilities: Abilities,
+        sink: Callable[[StoreInput], None],
+        fatal: Callable[[ZkcoordError], None],
+    ) -> None:
+        handler = OrderedHandler()
+        retry = KazooRetry(
+            max_tries=-1,
+            delay=RETRY_DELAY_MS / 1000,
+            max_delay=RETRY_DELAY_MAX_MS / 1000,
+            sleep_func=handler.sleep_func,
+        )
+        settings = config.client_settings()
+        super().__init__(
+            hosts=address.hosts_text, handler=handler, connection_retry=retry, logger=_KAZOO_LOG, **settings
+        )
+        self._session_timeout = session_timeout_ms
+        self._connection = Connection(self, self._conn_retry.copy(), _KAZOO_LOG, settings["sasl_options"])
+        self.address = address
+        self.abilities = abilities
+        self.multi_read = abilities.multi_read
+        self.last_trouble = ""
+        self._sink = sink
+        self._fatal = fatal
+        self._lock = threading.RLock()
+        self._linked = False  # requests may be sent
+        self._checked = False  # the chroot was seen
+        self._closing = False  # by the caller
+        self._over = False  # nothing is reported any more
+        self._woken = False  # a byte stands in the wake-up socket
+        self._probes_lost = 0
+        self._negotiated_ms = 0
+        self._quiet = _OnceAMinute()
+
+    # -- for the store, from any thread
+
+    def open(self) -> None:
+        """Begin to connect; returns at once."""
+        atexit.register(self._at_exit)
+        self.start_async()
+
+    def send(self, calls: Sequence[Call]) -> bool:
+        """Queue requests, in order. False: not connected, none was queued and none will be answered."""
+        with self._lock:
+            if not self._linked:
+                return False
+            self._queue.extend((call, call) for call in calls)
+            self.wake()
+        return True
+
+    def post(self, item: StoreInput) -> None:
+        """Report `item` after everything that was reported before."""
+        with self._lock:
+            if not self._over:
+                self.handler.submit(partial(self._deliver, item))
+
+    def tell(self, error: ZkcoordError) -> None:
+        """Log an error that somebody must act on, and report it to `fatal` in the order of the inputs."""
+        _LOG.error("%s", error)
+        with self._lock:
+            if not self._over:
+                self.handler.submit(partial(self._fatal, error))
+
+    def drop(self) -> None:
+        """Break the connection; the session goes on with the next server."""
+        self._connection.drop()
+
+    def finish(self) -> None:
+        """End the session and report nothing more. Returns at once, from any thread; again: nothing."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = self._over = True
+            self._end()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait until the session has ended and its threads with it; False if that takes longer."""
+        return bool(self.handler.join(timeout_ms))
+
+    def no_multi_read(self) -> None:
+        """A server answered that it knows no multi-read: it closes the connection now, do so before it does."""
+        self.multi_read = self.abilities.multi_read = False
+        self.drop()
+
+    # -- for the connection, on its thread
+
+    def take_wakeup(self) -> None:
+        """The wake-up byte was read."""
+        with self._lock:
+            self._woken = False
+
+    def wake(self) -> None:
+        """Make the connection's thread look into the queue."""
+        with self._lock:
+            if not self._woken and self._connection._write_sock is not None:
+                self._woken = True
+                self._connection._write_sock.send(b"\0")
+
+    def connected(self, session_timeout_ms: int) -> None:
+        """A server accepted the session. At first the chroot is looked for, and multi-read tried."""
+        self._negotiated_ms = session_timeout_ms
+        self._quiet = _OnceAMinute()
+        if self._checked and self.multi_read is not None:
+            self._link_up()
+            return
+        root = self.address.chroot or "/"
+        with self._lock:
+            look = Call(Op.EXISTS, jute.path_watch(root, False), self._saw_chroot)
+            self._queue.append((look, look))
+            if self.multi_read is None:
+                probe = Call(Op.MULTI_READ, next(multiread.chunks([root]))[1], self._saw_probe)
+                self._queue.append((probe, probe))
+            self.wake()
+
+    def fired(self, event: Event, path: str) -> None:
+        """A watch fired. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
+        chroot = self.address.chroot
+        if chroot:
+            path = path[len(chroot) :] or "/"
+        self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
+
+    def trouble(self, where: str, error: object) -> None:
+        """A server could not be reached: log it, at most once a minute."""
+        if self._stopped.is_set():
+            return
+        self.last_trouble = f"{where}: {error}" if where else str(error)
+        text, words = (
+            "ZooKeeper cannot be reached at %s (%s): still trying",
+            (self.address.hosts_text, self.last_trouble),
+        )
+        record = _LOG.makeRecord(_LOG.name, logging.WARNING, __file__, 0, text, words, None)
+        if _LOG.isEnabledFor(logging.WARNING) and self._quiet.filter(record):
+            _LOG.handle(record)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The connection's thread ends: report LOST, release what the session holds."""
+        if isinstance(error, SASLException):
+            self.tell(UsageError(f"ZooKeeper: SASL authentication is not possible: {error}"))
+        elif error is not None:
+            _LOG.error("the ZooKeeper connection failed", exc_info=error)
+        with self._lock:
+            self._connection.connection_stopped.set()
+            self._connection.close()
+            self._lose()
+        self.handler.finish()
+        atexit.unregister(self._at_exit)
+
+    # -- inside
+
+    def _session_callback(self, state: str) -> None:
+        if state == KeeperState.CONNECTED:
+            super()._session_callback(state)
+            return  # the link is up only when authentication has passed: `connected`
+        with self._lock:
+            was_linked, self._linked = self._linked, False
+            if state == KeeperState.CONNECTING:
+                if was_linked:
+                    self.post(LinkChanged(Link.SUSPENDED, self._session_id or 0, self._negotiated_ms))
+            else:
+                self._stopped.set()  # else kazoo opens another session
+        if state == KeeperState.AUTH_FAILED:
+            self.tell(UsageError(f"ZooKeeper at {self.address.hosts_text} refuses our credentials: correct them"))
+        super()._session_callback(state)  # answers what is in flight and what is queued
+        if state != KeeperState.CONNECTING:
+            self._lose()
+
+    def _link_up(self) -> None:
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._linked = True
+            self.post(LinkChanged(Link.CONNECTED, self._session_id, self._negotiated_ms))
+
+    def _lose(self) -> None:
+        with self._lock:
+            self.post(LinkChanged(Link.LOST))
+            self._over = True
+
+    def _saw_chroot(self, error: int, _frame: bytes, _offset: int) -> None:
+        if error == NoNodeError.code:
+            self.tell(
+                UsageError(
+                    f"the chroot {self.address.chroot} does not exist in ZooKeeper at {self.address.hosts_text}:"
+                    " create it, or correct the connect string"
+                )
+            )
+            with self._lock:
+                self._end()
+            return
+        self._checked = not error
+        if self._checked and self.multi_read is not None:
+            self._link_up()
+
+    def _saw_probe(self, error: int, _frame: bytes, _offset: int) -> None:
+        if not error:
+            self.multi_read = self.abilities.multi_read = True
+            if self._checked:
+                self._link_up()
+            return
+        self._probes_lost += 1
+        if error == UnimplementedError.code:
+            self.no_multi_read()
+        elif self._probes_lost >= PROBES_LOST_MAX:
+            self.multi_read = False  # a guess: for this session only
+
+    def _end(self) -> None:
+        self._linked = False
+        self._stopped.set()
+        self._queue.append((CloseInstance, None))
+        self.wake()
+
+    def _deliver(self, item: StoreInput) -> None:
+        if not self._closing:
+            self._sink(item)
+
+    def _at_exit(self) -> None:
+        self.finish()
+        self.join(EXIT_WAIT_MS)
+
+    def unavailable(self, waited_ms: int) -> UnavailableError:
+        """The error that says that no server answered in this time, and what to do."""
+        trouble = f" (last: {self.last_trouble})" if self.last_trouble else ""
+        return UnavailableError(
+            f"ZooKeeper at {self.address.hosts_text} did not answer within {waited_ms} ms{trouble}:"
+            " check that it runs and that the address is right, then try again"
+        )

@@ -1,0 +1,234 @@
+"""`TreeStore` on ZooKeeper: requests to calls, answers to inputs. The chroot is put before every path here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, UnimplementedError
+
+from zkcoord.errors import UsageError, ZkcoordError, invariant
+from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone
+from zkcoord.shell.zk import jute, multi, multiread
+from zkcoord.shell.zk.config import ZooKeeperConfig, parse_connect
+from zkcoord.shell.zk.connection import CONNECTION_LOSS, Call
+from zkcoord.shell.zk.jute import Op
+from zkcoord.shell.zk.session import Abilities, Session
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.writes import Transaction
+
+SESSION_TIMEOUT_MS = 10_000
+ROUNDS_MAX = 10
+"""How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
+
+NO_NODE: int = NoNodeError.code
+_UNREADABLE = frozenset({NoAuthError.code, BadArgumentsError.code})
+"""Error codes of a read that asking again does not mend. (All others but NoNode are the connection's or session's.)"""
+
+
+def ignore(_error: ZkcoordError) -> None:
+    """What is done by default with an error that ends a session or a read: it is in the log."""
+
+
+class KazooStore:
+    """One session (`shell.ports.TreeStore`). Before the first CONNECTED, while SUSPENDED and after an expiry nothing is
+    sent: reads are answered unread, commits UNKNOWN, at once. After LOST and after `close` nothing is reported."""
+
+    def __init__(self, session: Session, acl: bytes) -> None:
+        self._session = session
+        self._chroot = session.address.chroot
+        self._acl = acl
+
+    def read(self, token: int, reads: Sequence[Read]) -> None:
+        """See `TreeStore.read`. They are executed in their order; a run of unwatched data reads is one multi-read."""
+        reading = _Reading(token, tuple(reads), self)
+        if not reading.reads:
+            self._session.post(ReadDone(token, ()))
+        elif not self._session.send(reading.calls()):
+            reading.fail()
+
+    def commit(self, token: int, transaction: Transaction) -> None:
+        """See `TreeStore.commit`. InvariantError if it is too large to be sent (`multi.REQUEST_BYTES_MAX`)."""
+        body = multi.encode(transaction, self._chroot, self._acl)
+        if not self._session.send([Call(Op.MULTI, body, partial(self._committed, token))]):
+            self._session.post(CommitDone(token, Outcome.UNKNOWN, reason=multi.reason(CONNECTION_LOSS)))
+
+    def sync(self, token: int) -> None:
+        """See `TreeStore.sync`."""
+        body = jute.text(self._chroot or "/")
+        if not self._session.send([Call(Op.SYNC, body, partial(self._synced, token))]):
+            self._session.post(SyncDone(token, ok=False))
+
+    def drop_connection(self) -> None:
+        """See `TreeStore.drop_connection`."""
+        self._session.drop()
+
+    def close(self) -> None:
+        """See `TreeStore.close`. Nothing is reported after it; requests in flight are still executed."""
+        self._session.finish()
+
+    def join(self, timeout_ms: int) -> bool:
+        """After `close`: wait until the session has ended and no thread of it is left. False: not in time."""
+        return self._session.join(timeout_ms)
+
+    @property
+    def session(self) -> Session:
+        """The session below."""
+        return self._session
+
+    def absolute(self, path: str) -> str:
+        """`path` as the server spells it."""
+        return multi.absolute(self._chroot, path)
+
+    def unreadable(self, path: str, code: int) -> None:
+        """The server refuses a read for good (no right, a path that is none): an operator must act."""
+        reason = multi.reason(code)
+        self._session.tell(UsageError(f"ZooKeeper refuses to let us read {self.absolute(path)}: {reason}"))
+
+    def _committed(self, token: int, error: int, frame: bytes, offset: int) -> None:
+        self._session.post(multi.decode(token, error, frame, offset))
+
+    def _synced(self, token: int, error: int, _frame: bytes, _offset: int) -> None:
+        self._session.post(SyncDone(token, ok=not error))
+
+
+class _Reading:
+    """One `read` on its way. After it was sent everything here happens on the connection's thread."""
+
+    __slots__ = ("_left", "_nodes", "_over", "_rounds", "_store", "reads", "token")
+
+    def __init__(self, token: int, reads: tuple[Read, ...], store: KazooStore) -> None:
+        self.token = token
+        self.reads = reads
+        self._store = store
+        self._nodes: list[Node | None] = [None] * len(reads)
+        self._left = len(reads)
+        self._over = False
+        self._rounds = 0
+
+    def calls(self) -> list[Call]:
+        """The requests, in the order of the reads."""
+        calls: list[Call] = []
+        first, count = 0, len(self.reads)
+        while first < count:
+            end = first
+            while end < count and self.reads[end].kind is Kind.DATA and not self.reads[end].watch:
+                end += 1
+            if end - first > 1 and self._store.session.multi_read:
+                for size, body in multiread.chunks([self._path(n) for n in range(first, end)]):
+                    calls.append(Call(Op.MULTI_READ, body, partial(self._bulk, first)))
+                    first += size
+                continue
+            end = max(end, first + 1)
+            calls.extend(self._ask(n) for n in range(first, end))
+            first = end
+        return calls
+
+    def fail(self) -> None:
+        """The connection broke: answer unread, once."""
+        if not self._over:
+            self._over = True
+            self._store.session.post(ReadDone(self.token, None))
+
+    def _path(self, index: int) -> str:
+        return self._store.absolute(self.reads[index].path)
+
+    def _ask(self, index: int) -> Call:
+        read = self.reads[index]
+        op = Op.GET_DATA if read.kind is Kind.DATA else Op.GET_CHILDREN
+        return Call(op, jute.path_watch(self._path(index), read.watch), partial(self._answer, index))
+
+    def _answer(self, index: int, error: int, frame: bytes, offset: int) -> None:
+        read = self.reads[index]
+        if error == NO_NODE and read.watch:  # the watch of a failed read was not left: exists leaves one
+            look = jute.path_watch(self._path(index), True)
+            self._again(Call(Op.EXISTS, look, partial(self._looked, index)))
+        elif error:
+            self._refused(index, error)
+        elif read.kind is Kind.DATA:
+            data, stat, _ = jute.read_data(frame, offset)
+            self._settle(index, Node(read.path, read.kind, stat, data))
+        else:
+            names, stat = jute.read_children(frame, offset)
+            self._settle(index, Node(read.path, read.kind, stat, children=names))
+
+    def _looked(self, index: int, error: int, _frame: bytes, _offset: int) -> None:
+        if not error:
+            self._again(self._ask(index))  # created in between
+        else:
+            self._refused(index, error)
+
+    def _bulk(self, first: int, error: int, frame: bytes, offset: int) -> None:
+        if error:
+            if error == UnimplementedError.code:
+                self._store.session.no_multi_read()
+            self.fail()
+            return
+        for index, (code, data, stat) in enumerate(multiread.answers(frame, offset), start=first):
+            if code:
+                self._refused(index, code)
+            else:
+                self._settle(index, Node(self.reads[index].path, Kind.DATA, stat, data))
+
+    def _refused(self, index: int, error: int) -> None:
+        if error == NO_NODE:
+            self._settle(index, Node(self.reads[index].path, self.reads[index].kind, None))
+            return
+        if error in _UNREADABLE and not self._over:
+            self._store.unreadable(self.reads[index].path, error)
+        self.fail()
+
+    def _again(self, call: Call) -> None:
+        self._rounds += 1
+        if self._over or self._rounds > ROUNDS_MAX * len(self.reads) or not self._store.session.send([call]):
+            self.fail()
+
+    def _settle(self, index: int, node: Node) -> None:
+        invariant(self._nodes[index] is None, f"{node.path} was answered twice")
+        self._nodes[index] = node
+        self._left -= 1
+        if not self._left and not self._over:
+            self._over = True
+            nodes = tuple(node for node in self._nodes if node is not None)
+            self._store.session.post(ReadDone(self.token, nodes))
+
+
+class KazooSessions:
+    """Opens sessions (`shell.ports.StoreFactory`); see `zookeeper_sessions`."""
+
+    def __init__(
+        self, connect: str, session_timeout_ms: int, config: ZooKeeperConfig, fatal: Callable[[ZkcoordError], None]
+    ) -> None:
+        self.address = parse_connect(connect)
+        self._session_timeout_ms = session_timeout_ms
+        self._config = config
+        self._fatal = fatal
+        self._abilities = Abilities()
+
+    def __call__(self, sink: Callable[[StoreInput], None]) -> KazooStore:
+        """Open a session; returns at once."""
+        session = Session(self.address, self._session_timeout_ms, self._config, self._abilities, sink, self._fatal)
+        store = KazooStore(session, self._config.acl_bytes())
+        session.open()
+        return store
+
+
+NO_CONFIG = ZooKeeperConfig()
+
+
+def zookeeper_sessions(
+    connect: str,
+    *,
+    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    config: ZooKeeperConfig = NO_CONFIG,
+    fatal: Callable[[ZkcoordError], None] = ignore,
+) -> KazooSessions:
+    """Sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError if that is no address.
+
+    A session looks for a server for ever and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
+    told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
+    refused (LOST follows), a node that may not be read (the read comes back unread).
+    """
+    if session_timeout_ms <= 0:
+        raise UsageError(f"a session timeout of {session_timeout_ms} ms is not possible")
+    return KazooSessions(connect, session_timeout_ms, config, fatal)
