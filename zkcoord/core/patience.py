@@ -23,7 +23,7 @@ def backoff_ms(retry: int) -> int:
     >>> [backoff_ms(n) for n in (1, 2, 3, 4, 5, 6)]
     [2000, 4000, 8000, 16000, 30000, 30000]
     """
-    return min(REBALANCE_BACKOFF_MS * 2 ** (retry - 1), REBALANCE_BACKOFF_MAX_MS)
+    return min(REBALANCE_BACKOFF_MS << (retry - 1), REBALANCE_BACKOFF_MAX_MS)
 
 
 def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:

@@ -69,6 +69,10 @@ class CoordinatorRole:
         self._standing = None
         self._reset()
 
+    def ended(self, now_ms: int) -> None:
+        """The loop is over."""
+        self.session_lost(now_ms)
+
     # what comes in
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:

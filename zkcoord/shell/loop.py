@@ -1,8 +1,8 @@
 """The order of the flow: inputs in; read what is dirty; let the role decide; send its transactions; wait.
 
 One loop serves one role (a coordinator or a consumer). It owns the session: a session that is lost is thrown away with
-everything that was read in it, and a new one is opened (rule 6). Nothing here knows groups, commands or offsets, nothing
-blocks, and no state is changed by the outcome of a commit: a role is told of it only to know that it may decide again.
+everything that was read in it, and a new one is opened (rule 6). Nothing here knows groups, commands or offsets, and
+nothing blocks. An outcome is only told to the role; what it wrote becomes known by being read.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ class Role(Protocol):
 
     def requested(self, request: Request, now_ms: int) -> None:
         """The program around the loop asks for something."""
+
+    def ended(self, now_ms: int) -> None:
+        """The loop was abandoned or failed: nothing follows; whoever waits for an answer must get one."""
 
     def decide(self, now_ms: int) -> int | None:
         """Decide from what is known; returns when to be asked again at the latest, or None."""
@@ -157,7 +160,9 @@ class Loop:
 
     def fail(self, error: Exception, now_ms: int) -> None:
         """End the loop for good with an error that somebody must act on."""
-        self.fatal = error
+        self.fatal = self.fatal or error
+        if self._role is not None:
+            self._role.ended(now_ms)
         self.end_session(now_ms, reopen_in_ms=None)
 
     # the flow
@@ -185,6 +190,8 @@ class Loop:
                     self._take_from_store(role, self._session, inner, now_ms)
             case CallDone():
                 role.called(item, now_ms)
+            case Request(name="abandon"):
+                self.fail(item.argument, now_ms)
             case Request():
                 role.requested(item, now_ms)
 

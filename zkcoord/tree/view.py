@@ -32,7 +32,7 @@ class GroupNodes:
 
     view: GroupView
     record: GroupRecord = DEFAULT_RECORD
-    state: GroupState = GroupState()
+    state: GroupState = field(default_factory=GroupState)
     parents: frozenset[str] = frozenset()  # parents of marks that stand
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 

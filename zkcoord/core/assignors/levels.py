@@ -1,9 +1,8 @@
 """How many partitions of each topic each class of threads reads, so that loads are as even as they can be.
 
 Loads are as even as possible when no chain of classes can pass a partition along from a thread to another that has at
-least two fewer: then the sorted loads are the smallest there are (a convex flow without an improving path is optimal).
-That is stronger than Kafka's sticky balance, which looks at chains of length one. The result depends on the classes and
-the sizes of the topics alone.
+least two fewer: then the sorted loads are the smallest there are (a convex flow without an improving cycle is optimal).
+That is stronger than Kafka's sticky balance, which looks at chains of length one.
 """
 
 from __future__ import annotations
@@ -13,33 +12,51 @@ from collections.abc import Mapping
 from zkcoord.core.assignors.classes import ThreadClass
 
 
-def level_shares(classes: list[ThreadClass], sizes: Mapping[str, int]) -> list[dict[str, int]]:
-    """By class, in the order given: topic to the number of its partitions that the class reads (zeros left out)."""
-    flow = _Flow(classes)
-    for topic in sorted(sizes, key=lambda name: (len(flow.readers[name]), name)):  # least choice first
-        flow.pour(topic, sizes[topic])
-    flow.improve()
-    return [{topic: count for topic, count in shares.items() if count} for shares in flow.shares]
+class Flow:
+    """Partitions on their way from topics to classes. A class's load is spread evenly over its threads.
 
+    `shares` by class: topic to number of its partitions; `readers`: topic to the classes that may read it, ascending.
+    """
 
-class _Flow:
-    """Partitions on their way from topics to classes. A class's load is spread evenly over its threads."""
-
-    def __init__(self, classes: list[ThreadClass]) -> None:
+    def __init__(self, classes: list[ThreadClass], sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
         self.shares: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
         self.readers: dict[str, list[int]] = {}
         for index, group in enumerate(classes):
             for topic in group.topics:
                 self.readers.setdefault(topic, []).append(index)
-        self._threads = [len(group.threads) for group in classes]
-        self._load = [0] * len(classes)
+        self.threads = [len(group.threads) for group in classes]
+        self.load = [0] * len(classes)
 
-    def pour(self, topic: str, count: int) -> None:
+    def top(self, index: int) -> int:
+        """The load of the fullest thread of a class."""
+        return -(-self.load[index] // self.threads[index])
+
+    def bottom(self, index: int) -> int:
+        """The load of the emptiest thread of a class."""
+        return self.load[index] // self.threads[index]
+
+    def settle(self, held: list[Mapping[str, int]] | None = None) -> Flow:
+        """Make the loads as even as they can be, starting from what each class holds; without `held` from nothing.
+
+        Without `held` the result depends on classes and sizes alone.
+        """
+        for index, counts in enumerate(held or ()):
+            for topic, count in counts.items():
+                self.shares[index][topic] = count
+            self.load[index] = sum(counts.values())
+        for topic in sorted(self.sizes, key=lambda name: (len(self.readers[name]), name)):  # least choice first
+            here = sum(self.shares[index][topic] for index in self.readers[topic])
+            self._pour(topic, self.sizes[topic] - here)
+        self._improve()
+        return self
+
+    def _pour(self, topic: str, count: int) -> None:
         """Give `count` partitions to the topic's readers, the emptiest first, as water finds its level."""
-        readers = self.readers[topic]
-        load, threads = self._load, self._threads
-        low, high = 0, max(load[index] // threads[index] for index in readers) + count + 1
-        while low < high:  # the lowest level at which all fits
+        readers, load, threads = self.readers[topic], self.load, self.threads
+        low = min(self.bottom(index) for index in readers)
+        high = max(self.bottom(index) for index in readers) + count + 1
+        while low < high and count:  # the lowest level at which all fits
             level = (low + high) // 2
             if sum(max(level * threads[index] - load[index], 0) for index in readers) >= count:
                 high = level
@@ -52,28 +69,19 @@ class _Flow:
                 load[index] += amount
                 count -= amount
 
-    def improve(self) -> None:
+    def _improve(self) -> None:
         """Pass partitions along chains until none leads from a thread to one with at least two fewer."""
-        top = max(map(self._top, range(len(self._load))))
-        while top > min(map(self._bottom, range(len(self._load)))) + 1:
-            sources = [index for index in range(len(self._load)) if self._top(index) == top]
-            path = self._path(sources, top - 2)
-            if path:
-                self._push(path)
-            elif sources:
-                top = max(self._top(index) for index in range(len(self._load)) if self._top(index) < top)
-            else:
-                top -= 1
+        classes = range(len(self.load))
+        top = max(map(self.top, classes))
+        while top > min(map(self.bottom, classes)) + 1:
+            sources = [index for index in classes if self.top(index) == top]
+            chain = self._chain(sources, top - 2)
+            if chain:
+                self._push(chain)
+            else:  # what these classes can reach is as even as it can be, and stays so
+                top = max(self.top(index) for index in classes if self.top(index) < top)
 
-    def _top(self, index: int) -> int:
-        """The load of the fullest thread of a class."""
-        return -(-self._load[index] // self._threads[index])
-
-    def _bottom(self, index: int) -> int:
-        """The load of the emptiest thread of a class."""
-        return self._load[index] // self._threads[index]
-
-    def _path(self, sources: list[int], most: int) -> list[tuple[int, str, int]]:
+    def _chain(self, sources: list[int], most: int) -> list[tuple[int, str, int]]:
         """The shortest chain of (giving class, topic, taking class) to a class whose emptiest thread has <= `most`."""
         arrived: dict[int, tuple[int, str, int]] = {}
         seen_classes, seen_topics = set(sources), set[str]()
@@ -88,33 +96,33 @@ class _Flow:
                         continue
                     seen_classes.add(taker)
                     arrived[taker] = (giver, topic, taker)
-                    if self._bottom(taker) <= most:
+                    if self.bottom(taker) <= most:
                         return _walk_back(arrived, taker)
                     queue.append(taker)
         return []
 
-    def _push(self, path: list[tuple[int, str, int]]) -> None:
-        """Move as much along `path` as still takes from a thread with at least two more than the taker's."""
-        first, last = path[0][0], path[-1][2]
-        low, high = 1, min(self.shares[giver][topic] for giver, topic, _ in path)
+    def _push(self, chain: list[tuple[int, str, int]]) -> None:
+        """Move as much along `chain` as still takes from a thread with at least two more than the taker's."""
+        first, last = chain[0][0], chain[-1][2]
+        low, high = 1, min(self.shares[giver][topic] for giver, topic, _ in chain)
         while low < high:
             amount = (low + high + 1) // 2
-            gives = -(-(self._load[first] - amount + 1) // self._threads[first])
-            takes = (self._load[last] + amount - 1) // self._threads[last]
+            gives = -(-(self.load[first] - amount + 1) // self.threads[first])
+            takes = (self.load[last] + amount - 1) // self.threads[last]
             if gives - takes >= 2:
                 low = amount
             else:
                 high = amount - 1
-        for giver, topic, taker in path:
+        for giver, topic, taker in chain:
             self.shares[giver][topic] -= low
             self.shares[taker][topic] += low
-        self._load[first] -= low
-        self._load[last] += low
+        self.load[first] -= low
+        self.load[last] += low
 
 
 def _walk_back(arrived: Mapping[int, tuple[int, str, int]], last: int) -> list[tuple[int, str, int]]:
-    path: list[tuple[int, str, int]] = []
+    chain: list[tuple[int, str, int]] = []
     while last in arrived:
-        path.append(arrived[last])
+        chain.append(arrived[last])
         last = arrived[last][0]
-    return path[::-1]
+    return chain[::-1]

@@ -1,0 +1,209 @@
+"""Membership for any Python program: join a group, obey the coordinator, commit fenced offsets, leave cleanly.
+
+What is read, and how, is the program's own affair: it is told what to start, what to stop, and what it has lost.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from types import TracebackType
+from typing import Any
+
+from zkcoord import settings
+from zkcoord.core.assignors import ASSIGNORS
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.logs import emit_fields
+from zkcoord.shell.driver import Driver
+from zkcoord.shell.membership import MemberSettings, MembershipRole
+from zkcoord.shell.worker import Worker
+from zkcoord.shell.zk import zookeeper_sessions
+from zkcoord.tree.registration import MARKER, Registration, encode_registration
+
+Positions = Mapping[TopicPartition, int]
+
+
+class Consumer:
+    """A member of a group (design, section 11). Membership only: it fetches nothing.
+
+    Callbacks run in order on one worker thread, never on the one that renews the lease and drains the channel:
+
+    `on_start(positions)`
+        before the first fetch: partition -> next offset. Raising means "cannot start": refused, and tried again later.
+    `on_stop(partitions) -> Mapping[partition, offset]`
+        after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
+        take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only.
+    `on_lost(partitions)`
+        the lease ended or the registration is gone; nothing of them can be committed any more. `on_start` is called
+        again if they come back.
+    `reset(partitions) -> Mapping[partition, offset]`
+        where partitions without an offset start; without it such a start is refused.
+
+    A partition may be read only while `allowed(partition)` is true.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        group: str,
+        topics: Sequence[str] | Mapping[str, int],
+        *,
+        threads: int = 1,
+        instance: str | None = None,
+        on_start: Callable[[Positions], None],
+        on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
+        on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        reset: Callable[[tuple[TopicPartition, ...]], Positions] | None = None,
+        session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms: int = settings.REBALANCE_TIMEOUT_MS,
+        assignors: Sequence[str] = settings.ASSIGNORS,
+        zookeeper_config: Any = None,
+    ) -> None:
+        """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
+
+        Raises UsageError for what can never work: an illegal name, no topics, an unknown assignor.
+        """
+        subscription = _subscription(topics, threads)
+        _check_group(group)
+        unknown = [name for name in assignors if name not in ASSIGNORS]
+        if unknown or not assignors:
+            raise UsageError(f"assignors {unknown or 'none'}: choose among {', '.join(sorted(ASSIGNORS))}")
+
+        def registration(negotiated_ms: int) -> bytes:
+            return encode_registration(
+                Registration(
+                    subscription=subscription,
+                    timestamp=str(_wall_ms()),
+                    coordination=MARKER,
+                    instance=instance,
+                    assignors=tuple(assignors),
+                    rebalance_timeout_ms=rebalance_timeout_ms,
+                    session_timeout_ms=negotiated_ms,
+                )
+            )
+
+        registration(session_timeout_ms)  # refuses now what would be refused at joining
+        self._fatal: ZkcoordError | None = None
+        sessions = zookeeper_sessions(
+            zookeeper, session_timeout_ms=session_timeout_ms, config=zookeeper_config, fatal=self._fail
+        )
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._driver = Driver(sessions, "zkcoord-consumer")
+        functions = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        self._worker = Worker(functions, self._driver.put)
+        self._role = MembershipRole(
+            self._driver.loop,
+            MemberSettings(group=group, new_id=lambda: new_consumer_id(group, instance), registration=registration),
+            self._worker,
+            emit_fields,
+        )
+        self._driver.loop.run_role(self._role)
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided."""
+        if not self._started:
+            self._started = True
+            self._worker.start()
+            self._driver.start()
+
+    def stop(self) -> None:
+        """Leave cleanly: `on_stop` for everything held, offsets and releases, session ended. Idempotent.
+
+        Waits at most the rebalance timeout for `on_stop`; not to be called from a callback.
+        """
+        if not self._started:
+            return
+        future = self._driver.ask("stop")
+        try:
+            future.result(self._rebalance_timeout_ms / 1000)
+        except (FutureTimeoutError, RuntimeError):
+            self._driver.ask("abandon", UnavailableError("left without an answer from ZooKeeper"))
+        self._driver.join()
+        self._worker.stop()
+
+    def commit(self, offsets: Positions) -> None:
+        """Commit next offsets of held partitions; returns when ZooKeeper has them.
+
+        Raises FencedError when any of them is not held (nothing of this call is then committed for it), and
+        UnavailableError when ZooKeeper does not answer within the rebalance timeout.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        future: Future[None] = self._driver.ask("commit", dict(offsets))
+        try:
+            future.result(self._rebalance_timeout_ms / 1000)
+        except FutureTimeoutError:
+            raise UnavailableError("ZooKeeper did not answer the commit: it may have happened, or may still") from None
+        except RuntimeError as error:
+            raise FencedError(str(error)) from None
+
+    def allowed(self, partition: TopicPartition) -> bool:
+        """True while the partition may be read: acknowledged, started, and the lease holds now."""
+        lease = self._role.lease
+        return partition in self._role.readable and lease is not None and lease.holds(self._driver.clock.now_ms())
+
+    @property
+    def consumer_id(self) -> str | None:
+        """The id of the present registration, None while there is none."""
+        return self._role.consumer_id
+
+    @property
+    def generation(self) -> int:
+        """The highest generation among the commands obeyed."""
+        return self._role.generation
+
+    @property
+    def error(self) -> Exception | None:
+        """Why this consumer ended by itself (a wrong chroot, another layout, a bug); None while it runs."""
+        return self._fatal or self._driver.loop.fatal or (self._driver.bug if self._bug() else None)
+
+    def __enter__(self) -> Consumer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _bug(self) -> bool:
+        return isinstance(self._driver.bug, Exception)
+
+    def _fail(self, error: ZkcoordError) -> None:
+        self._fatal = error
+        self._driver.ask("abandon", error)
+
+
+def new_consumer_id(group: str, instance: str | None) -> str:
+    """A name that is never used twice: `<group>_<host or instance>-<ms>-<8 hex>` (as the old consumers spell it)."""
+    return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-{uuid.uuid4().hex[:8]}"
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:
+    names = ", ".join(map(str, partitions[:5]))
+    raise UsageError(f"no offset for {names}: give Consumer a `reset` function that says where to start")
+
+
+def _check_group(group: str) -> None:
+    legal = group and all(c.isascii() and (c.isalnum() or c in "._-") for c in group) and group not in (".", "..")
+    if not legal:
+        raise UsageError(f"group {group!r}: letters, digits, '.', '_' and '-' only (as Kafka)")
+
+
+def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:
+    if isinstance(topics, str):
+        raise UsageError(f"topics must be a list: [{topics!r}]")
+    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, threads)
+    if not counts:
+        raise UsageError("name at least one topic")
+    return counts

@@ -1,0 +1,171 @@
+"""One most even distribution that contains all that was kept so far: the proof that the walk can be completed.
+
+Whether a thread may keep one more partition is a question of existence, so the answer must not depend on which witness
+is at hand. When the witness at hand has no room, a *detour* is looked for: a cycle in its residual graph that changes
+no thread's load level, so that what comes out is again a most even distribution. None found means there is none.
+
+The graph has three kinds of nodes. A class (int) gives back a partition of a topic that is not kept, or takes one more
+in all, which lifts one of its threads to level L. A topic (str) goes to any class that reads it. A level (a tuple with
+the number L) lets any class lose a thread of that level. So a gain at L is always paid by a loss at L.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from zkcoord.core.assignors.classes import ThreadClass
+from zkcoord.core.assignors.levels import Flow
+
+_Node = int | str | tuple[int]
+
+
+class Witness:
+    """A most even `flow` with lower bounds: `kept` by class and topic, and the kept load of each thread."""
+
+    def __init__(self, classes: list[ThreadClass], flow: Flow, held: list[Mapping[str, int]]) -> None:
+        self.flow = flow
+        self.load = {thread: 0 for group in classes for thread in group.threads}
+        self.class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
+        self.kept: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
+        self._held = held
+        self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
+        self._refused: set[tuple[str, int, int]] = set()  # what was kept only grows, so a refusal is for good
+
+    def keep(self, topic: str, thread: str) -> bool:
+        """Keep one partition of `topic` with `thread`, if a most even distribution holds it and all that was kept."""
+        index = self.class_of.get(thread)
+        if index is None or topic not in self.kept[index]:
+            return False
+        level = self.load[thread] + 1
+        quotient, remainder = divmod(self.flow.load[index], self.flow.threads[index])
+        kept, at = self.kept[index], self._at[index]
+        if level > quotient + 1:
+            return False
+        if (level <= quotient or at.get(level, 0) < remainder) and kept[topic] < self.flow.shares[index][topic]:
+            kept[topic] += 1
+        elif not self._keep_by_detour(topic, index, level):
+            return False
+        self.load[thread] = level
+        at[level - 1] -= 1
+        at[level] = at.get(level, 0) + 1
+        return True
+
+    def _keep_by_detour(self, topic: str, index: int, level: int) -> bool:
+        if (topic, index, 0) in self._refused or (topic, index, level) in self._refused:
+            return False
+        kept, shares = self.kept[index], self.flow.shares[index]
+        if kept[topic] == shares[topic] and not self._raise_share(topic, index, self._held[index][topic]):
+            self._refused.add((topic, index, 0))
+            return False
+        kept[topic] += 1
+        quotient, remainder = divmod(self.flow.load[index], self.flow.threads[index])
+        if level > quotient and self._at[index].get(level, 0) >= remainder and not self._raise_load(index):
+            kept[topic] -= 1
+            self._refused.add((topic, index, level))
+            return False
+        return True
+
+    def complete(self, base: Flow) -> list[dict[str, int]]:
+        """By class: topic to the number of partitions that it is still to be given; a function of what was kept alone.
+
+        Of all most even distributions with what was kept the one that, pair after pair of topic and class, first comes
+        nearest to `base` from below, then has the most. `kept` is used up by it.
+        """
+        given = [dict(counts) for counts in self.kept]
+        loose = {topic: size - sum(kept.get(topic, 0) for kept in self.kept) for topic, size in self.flow.sizes.items()}
+        for bounded in (True, False):
+            for topic in sorted(loose):
+                for index in self.flow.readers[topic]:
+                    if loose[topic]:
+                        most = base.shares[index][topic] if bounded else self.flow.sizes[topic]
+                        loose[topic] -= self._fix(topic, index, most)
+        return [
+            {topic: count - mine[topic] for topic, count in shares.items() if count > mine[topic]}
+            for shares, mine in zip(self.flow.shares, given, strict=True)
+        ]
+
+    def _fix(self, topic: str, index: int, most: int) -> int:
+        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose."""
+        kept, shares = self.kept[index], self.flow.shares[index]
+        before = kept[topic]
+        kept[topic] = max(before, min(shares[topic], most))
+        while shares[topic] < most and self._raise_share(topic, index, most):
+            kept[topic] = shares[topic]
+        return kept[topic] - before
+
+    def _raise_share(self, topic: str, index: int, most: int) -> bool:
+        """Let a class have more of `topic`, towards `most`; False if no most even distribution gives it one more."""
+        detour = self._detour(index, topic)
+        if detour:
+            wanted = max(most - self.flow.shares[index][topic], 1)
+            self.flow.shares[index][topic] += self._follow(detour, wanted)
+        return bool(detour)
+
+    def _raise_load(self, index: int) -> bool:
+        """Let a class have one partition more in all; False if no most even distribution gives it one more."""
+        detour = self._detour((self.flow.bottom(index) + 1,), index)
+        if detour:
+            self.flow.load[index] += self._follow(detour, 1)
+        return bool(detour)
+
+    def _detour(self, start: _Node, goal: _Node) -> list[tuple[_Node, _Node]]:
+        """The arcs of a shortest path in the residual graph; none if there is no path."""
+        came: dict[_Node, _Node] = {start: start}
+        queue = [start]
+        for node in queue:  # grows while it is walked: breadth first
+            for step in self._steps(node):
+                if step in came:
+                    continue
+                came[step] = node
+                if step == goal:
+                    arcs = []
+                    while step != start:
+                        arcs.append((came[step], step))
+                        step = came[step]
+                    return arcs
+                queue.append(step)
+        return []
+
+    def _steps(self, node: _Node) -> Iterator[_Node]:
+        if isinstance(node, str):
+            yield from self.flow.readers[node]
+        elif isinstance(node, int):
+            kept = self.kept[node]
+            yield from (topic for topic, count in self.flow.shares[node].items() if count > kept[topic])
+            yield (self.flow.bottom(node) + 1,)
+        else:
+            for index in range(len(self.kept)):
+                if self.flow.top(index) == node[0] and self._can_lose(index) > 0:
+                    yield index
+
+    def _can_lose(self, index: int) -> int:
+        """How many threads of a class may come down from its top level with what they keep."""
+        threads, top = self.flow.threads[index], self.flow.top(index)
+        return self.flow.load[index] - threads * (top - 1) - self._at[index].get(top, 0) if top else 0
+
+    def _follow(self, arcs: list[tuple[_Node, _Node]], wanted: int) -> int:
+        """Move as much along the arcs as they carry, at most `wanted`; how much."""
+        amount = min(wanted, *(self._carries(tail, head) for tail, head in arcs))
+        flow = self.flow
+        for tail, head in arcs:
+            if isinstance(tail, int):
+                if isinstance(head, str):
+                    flow.shares[tail][head] -= amount
+                else:
+                    flow.load[tail] += amount
+            elif isinstance(head, int):
+                if isinstance(tail, str):
+                    flow.shares[head][tail] += amount
+                else:
+                    flow.load[head] -= amount
+        return amount
+
+    def _carries(self, tail: _Node, head: _Node) -> int:
+        flow = self.flow
+        if isinstance(tail, int):
+            if isinstance(head, str):
+                return flow.shares[tail][head] - self.kept[tail][head]
+            return flow.threads[tail] - flow.load[tail] % flow.threads[tail]
+        if isinstance(head, int) and not isinstance(tail, str):
+            return self._can_lose(head)
+        return flow.sizes[tail] if isinstance(tail, str) else 0

@@ -1,0 +1,19 @@
+"""Every default, each with its reason. Times in milliseconds."""
+
+from __future__ import annotations
+
+SESSION_TIMEOUT_MS = 10_000
+"""A dead consumer is noticed after this; shorter ones suffer from garbage collections and slow disks of an ensemble."""
+
+REBALANCE_TIMEOUT_MS = 60_000
+"""How long a consumer may take to acknowledge, as the old consumers' patience and Kafka's `max.poll.interval.ms`
+together have taught: long enough for what was fetched to be finished."""
+
+SPARK_REBALANCE_TIMEOUT_MS = 300_000
+"""A Spark batch must be able to end: Kafka's own `max.poll.interval.ms`."""
+
+ASSIGNORS = ("sticky", "range")
+"""What a consumer offers, most wanted first: least movement, then what every old consumer computes."""
+
+TOOL_TIMEOUT_MS = 15_000
+"""How long a command-line tool waits for ZooKeeper before it says that it cannot be reached."""

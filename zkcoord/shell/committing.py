@@ -1,0 +1,113 @@
+"""Commits of a consumer's offsets: fenced by the registration, guarded by each offset's version.
+
+What is asked for while one commit is under way goes with the next. An unknown or refused commit is read again: an own
+value at the next version was the own write; a foreign value becomes the partition's position, and is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+from zkcoord.shell.desk import Desk
+from zkcoord.shell.holdings import Lookup
+from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.tree import member
+
+Asked = tuple[Mapping[TopicPartition, int], "Future[None]"]
+
+
+class Committing:
+    """The commits of one registration."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._queue: list[Asked] = []
+        self._active: list[Asked] = []
+        self._offsets: dict[TopicPartition, int] = {}  # what the multis under way set
+        self._lookup: Lookup | None = None
+
+    def add(self, offsets: Mapping[TopicPartition, int], future: Future[None]) -> None:
+        """Commit these offsets; `future` ends with None or a FencedError."""
+        self._queue.append((dict(offsets), future))
+
+    @property
+    def busy(self) -> bool:
+        """True while a commit has no certain outcome."""
+        return bool(self._active)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing can be committed any more."""
+        for _, future in [*self._active, *self._queue]:
+            future.set_exception(error)
+        self._active, self._queue, self._offsets = [], [], {}
+
+    def advance(self) -> None:
+        """Do what can be done now; called only while no other write is under way."""
+        if self._lookup is not None:
+            if not self._lookup.clean:
+                return
+            self._verify(self._lookup)
+        if self._active or not self._queue:
+            return
+        held = self._desk.holdings.held
+        for asked in self._queue:
+            missing = sorted(p for p in asked[0] if p not in held)
+            if missing:
+                names = ", ".join(map(str, missing[:5]))
+                asked[1].set_exception(FencedError(f"not held by this consumer any more: {names}"))
+            else:
+                self._active.append(asked)
+        self._queue = []
+        self._send()
+
+    def _send(self) -> None:
+        desk, held = self._desk, self._desk.holdings.held
+        wanted = {p: offset for offsets, _ in self._active for p, offset in offsets.items()}
+        self._offsets = {p: offset for p, offset in wanted.items() if held[p].offset != offset}
+        if self._offsets:
+            desk.write("commit", member.commit(desk.paths, held, self._offsets))
+        else:
+            self._succeed(wanted)
+
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """The multis of the present commit were answered."""
+        if all(done.outcome is Outcome.COMMITTED for done in outcomes):
+            offsets, self._offsets = self._offsets, {}
+            self._desk.holdings.committed(offsets)
+            self._succeed(offsets)
+            return
+        self._lookup = self._desk.lookup("commit")
+        self._lookup.begin(self._offsets)
+
+    def _succeed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._desk.event("offsets_committed", {"offsets": dict(offsets)})
+        for _, future in self._active:
+            future.set_result(None)
+        self._active = []
+
+    def _verify(self, lookup: Lookup) -> None:
+        desk = self._desk
+        gone, foreign = desk.holdings.reconcile(self._offsets, self._offsets, lookup)
+        lookup.end()
+        self._lookup = None
+        for partition in gone:
+            del desk.holdings.held[partition]
+        if gone or foreign:
+            desk.stop_running(gone | foreign.keys())
+        for partition, offset in sorted(foreign.items()):
+            own = self._offsets[partition]
+            desk.event("foreign_offset", {"partitions": [partition], "offset": offset, "own": own, "level": "warning"})
+        again = []
+        for offsets, future in self._active:
+            spoiled = sorted((gone | foreign.keys()) & offsets.keys())
+            if spoiled:
+                names = ", ".join(map(str, spoiled[:5]))
+                future.set_exception(FencedError(f"taken away, or set by somebody else, meanwhile: {names}"))
+            else:
+                again.append((offsets, future))
+        self._active = again
+        if again:
+            self._send()

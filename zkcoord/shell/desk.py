@@ -1,0 +1,160 @@
+"""What a consumer works with during one registration: its channel as read, its holdings, its writes and its calls.
+
+A new registration is a new desk; nothing of the earlier one is carried over, except by being read from the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.holdings import Holdings, Lookup
+from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.ports import Callbacks, CommitDone
+from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.writes import Transaction
+
+CHANNEL = "channel"  # the scope of the own registration, channel and commands
+
+
+class Desk:
+    """One registration's channel, holdings, writes and calls."""
+
+    store_name = "zookeeper"
+
+    def __init__(
+        self, loop: Loop, paths: MemberPaths, callbacks: Callbacks, tokens: Iterator[int], events: Events
+    ) -> None:
+        self._loop, self._callbacks, self._tokens, self._events = loop, callbacks, tokens, events
+        self.paths = paths
+        self.holdings = Holdings()
+        self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
+        self.calls: dict[int, str] = {}  # token -> who waits for the answer
+        self._names: frozenset[str] = frozenset()  # children of the channel
+        self._channel: Node | None = None
+        self._registration: Node | None = None
+        self._lookups: dict[str, Lookup] = {}
+        self._writer = ""  # whose multis are under way; "" = nobody's
+        self._outcomes: list[CommitDone] = []
+        self._awaited = 0
+        self.now_ms = 0
+
+    # the channel
+
+    def follow_channel(self) -> None:
+        """Read and watch the own registration and channel from now on."""
+        tracker = self._loop.tracker
+        tracker.want(self.paths.registration, watch=True, scope=CHANNEL)
+        tracker.want(self.paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
+        tracker.want(self.paths.channel, scope=CHANNEL)
+
+    def read(self, node: Node) -> None:
+        """Take an answer in."""
+        for lookup in self._lookups.values():
+            lookup.take(node)
+        if node.path == self.paths.registration:
+            self._registration = node
+        elif node.path == self.paths.channel and node.kind is Kind.DATA:
+            self._channel = node
+        elif node.path == self.paths.channel:
+            self._read_names(node)
+        elif node.path.startswith(f"{self.paths.channel}/"):
+            sequence = node.path[len(self.paths.channel) + 1 :]
+            if sequence in self.commands:
+                self.commands[sequence] = node if node.exists else None
+
+    def _read_names(self, node: Node) -> None:
+        self._names = frozenset(node.children)
+        sequences = {name for name in node.children if name.isdigit()}
+        tracker = self._loop.tracker
+        for gone in self.commands.keys() - sequences:
+            del self.commands[gone]
+            tracker.unwant(self.paths.command(gone))
+        for new in sorted(sequences - self.commands.keys()):
+            self.commands[new] = None
+            tracker.want(self.paths.command(new), scope=CHANNEL)
+
+    @property
+    def channel_clean(self) -> bool:
+        """True when registration, channel and commands are read, and no write is under way."""
+        return self._loop.settled and self._loop.tracker.clean(CHANNEL) and not self._writer
+
+    @property
+    def registration_gone(self) -> bool:
+        """True when the own registration, or the channel, was seen to be gone, or the mark of an eviction stands."""
+        if not self._loop.settled or not self._loop.tracker.clean(CHANNEL):
+            return False
+        channel, registration = self._channel, self._registration
+        if channel is None or registration is None:
+            return False
+        return not channel.exists or not registration.exists or EVICTED_MARK in self._names
+
+    @property
+    def refused_mark(self) -> bool:
+        """True when the mark of a refused command stands."""
+        return REFUSED_MARK in self._names
+
+    def acknowledged(self, sequence: str) -> bool:
+        """True when the command does not stand any more. Meaningful only while `channel_clean`."""
+        return sequence not in self._names
+
+    def acknowledgement(self, sequence: str, held: Mapping[TopicPartition, Held]) -> Acknowledgement:
+        """The last writes of a command, with the status once `held` is what is held."""
+        command, channel = self.commands.get(sequence), self._channel
+        return Acknowledgement(
+            sequence=sequence,
+            command_version=command.stat.version if command and command.stat else 0,
+            status=self.holdings.status(held, self.store_name),
+            status_version=channel.stat.version if channel and channel.stat else 0,
+        )
+
+    # reading, writing, calling
+
+    def lookup(self, scope: str) -> Lookup:
+        """Owner and offset nodes to be read, in place of what this scope looked up before."""
+        if scope in self._lookups:
+            self._lookups[scope].end()
+        self._lookups[scope] = Lookup(self.paths, self._loop.tracker, scope)
+        return self._lookups[scope]
+
+    @property
+    def writing(self) -> bool:
+        """True while multis of this consumer have no outcome."""
+        return bool(self._writer)
+
+    def write(self, writer: str, transactions: list[Transaction]) -> None:
+        """Send multis, in order; `written` answers once all of them have an outcome."""
+        self._writer, self._awaited = writer, len(transactions)
+        for transaction in transactions:
+            self._loop.commit(transaction, "write", self.now_ms)
+
+    def written(self, done: CommitDone) -> tuple[str, list[CommitDone]] | None:
+        """Collect an outcome; the writer and all outcomes, in order, when none is awaited any more."""
+        self._outcomes.append(done)
+        if len(self._outcomes) < self._awaited:
+            return None
+        answer = (self._writer, self._outcomes)
+        self._writer, self._outcomes, self._awaited = "", [], 0
+        return answer
+
+    def call(self, name: str, argument: Any, waiting: str = "task") -> None:
+        """Call the application; the answer goes to `waiting` (nobody waits for `lost`)."""
+        token = next(self._tokens)
+        if name != "lost":
+            self.calls[token] = waiting
+        self._callbacks.call(token, name, argument)
+
+    def stop_running(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The application must not read these any more; returns them, sorted."""
+        lost = sorted(partitions)
+        self.holdings.running.difference_update(lost)
+        if lost:
+            self.call("lost", tuple(lost))
+        return lost
+
+    def event(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Report what happened, with who it happened to."""
+        self._events(name, {**fields, "group": self.paths.group, "consumer": self.paths.consumer_id})

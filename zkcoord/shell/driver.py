@@ -1,0 +1,77 @@
+"""Runs a loop on a thread: takes what waits in the inbox, steps, and sleeps until the next input or moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from zkcoord.shell.clock import MonotonicClock
+from zkcoord.shell.inbox import ThreadInbox
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.ports import Input, Request, StoreFactory
+
+ENDING_MS = 10_000
+"""How long the end of a loop waits for its threads; they are daemons, so a stuck one cannot keep a process alive."""
+
+
+class Driver:
+    """One loop, its inbox and its thread. `make_role` is given the loop, and is run by it."""
+
+    def __init__(self, open_session: StoreFactory, name: str) -> None:
+        self.clock = MonotonicClock()
+        self.inbox = ThreadInbox(self.clock)
+        self.loop = Loop(open_session, self.inbox.put)
+        self.ended = threading.Event()
+        self.bug: BaseException | None = None
+        self._at_end: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+
+    def put(self, item: Input) -> None:
+        """Add an input, from any thread."""
+        self.inbox.put(item)
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Do this on the loop's thread when the loop has ended, for whatever reason."""
+        self._at_end.append(action)
+
+    def ask(self, name: str, argument: Any = None) -> Future[None]:
+        """Ask the role for something; the future ends with its answer, or with an error when the loop ends first."""
+        future: Future[None] = Future()
+        self.put(Request(name, argument, future))
+        if self.ended.is_set():
+            self._refuse_requests()
+        return future
+
+    def _refuse_requests(self) -> None:
+        """Nobody will answer what still waits in the inbox."""
+        for item in self.inbox.take(0):
+            if isinstance(item, Request) and item.future is not None:
+                item.future.set_exception(RuntimeError("the loop has ended"))
+
+    def start(self) -> None:
+        """Run on an own thread."""
+        self._thread.start()
+
+    def run(self) -> None:
+        """Run on this thread until the loop has finished."""
+        wake_at_ms: int | None = self.clock.now_ms()
+        try:
+            while not self.loop.finished:
+                inputs = self.inbox.take(wake_at_ms)
+                wake_at_ms = self.loop.step(inputs, self.clock.now_ms())
+        except BaseException as error:
+            self.bug = error
+            self.loop.end_session(self.clock.now_ms(), reopen_in_ms=None)
+            raise
+        finally:
+            self.ended.set()
+            self._refuse_requests()
+            for action in self._at_end:
+                action()
+
+    def join(self) -> None:
+        """Wait for the own thread to end."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(ENDING_MS / 1000)

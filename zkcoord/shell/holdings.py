@@ -1,0 +1,146 @@
+"""What a consumer holds, what its application runs, and what is read of the nodes behind it.
+
+`held`: acknowledged and not released, with the versions that guard the next write. `running`: the application was told
+to start them and has not been told otherwise; it may read only what is in both, while the lease holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.errors import CorruptError
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.member import Held, MemberPaths
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.status import Refusal, Status, encode_status, ranges_text
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable."""
+
+    offset: int | None
+    version: int | None
+    problem: str | None = None
+
+
+class Lookup:
+    """Owner and offset nodes of some partitions, read while something is done with them; nobody watches those."""
+
+    def __init__(self, paths: MemberPaths, tracker: Tracker, scope: str) -> None:
+        self._paths, self._tracker, self._scope = paths, tracker, scope
+        self._nodes: dict[str, Node | None] = {}
+
+    def begin(self, partitions: Iterable[TopicPartition], *, parents: bool = False) -> None:
+        """Read owners and offsets of these partitions, with `parents` also what stands above the offsets."""
+        chosen = list(partitions)
+        above: set[str] = {self._paths.offset(p).rpartition("/")[0] for p in chosen} if parents else set()
+        if above:
+            above.add(self._paths.layout.offsets(self._paths.group))
+        for path in [*sorted(above), *map(self._paths.owner, chosen), *map(self._paths.offset, chosen)]:
+            self._nodes[path] = None
+            self._tracker.want(path, scope=self._scope)
+            self._tracker.touch(path)
+
+    @property
+    def clean(self) -> bool:
+        """True when everything asked for has been read."""
+        return self._tracker.clean(self._scope)
+
+    def end(self) -> None:
+        """Nothing of it is followed any more."""
+        self._tracker.unwant_scope(self._scope)
+        self._nodes.clear()
+
+    def take(self, node: Node) -> None:
+        """Take an answer in, if it was asked for here."""
+        if node.path in self._nodes:
+            self._nodes[node.path] = node
+
+    def owner(self, partition: TopicPartition) -> tuple[str, int]:
+        """The owner node as read: thread ("" = free or absent) and version (-1 = absent)."""
+        node = self._nodes.get(self._paths.owner(partition))
+        if node is None or node.stat is None:
+            return "", -1
+        return node.data.decode("utf-8", "replace"), node.stat.version
+
+    def mine(self, partition: TopicPartition) -> bool:
+        """True when the owner node names a thread of this registration."""
+        thread, _ = self.owner(partition)
+        return thread != "" and consumer_of(thread) == self._paths.consumer_id
+
+    def position(self, partition: TopicPartition) -> Position:
+        """The offset node as read."""
+        node = self._nodes.get(self._paths.offset(partition))
+        if node is None or node.stat is None:
+            return Position(None, None)
+        try:
+            return Position(decode_offset(node.data), node.stat.version)
+        except CorruptError as error:
+            problem = f"{node.path}: {error}: an operator must set the offset"
+            return Position(None, node.stat.version, problem)
+
+    def missing_parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Parents of these partitions' offset nodes that do not stand, outermost first."""
+        topics = sorted({self._paths.offset(p).rpartition("/")[0] for p in partitions})
+        wanted = [self._paths.layout.offsets(self._paths.group), *topics] if topics else []
+        nodes = [(path, self._nodes.get(path)) for path in wanted]
+        return [path for path, node in nodes if node is not None and not node.exists]
+
+
+@dataclass(slots=True)
+class Holdings:
+    """The partitions of one registration. All of it is forgotten with the session."""
+
+    held: dict[TopicPartition, Held] = field(default_factory=dict)
+    running: set[TopicPartition] = field(default_factory=set)
+    refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+
+    def reconcile(
+        self, partitions: Iterable[TopicPartition], written: Mapping[TopicPartition, int], read: Lookup
+    ) -> tuple[set[TopicPartition], dict[TopicPartition, int]]:
+        """Compare what is held with what was read after a refused or unknown write of the offsets `written`.
+
+        Returns partitions that are no longer this registration's, and offsets that somebody else wrote. An own value
+        at the next version was the own write (design, section 4, step 5).
+        """
+        gone: set[TopicPartition] = set()
+        foreign: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            mine = self.held.get(partition)
+            if mine is None:
+                continue
+            if not read.mine(partition):
+                gone.add(partition)
+                continue
+            now = read.position(partition)
+            version = mine.offset_version if now.version is None else now.version
+            if version != mine.offset_version and now.offset is not None:
+                own = version == mine.offset_version + 1 and now.offset == written.get(partition)
+                if not own:
+                    foreign[partition] = now.offset
+            self.held[partition] = replace(
+                mine,
+                offset=mine.offset if now.offset is None else now.offset,
+                offset_version=version,
+                owner_version=read.owner(partition)[1],
+            )
+        return gone, foreign
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """One multi set these offsets: their versions are the next ones."""
+        for partition, offset in offsets.items():
+            mine = self.held[partition]
+            self.held[partition] = replace(mine, offset=offset, offset_version=mine.offset_version + 1)
+
+    def status(self, held: Mapping[TopicPartition, Held], store_name: str) -> bytes:
+        """The channel's data once `held` is what is held."""
+        by_generation: dict[int, dict[str, list[int]]] = {}
+        for partition, mine in held.items():
+            topics = by_generation.setdefault(mine.generation, {})
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        ranges = {g: {t: ranges_text(ids) for t, ids in topics.items()} for g, topics in by_generation.items()}
+        return encode_status(Status(held=ranges, store_name=store_name, refused=self.refused))

@@ -1,0 +1,44 @@
+"""Until when a consumer may read without hearing from ZooKeeper again (rule 7). Plain arithmetic on monotonic ms.
+
+The lease is the moment of SENDING the last answered `sync` or write, plus two thirds of the NEGOTIATED session timeout.
+A ping or a read proves nothing: a follower that is cut off from its leader answers those long after the leader has
+expired the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SYNCS_PER_TIMEOUT = 6
+"""One sync each T/6: three may be lost before the lease of 2T/3 ends."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """One session's lease. `until_ms` never goes back within a session."""
+
+    timeout_ms: int
+    until_ms: int = -1
+    sync_at_ms: int = 0
+
+    def extend(self, sent_ms: int) -> bool:
+        """Something that the leader answered was sent at `sent_ms`; True when the lease is longer for it."""
+        until_ms = sent_ms + self.timeout_ms * 2 // 3
+        longer = until_ms > self.until_ms
+        self.until_ms = max(self.until_ms, until_ms)
+        return longer
+
+    def holds(self, now_ms: int) -> bool:
+        """True while reading is allowed."""
+        return now_ms < self.until_ms
+
+    def sync_due(self, now_ms: int) -> bool:
+        """True once each T/6; asking counts as sending."""
+        if now_ms < self.sync_at_ms:
+            return False
+        self.sync_at_ms = now_ms + max(1, self.timeout_ms // SYNCS_PER_TIMEOUT)
+        return True
+
+    def wake_at_ms(self, now_ms: int) -> int:
+        """The next moment at which a sync is due or the lease ends."""
+        return min(self.sync_at_ms, self.until_ms) if self.until_ms > now_ms else self.sync_at_ms

@@ -1,0 +1,358 @@
+"""The consumer's role: joins, drains its channel, obeys, keeps its lease, commits, leaves. One registration a session.
+
+Commands are obeyed one after the other, in their order. At most one write of its own is under way at a time (the multis
+of one release or commit count as one), so every write carries versions that only a stranger can have moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError, FencedError, SchemaError, ZkcoordError
+from zkcoord.shell.committing import Committing
+from zkcoord.shell.desk import CHANNEL, Desk
+from zkcoord.shell.holdings import Lookup
+from zkcoord.shell.joining import Joining
+from zkcoord.shell.lease import Lease
+from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.obeying import StartTask, Step, StopTask, Task, WriteTask
+from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
+from zkcoord.tree import member
+from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.paths import SCHEMA, layout_named
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.snapshot import Node
+
+REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
+"""Waits before registering again after a lost registration, growing while it happens again and again."""
+
+FIRST = "first"  # the scope of the schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What a consumer brings along. `registration` is given the negotiated session timeout in ms."""
+
+    group: str
+    new_id: Callable[[], str]
+    registration: Callable[[int], bytes]
+
+
+class MembershipRole:
+    """One consumer's membership over its sessions. `readable` and `lease` may be read from any thread."""
+
+    def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
+        self._loop, self._settings, self._callbacks, self._events = loop, settings, callbacks, events
+        self._tokens = count(1)
+        self._losses = 0  # registrations lost in a row; 0 again with an acknowledged start
+        self._leaving: list[Future[None]] = []
+        self.generation = 0
+        self.readable: frozenset[TopicPartition] = frozenset()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.readable = frozenset()
+        self.lease: Lease | None = None
+        self.desk: Desk | None = None
+        self.member = False
+        self._session_id = 0
+        self._joining: Joining | None = None
+        self._committing: Committing | None = None
+        self._task: Task | None = None
+        self._schema: Node | None = None
+        self._reviving: Lookup | None = None
+        self._revived: tuple[TopicPartition, ...] = ()  # being started again by the application
+        self._told_waiting = False
+
+    @property
+    def consumer_id(self) -> str | None:
+        """The id of the present registration; None while there is none."""
+        return self.desk.paths.consumer_id if self.desk is not None and self.member else None
+
+    # the session
+
+    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        """A new session: read the schema first."""
+        self._forget()
+        self._session_id = session_id
+        self.lease = Lease(session_timeout_ms)
+        self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
+
+    def session_resumed(self, now_ms: int) -> None:
+        """The same session again: everything is being read, after a sync that also tells the lease."""
+
+    def session_suspended(self, now_ms: int) -> None:
+        """Changes nothing until the lease ends (design, "Reconnecting")."""
+
+    def session_lost(self, now_ms: int) -> None:
+        """The session is over, and the registration with it."""
+        self._lost("the session is over")
+
+    def ended(self, now_ms: int) -> None:
+        """The loop is over."""
+        self._lost("the consumer has ended")
+        self._left()
+
+    def _lost(self, why: str) -> None:
+        if self.desk is not None:
+            lost = self.desk.stop_running(self._started())
+            self.desk.event("session_lost", {"why": why, "partitions": lost})
+            if self._committing is not None:
+                self._committing.fail(FencedError(f"{self.desk.paths.consumer_id} lost its registration: {why}"))
+        self._forget()
+
+    def _rejoin(self, why: str, now_ms: int) -> None:
+        """The registration is gone while the session stands: throw both away, wait (growing), register afresh."""
+        self._lost(why)
+        self._loop.end_session(now_ms, reopen_in_ms=REJOIN_MS[min(self._losses, len(REJOIN_MS) - 1)])
+        self._losses += 1
+
+    def _started(self) -> set[TopicPartition]:
+        """All that the application was told to start and may be reading, or be about to."""
+        desk, task = self.desk, self._task
+        started = set(self._revived) | (desk.holdings.running if desk is not None else set())
+        if isinstance(task, StartTask) and task.step is Step.CALL:
+            started |= task.partitions()
+        if isinstance(task, StopTask) and task.step is Step.CALL:
+            started -= task.partitions()
+        return started
+
+    # what comes in
+
+    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
+        """Take answers in."""
+        for node in nodes:
+            if node.path == SCHEMA:
+                self._schema = node
+            if self._joining is not None:
+                self._joining.take(node)
+            if self.desk is not None:
+                self.desk.read(node)
+
+    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
+        """An outcome: it extends the lease, and goes to its writer when all of them are there."""
+        if done.outcome is not Outcome.UNKNOWN:
+            self.synced(sent_ms, now_ms)
+        answer = self.desk.written(done) if tag == "write" and self.desk is not None else None
+        if answer is None:
+            return
+        writer, outcomes = answer
+        if writer == "task" and self._task is not None:
+            self._task.written(outcomes)
+        elif writer == "commit" and self._committing is not None:
+            self._committing.written(outcomes)
+
+    def synced(self, sent_ms: int, now_ms: int) -> None:
+        """The leader knew this session at some moment after `sent_ms`."""
+        if self.lease is not None and self.lease.extend(sent_ms):
+            self._events("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
+
+    def called(self, done: CallDone, now_ms: int) -> None:
+        """The application answered; answers to an earlier registration's calls change nothing."""
+        desk = self.desk
+        waiting = desk.calls.pop(done.token, None) if desk is not None else None
+        if desk is None or waiting is None:
+            return
+        if waiting == "task" and self._task is not None:
+            self._task.called(done)
+        elif waiting == "revive" and self._revived:
+            revived, self._revived = self._revived, ()
+            if done.error is not None:
+                self._rejoin(f"could not start again what it holds: {done.error}", now_ms)
+                return
+            desk.holdings.running.update(p for p in revived if p in desk.holdings.held)
+            desk.event("fetch_started", {"offsets": _offsets(desk, revived), "generation": self.generation})
+
+    def requested(self, request: Request, now_ms: int) -> None:
+        """`commit`: offsets, fenced; `stop`: leave the group."""
+        if request.name == "stop":
+            self._leaving.append(request.future)
+        elif self._committing is None or not self.member:
+            request.future.set_exception(FencedError("not a member of the group at present: nothing is committed"))
+        else:
+            self._committing.add(request.argument, request.future)
+
+    # what is decided
+
+    def decide(self, now_ms: int) -> int | None:
+        """Do what can be done now; returns when the lease must be looked at again."""
+        if self._leaving and not self.member:
+            self._loop.end_session(now_ms, reopen_in_ms=None)
+            self._lost("left before it was a member")
+            self._left()
+        if self.lease is None:
+            return None
+        if self._loop.connected and self.lease.sync_due(now_ms):
+            self._loop.sync(now_ms)
+        try:
+            if not self.member and self._loop.settled and not self._loop.commits_in_flight:
+                self._join(now_ms)
+        except SchemaError as error:
+            self._loop.fail(error, now_ms)
+            return None
+        if self.member and self.desk is not None:
+            self.desk.now_ms = now_ms
+            self._decide_as_member(self.desk, self.lease, now_ms)
+        self._publish()
+        return self.lease.wake_at_ms(now_ms) if self.lease is not None else None
+
+    def _join(self, now_ms: int) -> None:
+        tracker = self._loop.tracker
+        if self.desk is None or self._joining is None:
+            if tracker.clean(FIRST):
+                self._begin_joining()
+            return
+        if not self._joining.clean:
+            return
+        if self._joining.registered():
+            self._joining.end()
+            self.member = True
+            self.desk.follow_channel()
+            self.desk.event("registered", {})
+            return
+        transaction = self._joining.next_transaction(self.desk.holdings.status({}, ""))
+        if transaction is not None:
+            self._loop.commit(transaction, "join", now_ms)
+
+    def _begin_joining(self) -> None:
+        if self._schema is None or not self._schema.exists:
+            if not self._told_waiting:
+                why = f"no {SCHEMA} in the tree: start a coordinator, or run `zkcoord migrate upgrade`"
+                self._events("waiting", {"why": why, "group": self._settings.group, "level": "warning"})
+            self._told_waiting = True
+            return
+        try:
+            layout = layout_named(decode_schema(self._schema.data).layout)
+        except ZkcoordError as error:
+            raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
+        settings = self._settings
+        paths = MemberPaths(layout=layout, group=settings.group, consumer_id=settings.new_id())
+        self.desk = Desk(self._loop, paths, self._callbacks, self._tokens, self._events)
+        timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
+        self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
+        self._committing = Committing(self.desk)
+
+    def _decide_as_member(self, desk: Desk, lease: Lease, now_ms: int) -> None:
+        if desk.registration_gone:
+            self._rejoin("the registration or the channel is gone: evicted, or removed by somebody", now_ms)
+            return
+        if not lease.holds(now_ms) and (desk.holdings.running or self._revived):
+            lost = desk.stop_running(desk.holdings.running | set(self._revived))
+            self._revived = ()  # what it answers to the start does not count any more
+            desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
+            self._loop.drop_connection()
+        if not self._loop.settled:
+            return
+        while self._task is not None or self._take_up(desk):
+            task = self._task
+            if task is None:
+                return
+            task.advance()
+            if task.step is not Step.DONE:
+                break
+            self._task = None
+            if isinstance(task, StopTask) and task.sequence is None:
+                self._leave(desk, now_ms)
+                return
+            if isinstance(task, StartTask) and desk.holdings.held:
+                self._losses = 0
+        self._revive(desk, lease, now_ms)
+        may_commit = self._task is None or self._task.step in (Step.READ, Step.CALL)
+        if self._committing is not None and may_commit and not desk.writing:
+            self._committing.advance()
+
+    def _take_up(self, desk: Desk) -> bool:
+        """Take the next command, or begin to leave; False when there is nothing to do."""
+        if not self._loop.tracker.clean(CHANNEL) or desk.writing:
+            return False
+        for sequence in sorted(desk.commands) if not self._leaving else ():
+            node = desk.commands[sequence]
+            if node is not None and not is_refused(node.data):
+                self._task = self._task_for(desk, sequence, node)
+                return True
+        if self._leaving and not self._revived:
+            self._task = StopTask(desk, None, None)
+            return True
+        return False
+
+    def _task_for(self, desk: Desk, sequence: str, node: Node) -> Task:
+        try:
+            command = decode_command(node.data)
+            if command.option is Option.OFFSET_STORE:
+                raise NotUnderstood("this consumer does not offer offset-store")
+        except CorruptError as error:
+            refusal, marked = error, desk.refused_mark  # the name of an except clause ends with it
+            desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
+            return WriteTask(desk, sequence, lambda: member.refuse(desk.paths, node, refusal, marked=marked))
+        self.generation = max(self.generation, command.generation)
+        return self._obey(desk, sequence, command)
+
+    def _obey(self, desk: Desk, sequence: str, command: Command) -> Task:
+        match command.option:
+            case Option.START_FETCHER:
+                return StartTask(desk, sequence, command)
+            case Option.STOP_FETCHER:
+                return StopTask(desk, sequence, None if command.ownership is None else set(command.ownership))
+            case Option.REJECT:
+                desk.event("rejected", {"why": command.reason, "level": "warning"})
+                self._losses = len(REJOIN_MS)
+                return StopTask(desk, None, None)
+            case _:
+                held = desk.holdings.held
+                return WriteTask(
+                    desk, sequence, lambda: member.acknowledge(desk.paths, desk.acknowledgement(sequence, held))
+                )
+
+    def _leave(self, desk: Desk, now_ms: int) -> None:
+        """Everything is released: end the session; after a reject, register again later."""
+        desk.event("left", {})
+        if self._committing is not None:
+            self._committing.fail(FencedError("the consumer has left the group"))
+        self._forget()
+        self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else REJOIN_MS[-1])
+        self._left()
+
+    def _left(self) -> None:
+        for future in self._leaving:
+            future.set_result(None)
+        self._leaving.clear()
+
+    def _revive(self, desk: Desk, lease: Lease, now_ms: int) -> None:
+        """What is held but does not run (the lease ended, somebody set its offset) starts again from its offset."""
+        if not lease.holds(now_ms) or self._revived or desk.writing or self._leaving:
+            return
+        if self._committing is not None and self._committing.busy:
+            return
+        under_task = self._task.partitions() if self._task is not None else set()
+        idle = sorted(desk.holdings.held.keys() - desk.holdings.running - under_task)
+        if not idle:
+            return
+        if self._reviving is None:
+            self._reviving = desk.lookup("revive")
+            self._reviving.begin(idle)
+        elif self._reviving.clean:
+            gone, _ = desk.holdings.reconcile(idle, {}, self._reviving)
+            self._reviving.end()
+            self._reviving = None
+            for partition in gone:
+                del desk.holdings.held[partition]
+            self._revived = tuple(p for p in idle if p not in gone)
+            if self._revived:
+                desk.call("start", _offsets(desk, self._revived), waiting="revive")
+
+    def _publish(self) -> None:
+        readable: frozenset[TopicPartition] = frozenset()
+        if self.desk is not None and self.member:
+            readable = frozenset(self.desk.holdings.running & self.desk.holdings.held.keys())
+        if self.readable != readable:
+            self.readable = readable
+
+
+def _offsets(desk: Desk, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    return {p: desk.holdings.held[p].offset for p in partitions if p in desk.holdings.held}

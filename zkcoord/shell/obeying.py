@@ -1,0 +1,292 @@
+"""How a consumer obeys one command: reads what it needs, asks the application, and acknowledges in one multi.
+
+Each task is advanced until it is done; it never trusts an outcome. After a refused or unknown write it reads the nodes
+again and decides again: a command that is gone was acknowledged, one that stands was not. A partition is the
+application's exactly from the acknowledgement of its start to the multi that releases it (rule 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.desk import Desk
+from zkcoord.shell.holdings import Lookup
+from zkcoord.shell.ports import CallDone, CommitDone, Outcome
+from zkcoord.tree import member
+from zkcoord.tree.command import Command
+from zkcoord.tree.member import Held
+from zkcoord.tree.status import Refusal
+from zkcoord.tree.writes import Transaction
+
+TASK = "task"  # the scope of what a task looks up
+
+
+class Step(Enum):
+    """Where a task stands."""
+
+    READ = "read"  # owners and offsets are being read
+    CALL = "call"  # the application is at it
+    WRITE = "write"  # ready to send
+    SENT = "sent"  # multis under way
+    VERIFY = "verify"  # an outcome was refused or unknown: reading again
+    DONE = "done"
+
+
+class Task(Protocol):
+    """One command being obeyed."""
+
+    sequence: str | None
+    step: Step
+
+    def advance(self) -> None: ...
+
+    def called(self, done: CallDone) -> None: ...
+
+    def written(self, outcomes: list[CommitDone]) -> None: ...
+
+    def partitions(self) -> set[TopicPartition]: ...
+
+
+class StartTask:
+    """Obey a start-fetcher: read offsets, tell the application, acknowledge; what cannot start is refused there."""
+
+    def __init__(self, desk: Desk, sequence: str, command: Command) -> None:
+        self.sequence: str | None = sequence
+        self.step = Step.READ
+        self._desk, self._command = desk, command
+        self._threads = dict(command.ownership or {})
+        self._first: dict[TopicPartition, int] = {}  # what the reset policy answered
+        self._refused: dict[TopicPartition, str] = {}
+        self._asked: tuple[str, tuple[TopicPartition, ...]] = ("", ())
+        self._holds: dict[TopicPartition, Held] = {}
+        for partition in self._threads:
+            desk.holdings.refused.pop(partition, None)
+        self._lookup = desk.lookup(TASK)
+        self._lookup.begin(self._threads, parents=True)
+
+    def partitions(self) -> set[TopicPartition]:
+        """What this task is about."""
+        return set(self._threads)
+
+    def advance(self) -> None:
+        """Do what can be done now."""
+        if self.step is Step.VERIFY and self._lookup.clean and self._desk.channel_clean:
+            if self._desk.acknowledged(self.sequence or ""):
+                self._done({p: self._hold(p) for p in self._granted() if p not in self._refused})
+                return
+            self.step = Step.READ
+        if self.step is Step.READ and self._lookup.clean:
+            self._read()
+        if self.step is Step.WRITE and self._desk.channel_clean:
+            self._write()
+
+    def _granted(self) -> list[TopicPartition]:
+        return [p for p, thread in sorted(self._threads.items()) if self._lookup.owner(p)[0] == thread]
+
+    def _read(self) -> None:
+        granted = self._granted()
+        positions = {p: self._lookup.position(p) for p in granted}
+        self._refused.update({p: at.problem for p, at in positions.items() if at.problem})
+        unknown = [
+            p for p, at in positions.items() if at.offset is None and p not in self._first and p not in self._refused
+        ]
+        if unknown:
+            self._ask("reset", tuple(unknown), tuple(unknown))
+            return
+        starting = {
+            p: self._first[p] if at.offset is None else at.offset
+            for p, at in positions.items()
+            if p not in self._refused and p not in self._desk.holdings.running
+        }
+        if starting:
+            self._ask("start", starting, tuple(starting))
+            return
+        self.step = Step.WRITE
+
+    def _ask(self, name: str, argument: Any, partitions: tuple[TopicPartition, ...]) -> None:
+        self.step = Step.CALL
+        self._asked = (name, partitions)
+        self._desk.call(name, argument)
+
+    def called(self, done: CallDone) -> None:
+        """The application answered: with offsets for a reset, with nothing or an error for a start."""
+        name, partitions = self._asked
+        if done.error is not None:
+            reason = f"{name}: {type(done.error).__name__}: {done.error}"
+            self._refused.update(dict.fromkeys(partitions, reason))
+        elif name == "reset":
+            self._first.update({p: done.value[p] for p in partitions if p in done.value})
+            self._refused.update({p: "reset: gave no offset" for p in partitions if p not in done.value})
+        else:
+            self._desk.holdings.running.update(partitions)
+        self.step = Step.READ
+
+    def _hold(self, partition: TopicPartition) -> Held:
+        thread, owner_version = self._lookup.owner(partition)
+        at = self._lookup.position(partition)
+        return Held(
+            thread=thread,
+            owner_version=owner_version,
+            offset=self._first[partition] if at.offset is None else at.offset,
+            offset_version=0 if at.version is None else at.version + (at.offset is None),
+            generation=self._command.generation,
+        )
+
+    def _write(self) -> None:
+        desk, sequence = self._desk, self.sequence or ""
+        granted = self._granted()
+        starting = [p for p in granted if p not in self._refused]
+        self._holds = {p: self._hold(p) for p in starting}
+        for partition, reason in self._refused.items():
+            desk.holdings.refused[partition] = Refusal(
+                generation=self._command.generation, reason=reason, sequence=sequence
+            )
+        first = {
+            p: (self._first[p], at.version)
+            for p, at in ((p, self._lookup.position(p)) for p in starting)
+            if at.offset is None
+        }
+        refused = {p: self._lookup.owner(p)[1] for p in granted if p in self._refused}
+        done = desk.acknowledgement(sequence, {**desk.holdings.held, **self._holds})
+        self.step = Step.SENT
+        desk.write("task", [member.start(desk.paths, first, self._lookup.missing_parents(first), refused, done)])
+
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """The acknowledgement was answered."""
+        if all(done.outcome is Outcome.COMMITTED for done in outcomes):
+            self._done(self._holds)
+        else:
+            self.step = Step.VERIFY
+
+    def _done(self, holds: Mapping[TopicPartition, Held]) -> None:
+        holdings = self._desk.holdings
+        holdings.held.update(holds)
+        gone = [p for p in self._threads if p in holdings.running and p not in holdings.held]
+        if gone:  # told to start, and taken away before the acknowledgement: a topic that was dropped
+            holdings.running.difference_update(gone)
+            self._desk.call("lost", tuple(sorted(gone)))
+        self._lookup.end()
+        self.step = Step.DONE
+        offsets = {p: held.offset for p, held in holds.items()}
+        if offsets:
+            self._desk.event("fetch_started", {"offsets": offsets, "generation": self._command.generation})
+        for partition, reason in sorted(self._refused.items()):
+            self._desk.event("start_refused", {"partitions": [partition], "why": reason, "level": "warning"})
+
+
+class StopTask:
+    """Obey a stop-fetcher, or leave: the application stops, then offsets and releases, then the command is deleted."""
+
+    def __init__(self, desk: Desk, sequence: str | None, named: set[TopicPartition] | None) -> None:
+        """`sequence` None: no command asked for it (leaving); `named` None: everything that is held."""
+        self.sequence = sequence
+        self.step = Step.CALL
+        self._desk = desk
+        held = desk.holdings.held
+        self._left = {p for p in held if named is None or p in named}
+        self._finals: dict[TopicPartition, int] = {}
+        self._lookup: Lookup | None = None
+        running = tuple(sorted(self._left & desk.holdings.running))
+        if running:
+            desk.call("stop", running)
+        else:
+            self.step = Step.WRITE
+
+    def partitions(self) -> set[TopicPartition]:
+        """What this task is about."""
+        return set(self._left)
+
+    def called(self, done: CallDone) -> None:
+        """The application stopped, with final offsets; one that raised keeps what was committed."""
+        holdings = self._desk.holdings
+        holdings.running.difference_update(self._left)
+        if done.error is not None:
+            why = f"{type(done.error).__name__}: {done.error}"
+            self._desk.event("stop_failed", {"partitions": sorted(self._left), "why": why, "level": "warning"})
+        else:
+            self._finals = {p: offset for p, offset in dict(done.value or {}).items() if p in self._left}
+        self.step = Step.WRITE
+
+    def advance(self) -> None:
+        """Do what can be done now."""
+        if self.step is Step.VERIFY and self._lookup is not None and self._lookup.clean and self._desk.channel_clean:
+            self._verify(self._lookup)
+        if self.step is Step.WRITE and self._desk.channel_clean:
+            self._write()
+
+    def _write(self) -> None:
+        desk = self._desk
+        held = {p: desk.holdings.held[p] for p in self._left if p in desk.holdings.held}
+        done = None
+        if self.sequence is not None and not desk.acknowledged(self.sequence):
+            rest = {p: mine for p, mine in desk.holdings.held.items() if p not in self._left}
+            done = desk.acknowledgement(self.sequence, rest)
+        transactions = member.release(desk.paths, held, self._finals, done)
+        if not transactions:
+            self._end()
+            return
+        self.step = Step.SENT
+        desk.write("task", transactions)
+
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """The releases were answered."""
+        if all(done.outcome is Outcome.COMMITTED for done in outcomes):
+            self._end()
+            return
+        self.step = Step.VERIFY
+        self._lookup = self._desk.lookup(TASK)
+        self._lookup.begin(self._left)
+
+    def _verify(self, lookup: Lookup) -> None:
+        holdings = self._desk.holdings
+        gone, foreign = holdings.reconcile(self._left, self._finals, lookup)
+        released = {p: holdings.held.pop(p) for p in gone}
+        self._left -= gone
+        self._report({p: self._finals.get(p, mine.offset) for p, mine in released.items()})
+        for partition, offset in sorted(foreign.items()):
+            final = self._finals.pop(partition, None)
+            fields = {"partitions": [partition], "offset": offset, "own": final, "level": "warning"}
+            self._desk.event("foreign_offset", fields)
+        lookup.end()
+        self.step = Step.WRITE
+
+    def _end(self) -> None:
+        held = self._desk.holdings.held
+        self._report({p: self._finals.get(p, held.pop(p).offset) for p in sorted(self._left) if p in held})
+        self._left.clear()
+        self.step = Step.DONE
+
+    def _report(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for partition in offsets:
+            self._desk.holdings.held.pop(partition, None)
+        if offsets:
+            self._desk.event("fetch_stopped", {"offsets": dict(offsets)})
+
+
+class WriteTask:
+    """A command that needs neither reading nor the application: acknowledge it, or refuse it, in one multi."""
+
+    def __init__(self, desk: Desk, sequence: str, transaction: Callable[[], Transaction]) -> None:
+        self.sequence: str | None = sequence
+        self.step = Step.WRITE
+        self._desk, self._transaction = desk, transaction
+
+    def partitions(self) -> set[TopicPartition]:
+        """It is about no partition."""
+        return set()
+
+    def called(self, done: CallDone) -> None:
+        """Nothing was asked."""
+
+    def advance(self) -> None:
+        """Send it."""
+        if self.step is Step.WRITE and self._desk.channel_clean:
+            self.step = Step.SENT
+            self._desk.write("task", [self._transaction()])
+
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """Whatever came of it is read from the channel: a command that still stands is taken up again."""
+        self.step = Step.DONE

@@ -1,0 +1,42 @@
+"""The thread on which an application's callbacks run: in order, one at a time, never on the loop's thread (F16)."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zkcoord.shell.ports import CallDone
+
+
+class Worker:
+    """Implements the Callbacks port over plain functions, by name."""
+
+    def __init__(self, functions: Mapping[str, Callable[[Any], Any]], answer: Callable[[CallDone], None]) -> None:
+        self._functions, self._answer = dict(functions), answer
+        self._calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="zkcoord-callbacks", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve calls."""
+        self._thread.start()
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """Queue a call; its CallDone comes through `answer`."""
+        self._calls.put((token, name, argument))
+
+    def stop(self) -> None:
+        """Serve what is queued, then end the thread; called from another thread."""
+        self._calls.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            token, name, argument = call
+            try:
+                done = CallDone(token, self._functions[name](argument))
+            except Exception as error:  # whatever an application raises is an answer, and must not end the thread
+                done = CallDone(token, None, error)
+            self._answer(done)

@@ -1,0 +1,188 @@
+"""A member's writes: joining, acknowledging, releasing, committing. Each checks its own registration first (rule 1).
+
+One registration, one name: while `ids/<c>` exists this is the same incarnation of the same consumer, so the check
+fences everything that a consumer writes, and a dead one's late writes are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.command import refusal
+from zkcoord.tree.offset import encode_offset
+from zkcoord.tree.paths import REFUSED_MARK, Layout, parents
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+
+OFFSETS_PER_COMMIT_MAX = 1_000
+"""Offsets, or releases with offsets, in one multi: about 150 KiB at ordinary name lengths, the limit is 256 KiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A partition between its start's acknowledgement and its release, with the versions that guard its writes."""
+
+    thread: str
+    owner_version: int
+    offset: int
+    offset_version: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPaths:
+    """Where one registration's nodes stand."""
+
+    layout: Layout
+    group: str
+    consumer_id: str
+
+    @property
+    def registration(self) -> str:
+        """The ephemeral node that makes this consumer a member."""
+        return self.layout.registration(self.group, self.consumer_id)
+
+    @property
+    def channel(self) -> str:
+        """The queue that it drains."""
+        return self.layout.channel(self.group, self.consumer_id)
+
+    def command(self, sequence: str) -> str:
+        """One command in it."""
+        return f"{self.channel}/{sequence}"
+
+    def owner(self, partition: TopicPartition) -> str:
+        """The partition's owner node."""
+        return self.layout.owner(self.group, partition)
+
+    def offset(self, partition: TopicPartition) -> str:
+        """The partition's offset node."""
+        return self.layout.offset(self.group, partition)
+
+    def above(self) -> list[str]:
+        """Parents that must stand before registration and channel can be created, outermost first."""
+        return list(dict.fromkeys([*parents(self.registration), *parents(self.channel)]))
+
+    def check(self) -> CheckNode:
+        """The fence: this registration still stands. It is never changed, so its version is 0."""
+        return CheckNode(self.registration, 0)
+
+
+def make_parents(nodes: Sequence[Node]) -> Transaction | None:
+    """Create those parents that are missing, outermost first; None when all stand."""
+    missing = tuple(CreateNode(node.path) for node in nodes if not node.exists)
+    return Transaction(writes=missing, why="parents") if missing else None
+
+
+def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version: int) -> Transaction:
+    """Become a member: the first status and the registration in one multi, so that a channel at version 0 was never
+    registered with (design, "Joining")."""
+    return Transaction(
+        writes=(
+            SetNode(paths.channel, status, channel_version),
+            CreateNode(paths.registration, registration, ephemeral=True),
+        ),
+        why="join",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """The last writes of an obeyed command: the command is deleted and the status says what came of it."""
+
+    sequence: str
+    command_version: int
+    status: bytes
+    status_version: int
+
+
+def _acknowledge(paths: MemberPaths, done: Acknowledgement) -> list[Write]:
+    return [
+        DeleteNode(paths.command(done.sequence), done.command_version),
+        SetNode(paths.channel, done.status, done.status_version),
+    ]
+
+
+def start(
+    paths: MemberPaths,
+    first_offsets: Mapping[TopicPartition, tuple[int, int | None]],
+    missing_parents: Sequence[str],
+    refused: Mapping[TopicPartition, int],
+    done: Acknowledgement,
+) -> Transaction:
+    """Acknowledge a start.
+
+    `first_offsets`: where partitions without an offset begin, with their node's version (None: there is no node);
+    `refused`: partition -> owner version of what could not be started, and is free again.
+    """
+    writes: list[Write] = [paths.check()]
+    writes += [CreateNode(path) for path in missing_parents]
+    for partition, (offset, version) in sorted(first_offsets.items()):
+        path, data = paths.offset(partition), encode_offset(offset)
+        writes.append(CreateNode(path, data) if version is None else SetNode(path, data, version))
+    writes += [SetNode(paths.owner(p), b"", version) for p, version in sorted(refused.items())]
+    return Transaction(writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {done.sequence}")
+
+
+def release(
+    paths: MemberPaths,
+    held: Mapping[TopicPartition, Held],
+    offsets: Mapping[TopicPartition, int],
+    done: Acknowledgement | None,
+) -> list[Transaction]:
+    """Release partitions with their final offsets; the last multi also deletes the command that asked for it."""
+    partitions = sorted(held)
+    transactions: list[Transaction] = []
+    for part in _parts(partitions, OFFSETS_PER_COMMIT_MAX):
+        writes: list[Write] = [paths.check()]
+        for partition in part:
+            mine = held[partition]
+            if offsets.get(partition, mine.offset) != mine.offset:
+                writes.append(_set_offset(paths, partition, mine, offsets[partition]))
+            writes.append(SetNode(paths.owner(partition), b"", mine.owner_version))
+        transactions.append(Transaction(writes=tuple(writes), why="release"))
+    if done is None:
+        return transactions
+    last = transactions.pop().writes if transactions else (paths.check(),)
+    why = f"acknowledge stop {done.sequence}"
+    return [*transactions, Transaction(writes=(*last, *_acknowledge(paths, done)), why=why)]
+
+
+def commit(
+    paths: MemberPaths, held: Mapping[TopicPartition, Held], offsets: Mapping[TopicPartition, int]
+) -> list[Transaction]:
+    """Set offsets of held partitions, each by its version."""
+    return [
+        Transaction(
+            writes=(paths.check(), *(_set_offset(paths, p, held[p], offsets[p]) for p in part)),
+            why="commit",
+        )
+        for part in _parts(sorted(offsets), OFFSETS_PER_COMMIT_MAX)
+    ]
+
+
+def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
+    """Acknowledge a command that changes nothing else."""
+    return Transaction(writes=(paths.check(), *_acknowledge(paths, done)), why=f"acknowledge {done.sequence}")
+
+
+def refuse(paths: MemberPaths, command: Node, error: Exception, *, marked: bool) -> Transaction:
+    """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator."""
+    version = command.stat.version if command.stat else 0
+    writes: list[Write] = [paths.check(), SetNode(command.path, refusal(command.data, error), version)]
+    if not marked:
+        writes.append(CreateNode(f"{paths.channel}/{REFUSED_MARK}"))
+    return Transaction(writes=tuple(writes), why=f"refuse {command.path}")
+
+
+def _set_offset(paths: MemberPaths, partition: TopicPartition, mine: Held, offset: int) -> SetNode:
+    return SetNode(paths.offset(partition), encode_offset(offset), mine.offset_version)
+
+
+def _parts(partitions: Sequence[TopicPartition], size: int) -> Iterator[list[TopicPartition]]:
+    rest = iter(partitions)
+    while part := list(islice(rest, size)):
+        yield part
