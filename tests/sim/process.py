@@ -80,6 +80,7 @@ class SimProcess:
         self.clock = SimClock(world, 0, 1000)
         self.actor: Actor | None = None
         self.application: Any = None
+        self.group = ""
         self.wake_ms: int | None = None  # in the world's time
         self.dies_after_step: CrashPlan | None = None
         self.stores: list[SimStore] = []

@@ -61,13 +61,15 @@ class Network(Protocol):
 class Ask:
     """One request on its way. Compared by identity."""
 
-    __slots__ = ("kind", "nodes", "payload", "token")
+    __slots__ = ("kind", "missing", "nodes", "payload", "token", "waiting")
 
     def __init__(self, kind: str, token: int, payload: Any = None) -> None:
         self.kind = kind
         self.token = token
         self.payload = payload
-        self.nodes: list[Node] = []  # of a read: what was answered so far
+        self.nodes: dict[int, Node] = {}  # of a read: what was answered so far, by its place
+        self.waiting: list[int] = list(range(len(payload))) if kind is READ else []
+        self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
 
 
 class Reply(NamedTuple):
@@ -110,12 +112,12 @@ class SimStore:
         self.over = False  # lost, closed or abandoned: no input any more
         self.seen_zxid = 0
         self.local: deque[StoreInput] = deque()
-        self.unsent: deque[Ask] = deque()
         self.ghosts: deque[Ask] = deque()
         self._ghost_wire: Wire | None = None
         self._pending: dict[Ask, None] = {}
         self._sink = sink
         self._closing = False
+        self._lost = False  # LOST is on its way to the process
         self._retry()
 
     # -- the port
@@ -148,12 +150,12 @@ class SimStore:
             self._finish()
 
     def _send(self, ask: Ask) -> None:
-        if self.over or self._closing:
+        if self.over or self._closing or self._lost:
             return
-        self._pending[ask] = None
         if self.wire is None:
-            self.unsent.append(ask)
+            self.local.append(_unread(ask))  # nothing is kept for a later connection
         else:
+            self._pending[ask] = None
             self.wire.requests.append(ask)
 
     # -- the scheduler's steps
@@ -228,13 +230,26 @@ class SimStore:
         wire.replies.append(Reply(item, ask, wire.replica.zxid))
 
     def _execute_read(self, wire: Wire, ask: Ask) -> None:
-        done = len(ask.nodes)
-        count = len(ask.payload) - done
-        for read in ask.payload[done : done + self.network.torn(count)]:
-            ask.nodes.append(wire.replica.answer(read, wire))
-        if len(ask.nodes) == len(ask.payload):
-            wire.requests.popleft()
-            self._answer(wire, ask, ReadDone(ask.token, tuple(ask.nodes)))
+        """Answer the request, or a part of it: what happens between two parts is told before either is.
+
+        The watch of a missing node is left by a second question, which stands behind what was asked meanwhile.
+        """
+        count = self.network.torn(len(ask.waiting))
+        for place in ask.waiting[:count]:
+            read = ask.payload[place]
+            if read.watch and ask.missing is not None and read.path not in wire.replica.nodes:
+                ask.missing.append(place)
+            else:
+                ask.nodes[place] = wire.replica.answer(read, wire)
+        del ask.waiting[:count]
+        if ask.waiting:
+            return
+        wire.requests.popleft()
+        if ask.missing:
+            ask.waiting, ask.missing = ask.missing, None
+            wire.requests.append(ask)
+        else:
+            self._answer(wire, ask, ReadDone(ask.token, tuple(ask.nodes[n] for n in range(len(ask.payload)))))
 
     def _execute_commit(self, wire: Wire, ask: Ask) -> None:
         fate = self.network.before_write(self, ask.payload)
@@ -264,7 +279,7 @@ class SimStore:
 
     def connect(self) -> None:
         """Find a server: a new session, or the same one again, or LOST."""
-        if self.over or self.wire is not None:
+        if self.over or self._lost or self.wire is not None:
             return
         process, ensemble = self.process, self.network.ensemble
         servers = [r for r in ensemble.replicas if not r.cut and r.zxid >= self.seen_zxid]
@@ -279,12 +294,10 @@ class SimStore:
             ensemble.catch_up(replica, ensemble.zxid)
         elif not session.alive:
             self.network.trace(self.client, "learns that its session is over")
-            self._pending.clear()
-            self.unsent.clear()
+            self._lost = True
             self.local.append(LinkChanged(Link.LOST, session.id, session.timeout_ms))
             return
         self.wire = wire = Wire(replica, session)
-        wire.requests, self.unsent = self.unsent, deque()
         wire.replies.append(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
         self.network.trace(self.client, "connects to", replica.name)
         self.refresh()
@@ -305,8 +318,7 @@ class SimStore:
             self._finish(keep_ghosts=True)
         elif not self.over:
             suspended = LinkChanged(Link.SUSPENDED, wire.session.id, wire.session.timeout_ms)
-            unread = [_unread(ask) for ask in self._pending]
-            self.local.extend([suspended, *unread] if rng.random() < 0.5 else [*unread, suspended])
+            self.local.extend([suspended, *(_unread(ask) for ask in self._pending)])
             self._pending.clear()
             self._retry()
         self._starve(wire.session)
@@ -358,7 +370,6 @@ class SimStore:
             self.wire.open = False
             self.wire = None
         self.local.clear()
-        self.unsent.clear()
         self._pending.clear()
         if not keep_ghosts:
             self.ghosts.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import os
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
@@ -19,11 +19,9 @@ from tests.sim import faults
 from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import Factory, SimProcess
 from tests.sim.store import COMMIT, LOSE_REPLY, LOSE_REQUEST, READ, RUN, Ask, SimStore
+from tests.sim.trace import LINES_SHOWN, Trace
 from tests.sim.zookeeper import Ensemble, Result, Session
 from zkcoord.tree.writes import Transaction
-
-TRACE_LINES_MAX = 400
-TRACE_LINES_SHOWN = 120
 
 
 class SimulationError(AssertionError):
@@ -36,6 +34,7 @@ class Entry(NamedTuple):
     time_ms: int
     process: str
     client: str
+    group: str
     event: str
     partition: Any = None
     start: int = -1
@@ -71,7 +70,7 @@ class World:
         self.now_ms = 0
         self.steps = 0
         self.stormy = False
-        self.draining = False  # calm: applications read to the logs' ends and stop
+        self.drain_from_ms: int | None = None  # calm since: logs do not grow, applications read to their ends
         self.last_activity_ms = 0  # when a write (or read) request was last executed
         self.reads_disturb = True  # whether reads count as activity in `calm`
         self.write_counts: Counter[str] = Counter()
@@ -81,7 +80,7 @@ class World:
         self.rest_checks: list[Callable[[], list[str]]] = []
         self._failure: SimulationError | None = None
         self._command = command
-        self._trace: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=TRACE_LINES_MAX)
+        self._trace = Trace()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timers_made = 0
         self._armed: CrashPlan | None = None  # the plan of the write that is being executed
@@ -140,7 +139,7 @@ class World:
 
     def trace(self, *words: Any) -> None:
         """Add a line to the trace; formatted only when it is shown."""
-        self._trace.append((self.now_ms, words))
+        self._trace.add(self.now_ms, words)
 
     def torn(self, count: int) -> int:
         """How many of `count` reads of one request are answered now."""
@@ -315,9 +314,14 @@ class World:
         self.at(end_ms, lambda: None)
         self.run_until(lambda: self.now_ms >= end_ms, budget_steps, f"{duration_ms} ms of virtual time")
 
+    @property
+    def draining(self) -> bool:
+        """True once the world is calm: applications read to the logs' ends and stop."""
+        return self.drain_from_ms is not None
+
     def storm(self, steps: int) -> None:
         """That many steps in which anything of the options' faults may happen."""
-        self.stormy = True
+        self.stormy, self.drain_from_ms = True, None
         self.run(steps)
         self.stormy = False
 
@@ -329,7 +333,7 @@ class World:
         """
         self.stormy = False
         faults.heal(self)
-        self.draining = True
+        self.drain_from_ms = self.now_ms
         self.last_activity_ms = self.now_ms
         complaints = ["never quiet"]
         for _ in range(budget_steps):
@@ -352,7 +356,7 @@ class World:
 
     def note(self, process: SimProcess, event: str, partition: Any = None, start: int = -1, end: int = -1) -> None:
         """Add to the applications' journal."""
-        entry = Entry(self.now_ms, process.name, process.client, event, partition, start, end)
+        entry = Entry(self.now_ms, process.name, process.client, process.group, event, partition, start, end)
         self.journal.append(entry)
         self.trace(*entry[2:])
         for hook in self.on_journal:
@@ -362,9 +366,9 @@ class World:
         """Equal for two runs of one seed, whatever PYTHONHASHSEED is: randomness, every write, steps, time."""
         return zlib.crc32(repr(self.rng.getstate()).encode()), self.ensemble.digest, self.steps, self.now_ms
 
-    def trace_lines(self, count: int = TRACE_LINES_SHOWN) -> list[str]:
+    def trace_lines(self, count: int = LINES_SHOWN) -> list[str]:
         """The last lines of the trace."""
-        return [f"{ms:>8} {' '.join(str(word) for word in words)}" for ms, words in list(self._trace)[-count:]]
+        return self._trace.lines(count)
 
     def fail(self, complaint: str) -> None:
         """Raise SimulationError, now and (if somebody swallows it) again at the end of this step."""

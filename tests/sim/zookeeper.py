@@ -19,10 +19,6 @@ TICK_MS = 2_000
 REQUEST_BYTES_MAX = 1 << 20
 """The server's jute.maxbuffer: a larger request ends the connection."""
 
-WATCH_DATA = 1
-WATCH_ABSENT_CHILDREN = 2
-"""A children read of a missing node leaves an exists watch, which its client reports as one for children."""
-
 
 class Znode(NamedTuple):
     """One node as stored; replicas share these values."""
@@ -101,7 +97,7 @@ class Replica:
         self.zxid = 0
         self.position = 0  # how much of the log is applied
         self.cut = False  # cut off from the leader: answers reads and pings, can neither write nor sync
-        self.data_watches: dict[str, dict[Watcher, int]] = {}
+        self.data_watches: dict[str, dict[Watcher, None]] = {}
         self.child_watches: dict[str, dict[Watcher, None]] = {}
 
     def apply(self, txn: Txn) -> None:
@@ -119,7 +115,7 @@ class Replica:
                 self.nodes[path] = after
                 self.children[path] = {}
                 self.children[parent or "/"][name] = None
-                self._fire_data(path)
+                self._fire_created(path)
                 self._fire_children(parent or "/")
             else:
                 self.nodes[path] = after
@@ -130,42 +126,35 @@ class Replica:
         path, kind, watch = read
         found = self.nodes.get(path)
         if watch and watcher is not None:
-            if kind is Kind.CHILDREN and found is not None:
-                self.child_watches.setdefault(path, {})[watcher] = None
-            else:
-                masks = self.data_watches.setdefault(path, {})
-                mask = WATCH_DATA if kind is Kind.DATA else WATCH_ABSENT_CHILDREN
-                masks[watcher] = masks.get(watcher, 0) | mask
+            # a children read of a missing node leaves an exists watch: its client asks so
+            children = kind is Kind.CHILDREN and found is not None
+            watches = self.child_watches if children else self.data_watches
+            watches.setdefault(path, {})[watcher] = None
         if found is None:
             return Node(path, kind, None)
         if kind is Kind.DATA:
             return Node(path, kind, found.stat, found.data)
         return Node(path, kind, found.stat, b"", tuple(sorted(self.children[path])))
 
+    def _fire_created(self, path: str) -> None:
+        _tell(self.data_watches.pop(path, None), path, True, True)
+
     def _fire_data(self, path: str) -> None:
-        watchers = self.data_watches.pop(path, None)
-        if watchers:
-            for watcher, mask in watchers.items():
-                if watcher.open:
-                    watcher.notify(path, bool(mask & WATCH_DATA), bool(mask & WATCH_ABSENT_CHILDREN))
+        _tell(self.data_watches.pop(path, None), path, True, False)
 
     def _fire_children(self, path: str) -> None:
-        watchers = self.child_watches.pop(path, None)
-        if watchers:
-            for watcher in watchers:
-                if watcher.open:
-                    watcher.notify(path, False, True)
+        _tell(self.child_watches.pop(path, None), path, False, True)
 
     def _fire_deleted(self, path: str) -> None:
-        data = self.data_watches.pop(path, {})
-        children = self.child_watches.pop(path, {})
-        for watcher, mask in data.items():
-            if watcher.open:
-                both = watcher in children or bool(mask & WATCH_ABSENT_CHILDREN)
-                watcher.notify(path, bool(mask & WATCH_DATA), both)
-        for watcher in children:
-            if watcher.open and watcher not in data:
-                watcher.notify(path, False, True)
+        """One event for a session that watches data and children."""
+        _tell({**self.data_watches.pop(path, {}), **self.child_watches.pop(path, {})}, path, True, True)
+
+
+def _tell(watchers: dict[Watcher, None] | None, path: str, data: bool, children: bool) -> None:
+    """A creation or deletion ends either kind of watch, so the client reports both (`shell.zk.session`)."""
+    for watcher in watchers or ():
+        if watcher.open:
+            watcher.notify(path, data, children)
 
 
 class Draft:

@@ -1,0 +1,170 @@
+"""The simulated application behind a consumer: obeys its callbacks, reads what it may, and journals all of it.
+
+It stands for a user's program: one worker takes the callbacks in order, each takes a while, a start may raise; records
+are read only from partitions that were started and that `allowed` permits at that moment.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from tests.sim.process import SimProcess
+from tests.sim.world import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.ports import CallDone, Request
+
+READ_RECORDS_MAX = 500
+MS_PER_RECORD = 16
+DRAIN_FACTOR = 5
+"""In calm an application looks this many times less often: nothing but lease syncs shall happen then."""
+
+
+class Logs:
+    """The partitions' logs: each begins at 0 and grows with virtual time until the world is calm."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def end(self, partition: TopicPartition) -> int:
+        """The offset after the last record."""
+        world = self._world
+        now_ms = world.now_ms if world.drain_from_ms is None else world.drain_from_ms
+        return zlib.crc32(str(partition).encode()) % 1_000 + now_ms // MS_PER_RECORD
+
+
+class Application:
+    """The `Callbacks` port of one consumer. Set `allowed` (and `commit`) when the consumer's loop is built.
+
+    `reset`: where a partition without an offset starts, `latest` or `earliest`.
+    `commit`: called with {partition: next offset}; by default a `Request("commit", offsets, future)` to the inbox.
+    """
+
+    def __init__(self, process: SimProcess, logs: Logs, group: str, *, reset: str = "latest") -> None:
+        self._process = process
+        self._world = process.world
+        self._logs = logs
+        self._reset = reset
+        self._calls: deque[tuple[int, str, Any]] = deque()
+        self._commit: Future[Any] | None = None
+        self._committed: dict[TopicPartition, int] = {}
+        self._committing: dict[TopicPartition, int] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
+        self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
+        self.commits = True  # whether it commits while it reads
+        process.group = group
+        process.application = self
+        self._look_later()
+
+    # -- the port
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """One callback; answered by one CallDone, in order, after a while."""
+        self._calls.append((token, name, argument))
+        if len(self._calls) == 1:
+            self._next_call()
+
+    def _next_call(self) -> None:
+        delay_ms = int(self._world.rng.random() * (self._world.options.call_ms_max + 1))
+        self._process.after(delay_ms, self._answer)
+
+    def _answer(self) -> None:
+        token, name, argument = self._calls.popleft()
+        done = CallDone(token, error=RuntimeError("the application cannot start"))
+        if not self._raises(name):
+            done = CallDone(token, HANDLERS[name](self, argument))
+        self._process.inbox.put(done)
+        if self._calls:
+            self._next_call()
+
+    def _raises(self, name: str) -> bool:
+        world = self._world
+        return name == "start" and world.stormy and world.rng.random() < world.options.start_raises_rate
+
+    def _start(self, positions: dict[TopicPartition, int]) -> None:
+        for partition in sorted(positions):
+            self.positions[partition] = self._committed[partition] = positions[partition]
+            self._note("start", partition, positions[partition])
+
+    def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        final = {}
+        for partition in partitions:
+            if partition in self.positions:
+                final[partition] = self.positions.pop(partition)
+                self._note("stop", partition, final[partition])
+        return final
+
+    def _lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        for partition in partitions:
+            self._note("lost", partition, self.positions.pop(partition, -1))
+
+    def _resolve(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        found = {p: self._logs.end(p) if self._reset == "latest" else 0 for p in partitions}
+        for partition, offset in found.items():
+            self._note("reset", partition, offset)
+        return found
+
+    def _note(self, event: str, partition: TopicPartition, start: int, end: int = -1) -> None:
+        self._world.note(self._process, event, partition, start, end)
+
+    # -- reading
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the log's end; None when it does not read the partition now."""
+        if partition not in self.positions or not self.allowed(partition):
+            return None
+        return self._logs.end(partition) - self.positions[partition]
+
+    def _look_later(self) -> None:
+        world = self._world
+        delay_ms = 1 + int(world.rng.random() * world.options.read_ms_max)
+        self._process.after(delay_ms * (DRAIN_FACTOR if world.draining else 1), self._look)
+
+    def _look(self) -> None:
+        world = self._world
+        for partition in sorted(self.positions):
+            if (world.draining or world.rng.random() < 0.5) and self.allowed(partition):
+                self._read(partition)
+        if self.commits and (world.draining or world.rng.random() < 0.3):
+            self._commit_positions()
+        self._look_later()
+
+    def _read(self, partition: TopicPartition) -> None:
+        start, log_end = self.positions[partition], self._logs.end(partition)
+        if start >= log_end:
+            return
+        count = log_end - start
+        if not self._world.draining:
+            count = min(count, 1 + int(self._world.rng.random() * READ_RECORDS_MAX))
+        self.positions[partition] = start + count
+        self._note("read", partition, start, start + count)
+
+    def _commit_positions(self) -> None:
+        """Commit what moved, one commit at a time; one that failed is made again with what holds then."""
+        if self._commit is not None:
+            if not self._commit.done():
+                return
+            if self._commit.exception() is None:
+                self._committed.update(self._committing)
+            self._commit = None
+        moved = {p: o for p, o in sorted(self.positions.items()) if self._committed.get(p) != o and self.allowed(p)}
+        if moved:
+            self._committing = moved
+            self._commit = self.commit(dict(moved))
+
+    def _request_commit(self, offsets: dict[TopicPartition, int]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._process.inbox.put(Request("commit", offsets, future))
+        return future
+
+
+HANDLERS: dict[str, Callable[[Application, Any], Any]] = {
+    "start": Application._start,
+    "stop": Application._stop,
+    "lost": Application._lost,
+    "reset": Application._resolve,
+}

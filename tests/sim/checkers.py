@@ -1,0 +1,330 @@
+"""One function per invariant (design, section 5). Each looks at what was applied, or at what applications did.
+
+A checker of transactions is given the facts of one and the field as it was BEFORE it; it returns complaints. A checker
+of the journal is given one entry. `watch` attaches them all to a world, and what must hold at rest after a calm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
+from tests.sim.world import Entry, World
+from tests.sim.zookeeper import Txn
+from zkcoord.core.model import TopicPartition
+
+GRACE_PERMILLE_MIN = 900
+"""A grace is measured by a clock of another rate: nine tenths of it must have passed."""
+
+Complaints = Iterator[str]
+OPERATOR = "operator"
+
+
+# -- invariant 1: one reader
+
+
+def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
+    """Nobody acknowledges a start while another member that is still registered has not released the partition."""
+    for command in facts.gone_commands:
+        if command.option != START or not field.owned_by(facts.session, command.group, command.consumer):
+            continue
+        emptied = {v.partition for v in facts.owners if v.group == command.group and not v.after}
+        for partition in sorted((command.partitions or frozenset()) - emptied):
+            owner = field.owners.get((command.group, partition), "")
+            if consumer_of(owner) != command.consumer:
+                yield f"{command.consumer} acknowledged a start of {partition} that {owner or 'nobody'} owns"
+            holding = field.holdings.get((command.group, partition))
+            if holding is None or holding.consumer == command.consumer:
+                continue
+            if (command.group, holding.consumer) in field.registrations:
+                yield f"{command.consumer} starts {partition}, {holding.consumer} has not released it"
+
+
+def one_reader_by_journal(entry: Entry, field: Field) -> Complaints:
+    """A record is read only by who holds the partition, and by nobody after its registration's end and grace."""
+    if entry.event != "read":
+        return
+    holding = field.holdings.get((entry.group, entry.partition))
+    if holding is None or holding.client != entry.client:
+        yield f"{entry.client} reads {entry.partition}, which {holding.client if holding else 'nobody'} holds"
+        return
+    gone = field.gone.get((entry.group, holding.consumer))
+    if gone is not None:
+        grace_ms = gone.timeout_ms if gone.how == "evicted" else 0
+        if entry.time_ms > gone.time_ms + grace_ms:
+            late_ms = entry.time_ms - gone.time_ms
+            yield f"{entry.client} reads {entry.partition} {late_ms} ms after its registration ended ({gone.how})"
+
+
+def granted_only_what_is_available(facts: Facts, field: Field) -> Complaints:
+    """An owner is set only where it was empty, or named a registration that is gone (evicted: after its grace)."""
+    for value in _grants(facts):
+        former = consumer_of(value.before or "")
+        if not former or former == consumer_of(value.after or ""):
+            continue
+        if (value.group, former) in field.registrations:
+            yield f"{value.partition} granted to {value.after} while {former} is registered and owns it"
+        gone = field.gone.get((value.group, former))
+        if gone is not None and gone.how == "evicted":
+            waited_ms = facts.txn.time_ms - gone.time_ms
+            if waited_ms * 1000 < _grace_ms(field, value.group, gone.timeout_ms) * GRACE_PERMILLE_MIN:
+                yield f"{value.partition} of the evicted {former} granted after {waited_ms} ms"
+
+
+def _grants(facts: Facts) -> list[Value]:
+    return [v for v in facts.owners if v.after and not v.after.startswith("!") and v.after != v.before]
+
+
+def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
+    record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+    chosen = record.get("policy", {}).get("evict_grace_ms")
+    return timeout_ms if chosen is None else int(chosen)
+
+
+# -- invariant 2: offsets
+
+
+def offsets_move_forward_over_what_was_processed(facts: Facts, field: Field) -> Complaints:
+    """Within an incarnation of a topic no offset goes back, nor beyond what the group processed without a gap."""
+    if facts.session.process == OPERATOR:
+        return
+    for value in facts.offsets:
+        if not value.after or not value.after.strip().isdigit():
+            continue
+        key, new = (value.group, value.partition), int(value.after)
+        if not value.before:
+            if key in field.resolved and new not in field.resolved[key]:
+                yield f"first offset {new} of {value.partition} is none that the reset policy gave"
+            continue
+        if value.before.strip().isdigit() and new < int(value.before):
+            yield f"offset of {value.partition} went back from {value.before} to {new}"
+        if new > field.covered.get(key, new):
+            yield f"offset {new} of {value.partition} is beyond what was processed ({field.covered[key]})"
+
+
+def no_record_is_skipped(entry: Entry, field: Field) -> Complaints:
+    """At least once: reading goes on at most at what the group has processed without a gap."""
+    if entry.event != "read":
+        return
+    covered = field.covered.get((entry.group, entry.partition))
+    if covered is None:
+        yield f"{entry.client} reads {entry.partition} before its first offset is written"
+    elif entry.start > covered:
+        yield f"{entry.client} reads {entry.partition} from {entry.start}: records from {covered} are skipped"
+
+
+# -- invariant 3: one coordinator
+
+
+def only_the_newest_epoch_coordinates(facts: Facts, field: Field) -> Complaints:
+    """What is the coordinator's is written by the session that last raised the epoch, and checks its version."""
+    written = _coordinators_work(facts, field)
+    if not written or facts.session.process == OPERATOR:
+        return
+    if not facts.checks("/zkcoord/epoch"):
+        yield f"{facts.session.client} wrote without a check of the epoch: {written[0]}"
+    if not facts.epoch_raised and field.epoch_session is not facts.session:
+        newest = field.epoch_session.client if field.epoch_session else "nobody"
+        yield f"{facts.session.client} wrote {written[0]}, but the newest epoch is {newest}'s"
+
+
+def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaints:
+    """Every group's transaction of a coordinator checks (or writes) the group's record and state by version."""
+    if facts.session.process == OPERATOR:
+        return
+    groups = {c.group for c in facts.made_commands} | {v.group for v in _grants(facts)}
+    made = {change.path for change in facts.txn.changes if change.before is None}
+    for group in sorted(groups):
+        for path in (f"/zkcoord/groups/{group}", f"/zkcoord/groups/{group}/state"):
+            if path not in made and not facts.checks(path):
+                yield f"{facts.session.client} wrote to group {group} without a check of {path}"
+
+
+def _coordinators_work(facts: Facts, field: Field) -> list[str]:
+    """What in a transaction only a coordinator may do."""
+    refused = {(c.group, c.consumer, c.sequence) for c in facts.gone_commands}  # a consumer may rewrite what it refuses
+    made = [f"command {c.sequence} for {c.consumer}" for c in facts.made_commands if tuple(c[:3]) not in refused]
+    made += [f"owner of {v.partition}" for v in _grants(facts)]
+    made += [f"state of {group}" for group, _, _ in facts.states]
+    made += [f"eviction of {consumer}" for _, consumer in facts.evicted_marks]
+    made += [f"channel of {consumer} deleted" for _, consumer in facts.channels_gone]
+    if facts.txn.kind == "multi":
+        foreign = [key for key in facts.unregistered if not field.owned_by(facts.session, *key)]
+        made += [f"registration of {consumer} deleted" for _, consumer in foreign]
+    return made
+
+
+# -- invariants 4 and 5: whose commands, whose owners
+
+
+def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
+    """A command is deleted by its receiver, or by the coordinator when that is gone or refused it; likewise owners."""
+    session = facts.session
+    if session.process == OPERATOR or facts.txn.kind != "multi":
+        return
+    rewritten = {tuple(c[:3]) for c in facts.made_commands}
+    fences = set()
+    for command in facts.gone_commands:
+        key = command.group, command.consumer
+        if field.owned_by(session, *key):
+            fences.add(key)
+        elif session is not field.epoch_session:
+            yield f"{session.client} deleted a command of {command.consumer}"
+        elif key in field.registrations and command.understood and tuple(command[:3]) not in rewritten:
+            yield f"the coordinator {session.client} withdrew a command of {command.consumer}"
+    for value in facts.owners:
+        if value.after or not value.before:
+            continue
+        key = value.group, consumer_of(value.before)
+        if field.owned_by(session, *key):
+            fences.add(key)
+        elif session is not field.epoch_session:
+            yield f"{session.client} released {value.partition}, which {value.before} owns"
+        elif key in field.registrations and not _refused_start(facts, key) and not value.before.startswith("!"):
+            yield f"the coordinator {session.client} took {value.partition} from {value.before}"
+    for group, consumer in sorted(fences):
+        if not facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}"):
+            yield f"{session.client} wrote as {consumer} without a check of its registration"
+
+
+def _refused_start(facts: Facts, key: tuple[str, str]) -> bool:
+    return any((c.group, c.consumer) == key and not c.understood for c in facts.gone_commands)
+
+
+def offsets_are_fenced(facts: Facts, field: Field) -> Complaints:
+    """Who writes an offset checks a registration of its own; the coordinator may drop a topic's."""
+    session = facts.session
+    if session.process == OPERATOR or session is field.epoch_session:
+        return
+    groups = {v.group for v in facts.offsets}
+    for group in sorted(groups):
+        own = [c for (g, c), r in field.registrations.items() if g == group and r.session is session]
+        if not any(facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}") for consumer in own):
+            yield f"{session.client} wrote offsets of {group} without a check of its registration"
+
+
+def one_command_per_partition(facts: Facts, field: Field) -> Complaints:
+    """At most one command is outstanding for a consumer and partition."""
+    gone = {tuple(c[:3]) for c in facts.gone_commands}
+    for command in facts.made_commands:
+        standing = field.commands.get((command.group, command.consumer), {}).values()
+        others = [c for c in standing if tuple(c[:3]) not in gone]
+        others += [c for c in facts.made_commands if c.consumer == command.consumer and c is not command]
+        for other in others:
+            if other.sequence != command.sequence and command.overlaps(other):
+                yield f"{command.consumer} has {other.option} {other.sequence} outstanding, was sent {command.option}"
+
+
+# -- generations
+
+
+def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
+    """The generation never falls, rises only with another target, and another target raises it."""
+    for group, old, new in facts.states:
+        if not old or not new:
+            continue
+        before, after = int(old.get("generation", 0)), int(new.get("generation", 0))
+        changed = old.get("target") != new.get("target")
+        if after < before:
+            yield f"generation of {group} fell from {before} to {after}"
+        elif after > before and not changed:
+            yield f"generation of {group} rose to {after} without another target"
+        elif changed and after == before:
+            yield f"another target of {group} at the same generation {after}"
+
+
+TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
+    one_reader_by_acknowledgements,
+    granted_only_what_is_available,
+    offsets_move_forward_over_what_was_processed,
+    only_the_newest_epoch_coordinates,
+    coordinator_checks_record_and_state,
+    consumers_touch_only_their_own,
+    offsets_are_fenced,
+    one_command_per_partition,
+    generations_grow_with_the_target,
+)
+JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
+
+
+def watch(world: World) -> Field:
+    """Check every transaction and every journal entry of this world from now on, and the rest after a calm."""
+    field = Field(world.ensemble)
+
+    def applied(txn: Txn) -> None:
+        facts = field.read(txn)
+        for check in TRANSACTION_CHECKERS:
+            for complaint in check(facts, field):
+                world.fail(f"{check.__name__}: {complaint}")
+        field.take(facts)
+
+    def journaled(entry: Entry) -> None:
+        for check in JOURNAL_CHECKERS:
+            for complaint in check(entry, field):
+                world.fail(f"{check.__name__}: {complaint}")
+        key = entry.group, entry.partition
+        if entry.event == "read":
+            field.covered[key] = max(field.covered[key], entry.end)
+        elif entry.event == "reset" and key not in field.offsets:
+            field.resolved.setdefault(key, set()).add(entry.start)
+
+    world.ensemble.on_applied.append(applied)
+    world.on_journal.append(journaled)
+    world.rest_checks.append(lambda: list(at_rest(world, field)))
+    return field
+
+
+# -- liveness, after a calm
+
+
+def at_rest(world: World, field: Field) -> Complaints:
+    """Every partition that a live member wants is owned and read to its end; nothing is left outstanding."""
+    for (group, consumer), commands in sorted(field.commands.items()):
+        for sequence in sorted(commands):
+            yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
+    for group, consumer in sorted(field.channels - field.registrations.keys()):
+        yield f"channel of {consumer} in {group} is left"
+    readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
+    for group in sorted({group for group, _ in field.registrations}):
+        for partition in _wanted(field, group):
+            owner = field.owners.get((group, partition), "")
+            registration = field.registrations.get((group, consumer_of(owner)))
+            if registration is None:
+                yield f"{partition} of {group} has the owner {owner!r}, who is not registered"
+                continue
+            application = readers.get(registration.session.client)
+            lag = application.lag(partition) if application is not None else None
+            if lag != 0:
+                yield f"{partition} of {group} is owned by {owner}, who reads it with lag {lag}"
+
+
+def _wanted(field: Field, group: str) -> list[TopicPartition]:
+    """The partitions of every topic that a member subscribes to, without those that people or the group hold back."""
+    ensemble = field.ensemble
+    record = parse_json(ensemble.data(f"/zkcoord/groups/{group}") or b"")
+    state = parse_json(ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
+    wish = record.get("wish") or {}
+    if wish.get("pause") or wish.get("delete") or wish.get("reset") or state.get("failed"):
+        return []
+    topics = {}
+    for topic in ensemble.names("/brokers/topics"):
+        partitions = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
+        topics[topic] = sorted(int(number) for number in partitions)
+    wanted = set()
+    for (member_group, _), registration in field.registrations.items():
+        if member_group == group:
+            wanted.update(topic for topic in topics if _subscribes(registration.text, topic))
+    held_back = set(state.get("quarantined") or {})
+    found = [TopicPartition(topic, number) for topic in sorted(wanted) for number in topics[topic]]
+    return [partition for partition in found if str(partition) not in held_back]
+
+
+def _subscribes(registration: dict[str, object], topic: str) -> bool:
+    subscription, pattern = registration.get("subscription"), registration.get("pattern", "static")
+    if not isinstance(subscription, dict):
+        return False
+    if pattern == "static":
+        return topic in subscription
+    listed = any(re.fullmatch(regex.replace(",", "|"), topic) for regex in subscription)
+    return listed if pattern == "white_list" else not listed

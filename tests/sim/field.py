@@ -1,0 +1,254 @@
+"""What the checkers know: each applied transaction in the words of the protocol (draft layout), from the znodes alone.
+
+Nothing of the product is used here: paths and JSON are spelled and read a second time (design, section 3).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.sim.zookeeper import Ensemble, Session, Txn
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.writes import CheckNode, SetNode
+
+EPOCH = "/zkcoord/epoch"
+COORDINATOR = "/consumers/coordinator"
+STOP, START = "stop-fetcher", "start-fetcher"
+
+GROUP_PATH = re.compile(r"/consumers/groups/([^/]+)/(ids|owners|offsets|channel)/([^/]+)(?:/([^/]+))?$")
+RECORD_PATH = re.compile(r"/zkcoord/groups/([^/]+)(/state)?$")
+
+
+class Command(NamedTuple):
+    """One command in a channel. `partitions` None: all (a stop without a map)."""
+
+    group: str
+    consumer: str
+    sequence: str
+    option: str
+    partitions: frozenset[TopicPartition] | None
+    understood: bool  # not refused by its consumer, and parsed here
+
+    def overlaps(self, other: Command) -> bool:
+        """True when both name a partition (pings and their like name none)."""
+        if self.option not in (STOP, START) or other.option not in (STOP, START):
+            return False
+        if self.partitions is None or other.partitions is None:
+            return True
+        return not self.partitions.isdisjoint(other.partitions)
+
+
+class Registration(NamedTuple):
+    """A member: its session and what it registered."""
+
+    session: Session
+    text: dict[str, Any]
+    since_ms: int
+
+
+class Gone(NamedTuple):
+    """How a registration ended: expire, close, evicted (deleted by another session) or deleted (by its own)."""
+
+    time_ms: int
+    how: str
+    timeout_ms: int
+    client: str
+
+
+class Holding(NamedTuple):
+    """A consumer between the multi that acknowledged its start of a partition and the one that releases it."""
+
+    consumer: str
+    client: str
+
+
+class Value(NamedTuple):
+    """One owner's or offset's change: None is a missing node."""
+
+    group: str
+    partition: TopicPartition
+    before: str | None
+    after: str | None
+
+
+@dataclass(slots=True)
+class Facts:
+    """One transaction in the words of the protocol."""
+
+    txn: Txn
+    session: Session
+    made_commands: list[Command] = field(default_factory=list)
+    gone_commands: list[Command] = field(default_factory=list)
+    registered: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    unregistered: list[tuple[str, str]] = field(default_factory=list)
+    owners: list[Value] = field(default_factory=list)
+    offsets: list[Value] = field(default_factory=list)
+    channels_gone: list[tuple[str, str]] = field(default_factory=list)
+    evicted_marks: list[tuple[str, str]] = field(default_factory=list)
+    records: list[str] = field(default_factory=list)  # groups whose record was written
+    states: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    epoch_raised: bool = False
+
+    def checks(self, path: str) -> bool:
+        """True when the transaction is fenced by a node's version (a check of mere existence is none)."""
+        return any(type(w) in (CheckNode, SetNode) and w.path == path and w.version >= 0 for w in self.txn.writes)  # type: ignore[union-attr]
+
+    def checks_exists(self, path: str) -> bool:
+        """True when the transaction asks that a node is there."""
+        return any(type(w) is CheckNode and w.path == path for w in self.txn.writes)
+
+
+def consumer_of(thread: str) -> str:
+    """The consumer in an owner's text; a leading `!` is a draft-only member's acknowledged stop."""
+    return thread.lstrip("!").rpartition("-")[0]
+
+
+def parse_json(data: bytes) -> dict[str, Any]:
+    """A JSON object, or an empty one."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def parse_command(group: str, consumer: str, sequence: str, data: bytes) -> Command:
+    """A command's znode."""
+    text = parse_json(data)
+    understood = bool(text) and "error" not in text
+    named = text.get("ownershipMap")
+    partitions = None
+    if isinstance(named, dict):
+        partitions = frozenset(TopicPartition(k.rpartition("-")[0], int(k.rpartition("-")[2])) for k in named)
+    return Command(group, consumer, sequence, str(text.get("option", "")), partitions, understood)
+
+
+class Field:
+    """What holds now, by the transactions applied so far."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        self.registrations: dict[tuple[str, str], Registration] = {}
+        self.gone: dict[tuple[str, str], Gone] = {}
+        self.commands: dict[tuple[str, str], dict[str, Command]] = {}
+        self.owners: dict[tuple[str, TopicPartition], str] = {}
+        self.offsets: dict[tuple[str, TopicPartition], int] = {}
+        self.holdings: dict[tuple[str, TopicPartition], Holding] = {}
+        self.channels: set[tuple[str, str]] = set()
+        self.evicted: dict[tuple[str, str], int] = {}  # when the mark was made
+        self.epoch_session: Session | None = None
+        # from the applications' journal
+        self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to here
+        self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
+
+    def read(self, txn: Txn) -> Facts:
+        """The facts of a transaction; the field is still as before it."""
+        facts = Facts(txn, txn.session)
+        for path, before, after in txn.changes:
+            if path == EPOCH:
+                facts.epoch_raised = facts.epoch_raised or before is not None
+            elif (match := GROUP_PATH.match(path)) is not None:
+                self._read_group(facts, match, before and before.data, after and after.data)
+            elif (match := RECORD_PATH.match(path)) is not None:
+                if match[2]:
+                    old, new = (parse_json(node.data) if node else {} for node in (before, after))
+                    facts.states.append((match[1], old, new))
+                else:
+                    facts.records.append(match[1])
+        return facts
+
+    def _read_group(self, facts: Facts, match: re.Match[str], before: bytes | None, after: bytes | None) -> None:
+        group, place, name, item = match.groups()
+        if place == "ids" and item is None:
+            if before is None:
+                facts.registered.append((group, name, parse_json(after or b"")))
+            elif after is None:
+                facts.unregistered.append((group, name))
+        elif place in ("owners", "offsets") and item is not None and item.isdigit():
+            values = facts.owners if place == "owners" else facts.offsets
+            partition = TopicPartition(name, int(item))
+            values.append(Value(group, partition, _text(before), _text(after)))
+        elif place == "channel" and item is None:
+            if after is None:
+                facts.channels_gone.append((group, name))
+            elif before is None:
+                self.channels.add((group, name))
+        elif place == "channel" and item == "evicted":
+            if before is None:
+                facts.evicted_marks.append((group, name))
+        elif place == "channel" and item is not None and item.isdigit():
+            if before is not None:
+                facts.gone_commands.append(parse_command(group, name, item, before))
+            if after is not None:
+                facts.made_commands.append(parse_command(group, name, item, after))
+
+    def take(self, facts: Facts) -> None:
+        """Let the field be as after the transaction."""
+        txn = facts.txn
+        if facts.epoch_raised:
+            self.epoch_session = facts.session
+        for group, consumer, text in facts.registered:
+            self.registrations[group, consumer] = Registration(facts.session, text, txn.time_ms)
+        for value in facts.owners:
+            self._take_owner(value, facts)
+        for command in facts.gone_commands:
+            self.commands.get((command.group, command.consumer), {}).pop(command.sequence, None)
+            self._take_acknowledged(command, facts)
+        for command in facts.made_commands:
+            self.commands.setdefault((command.group, command.consumer), {})[command.sequence] = command
+        for key in facts.unregistered:
+            registration = self.registrations.pop(key, None)
+            if registration is not None:
+                own = registration.session is facts.session
+                how = txn.kind if txn.kind != "multi" else "deleted" if own else "evicted"
+                session = registration.session
+                self.gone[key] = Gone(txn.time_ms, how, session.timeout_ms, session.client)
+        for key in facts.channels_gone:
+            self.channels.discard(key)
+            self.commands.pop(key, None)
+            self.evicted.pop(key, None)
+        for key in facts.evicted_marks:
+            self.evicted[key] = txn.time_ms
+        for value in facts.offsets:
+            self._take_offset(value, reset=facts.session is self.ensemble.operator)
+
+    def owned_by(self, session: Session, group: str, consumer: str) -> bool:
+        """True when the registration stands and was made by this session."""
+        registration = self.registrations.get((group, consumer))
+        return registration is not None and registration.session is session
+
+    def _take_owner(self, value: Value, facts: Facts) -> None:
+        key = value.group, value.partition
+        if value.after:
+            self.owners[key] = value.after
+        else:
+            self.owners.pop(key, None)
+            holding = self.holdings.get(key)
+            if holding is not None and self.owned_by(facts.session, value.group, holding.consumer):
+                del self.holdings[key]
+
+    def _take_acknowledged(self, command: Command, facts: Facts) -> None:
+        if command.option != START or not self.owned_by(facts.session, command.group, command.consumer):
+            return
+        for partition in command.partitions or ():
+            key = command.group, partition
+            if consumer_of(self.owners.get(key, "")) == command.consumer:
+                self.holdings[key] = Holding(command.consumer, facts.session.client)
+
+    def _take_offset(self, value: Value, *, reset: bool) -> None:
+        key = value.group, value.partition
+        if value.after is None:  # dropped with its topic, or by an operator
+            for known in (self.offsets, self.covered, self.resolved):
+                known.pop(key, None)
+        elif value.after.strip().isdigit():
+            self.offsets[key] = int(value.after)
+            self.resolved.pop(key, None)
+            if reset or key not in self.covered:
+                self.covered[key] = self.offsets[key]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")
