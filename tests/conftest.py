@@ -19,6 +19,7 @@ from zkcoord.errors import ZkcoordError
 
 LEFT_OUT = pytest.StashKey[dict[str, str]]()
 CHROOTS = itertools.count(1)
+SPARK_TESTS = Path(__file__).resolve().parent / "spark"
 
 
 def needs_zookeeper() -> None:
@@ -62,20 +63,21 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
 
 
 def why_not(suite: str) -> str | None:
-    """Why the tests with marker `suite` cannot run here; None if they can."""
+    """Why the tests with marker `suite` cannot run here, in one line; None if they can."""
     try:
         REQUIREMENTS[suite]()
     except ZkcoordError as error:
-        return str(error)
+        return str(error).partition("\n")[0]
     return None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without PySpark leave out the modules that import it; say so unless `-m` has decided about Spark."""
-    if find_spec("pyspark") or collection_path != Path(__file__).parent / "spark":
+    if find_spec("pyspark") or collection_path != SPARK_TESTS:
         return None
-    if "spark" not in config.getoption("markexpr"):
+    asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if asked.intersection(SPARK_TESTS.parents) and "spark" not in config.getoption("markexpr"):
         line = 'suite spark left out: PySpark is not installed: pip install "zkcoord[demo,test]"'
         config.stash.setdefault(LEFT_OUT, {})["spark"] = line
     return True

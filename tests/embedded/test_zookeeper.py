@@ -104,6 +104,18 @@ def test_it_listens_on_the_loopback_only(zookeeper: EmbeddedZooKeeper) -> None:
     assert listening(zookeeper.pid) == {f"{LOOPBACK}:{zookeeper.port:04X}"}
 
 
+@pytest.mark.parametrize("turn", [1, 2])
+def test_each_test_has_an_empty_chroot_of_its_own(chroot: str, turn: int) -> None:
+    client = KazooClient(chroot)
+    client.start(timeout=DEADLINE_S)
+    try:
+        assert client.get_children("/") == []
+        client.create("/left-behind")
+    finally:
+        client.stop()
+        client.close()
+
+
 def test_the_counters_count_requests(zookeeper: EmbeddedZooKeeper) -> None:
     before = int(zookeeper.mntr()["zk_packets_received"])
     write_and_read(zookeeper.hosts, "/counted")
