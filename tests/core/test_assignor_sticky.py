@@ -106,16 +106,19 @@ def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.R
 def chained_gap(group: Group, answer: dict[TopicPartition, str]) -> int:
     """The greatest load difference along any chain of single moves; 1 or less means the most even loads there are."""
     loads, readers = loads_of(group, answer), readers_of(group)
-    edges: dict[str, set[str]] = {thread: set() for thread in loads}
+    held: dict[str, set[str]] = {thread: set() for thread in loads}
     for pair, thread in answer.items():
-        edges[thread].update(readers[pair.topic])
+        held[thread].add(pair.topic)
     worst = 0
-    for start in loads:
-        seen, queue = {start}, [start]
+    for load in set(loads.values()):
+        queue = [thread for thread in loads if loads[thread] == load]
+        seen, passed = set(queue), set[str]()
         for thread in queue:
-            queue += sorted(edges[thread] - seen)
-            seen |= edges[thread]
-        worst = max(worst, loads[start] - min(loads[thread] for thread in seen))
+            for topic in sorted(held[thread] - passed):
+                queue += [taker for taker in readers[topic] if taker not in seen]
+                seen.update(readers[topic])
+                passed.add(topic)
+        worst = max(worst, load - min(loads[thread] for thread in seen))
     return worst
 
 
