@@ -1,0 +1,107 @@
+"""The product's real loops as actors of the simulated world, and groups of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.sim.application import Application, Logs
+from tests.sim.process import SimProcess
+from tests.sim.world import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.migrate import LATEST_REVISION, first_revision_reads, first_revision_writes
+from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.membership import MemberSettings, MembershipRole
+from zkcoord.tree.paths import DRAFT, TOPICS
+from zkcoord.tree.registration import MARKER, Registration, encode_registration
+
+GROUP = "g"
+
+
+class ProductActor:
+    """A loop with its role; what a driver thread is outside."""
+
+    def __init__(self, loop: Loop, role: Any) -> None:
+        self.loop, self.role = loop, role
+        self.step = loop.step
+
+
+def coordinator(process: SimProcess) -> ProductActor:
+    """A coordinator's process."""
+    loop = Loop(process.open_session, process.inbox.put)
+    given = {
+        "wanted_id": None,
+        "description": json.dumps({"host": process.client}).encode(),
+        "first_reads": first_revision_reads("draft"),
+        "first_writes": lambda nodes: first_revision_writes(nodes, "draft"),
+        "revision": LATEST_REVISION,
+    }
+    role = CoordinatorRole(loop, DRAFT, given, lambda name, fields: process.world.trace(process.client, name, fields))
+    loop.run_role(role)
+    return ProductActor(loop, role)
+
+
+class ConsumerFactory:
+    """Makes consumers of one group; every incarnation has ids of its own."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        topics: Mapping[str, int],
+        group: str = GROUP,
+        *,
+        rebalance_timeout_ms: int = 8_000,
+        reset: str = "latest",
+        assignors: Sequence[str] = ("sticky", "range"),
+    ) -> None:
+        self._logs, self._topics, self._group, self._reset = logs, dict(topics), group, reset
+        self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
+
+    def __call__(self, process: SimProcess) -> ProductActor:
+        """A consumer's process."""
+        world = process.world
+
+        def registration(session_timeout_ms: int) -> bytes:
+            return encode_registration(
+                Registration(
+                    subscription=self._topics,
+                    timestamp=str(world.now_ms),
+                    coordination=MARKER,
+                    assignors=self._assignors,
+                    rebalance_timeout_ms=self._rebalance_timeout_ms,
+                    session_timeout_ms=session_timeout_ms,
+                )
+            )
+
+        def new_id() -> str:
+            return f"{self._group}_{process.name}-{world.now_ms}-{process.random_hex()}"
+
+        loop = Loop(process.open_session, process.inbox.put)
+        application = Application(process, self._logs, self._group, reset=self._reset)
+        settings = MemberSettings(group=self._group, new_id=new_id, registration=registration)
+        role = MembershipRole(
+            loop, settings, application, lambda name, fields: world.trace(process.client, name, fields)
+        )
+
+        def allowed(partition: TopicPartition) -> bool:
+            return partition in role.readable and role.lease is not None and role.lease.holds(process.clock.now_ms())
+
+        application.allowed = allowed
+        loop.run_role(role)
+        return ProductActor(loop, role)
+
+
+def topic_json(partitions: int) -> bytes:
+    """What a broker writes into `/brokers/topics/<t>`."""
+    return json.dumps({"version": 1, "partitions": {str(n): [0] for n in range(partitions)}}).encode()
+
+
+def make_topics(world: World, topics: Mapping[str, int]) -> None:
+    """Create `/brokers/topics` and these topics, as a broker does."""
+    ensemble = world.ensemble
+    for path in ("/brokers", TOPICS):
+        ensemble.ensure(path, b"")
+    for topic, partitions in topics.items():
+        ensemble.ensure(f"{TOPICS}/{topic}", topic_json(partitions))

@@ -1,0 +1,264 @@
+"""Each checker sees the violation it is for, and a whole lawful hand-over passes them all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.sim.checkers import at_rest, watch
+from tests.sim.options import Options
+from tests.sim.world import SimulationError, World
+from tests.sim.zookeeper import Session
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
+
+GROUP = "/consumers/groups/g"
+STATE = "/zkcoord/groups/g/state"
+P0 = TopicPartition("t", 0)
+REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1","coordination":"zkcoord/1"}'
+
+
+class Scene:
+    """A world of one group with one coordinator, written by hand."""
+
+    def __init__(self) -> None:
+        self.world = World(0, Options())
+        ensemble = self.ensemble = self.world.ensemble
+        for path in ("ids", "owners/t/0", "offsets/t", "channel"):
+            ensemble.ensure(f"{GROUP}/{path}")
+        ensemble.ensure("/zkcoord/epoch", b"1")
+        ensemble.ensure(STATE, b'{"version":1,"generation":1,"target":"x"}')
+        ensemble.ensure("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+        self.known = watch(self.world)
+        self.coordinator = self.session("coordinator")
+        self.elect(self.coordinator)
+
+    def session(self, name: str) -> Session:
+        session = self.ensemble.open_session(name, f"{name}#1", 10_000)
+        session.expires_at_ms = None
+        return session
+
+    def elect(self, session: Session) -> None:
+        self.submit(session, SetNode("/zkcoord/epoch", b"2", self.version("/zkcoord/epoch")))
+
+    def submit(self, session: Session, *writes: Write) -> None:
+        assert self.ensemble.submit(session, writes).reason == ""
+
+    def version(self, path: str) -> int:
+        stat = self.ensemble.stat(path)
+        assert stat is not None
+        return stat.version
+
+    def member(self, name: str) -> Session:
+        session = self.session(name)
+        self.submit(session, CreateNode(f"{GROUP}/channel/{name}"))
+        self.submit(session, CreateNode(f"{GROUP}/ids/{name}", REGISTRATION, ephemeral=True))
+        return session
+
+    def checks(self) -> list[Write]:
+        paths = ("/zkcoord/epoch", "/zkcoord/groups/g", STATE)
+        return [CheckNode(path, self.version(path)) for path in paths]
+
+    def own(self, thread: str) -> SetNode:
+        return SetNode(f"{GROUP}/owners/t/0", thread.encode(), self.version(f"{GROUP}/owners/t/0"))
+
+    def command(self, name: str, option: str, **fields: Any) -> CreateNode:
+        body = {"version": 1, "option": option, "ownershipMap": {"t-0": f"{name}-0"}, **fields}
+        return CreateNode(f"{GROUP}/channel/{name}", json.dumps(body).encode(), sequential=True)
+
+    def grant(self, name: str, session: Session | None = None) -> None:
+        start = self.command(name, "start-fetcher")
+        self.submit(session or self.coordinator, *self.checks(), self.own(f"{name}-0"), start)
+
+    def acknowledge(self, name: str, session: Session, *writes: Write, sequence: int = 0) -> None:
+        check = CheckNode(f"{GROUP}/ids/{name}", -1)
+        self.submit(session, check, DeleteNode(f"{GROUP}/channel/{name}/{sequence:010d}", 0), *writes)
+
+    def note(self, name: str, event: str, start: int, end: int = -1) -> None:
+        process = self.world.processes.get(name) or self.world.spawn(name, lambda process: Nobody())
+        process.group = "g"
+        self.world.note(process, event, P0, start, end)
+
+    def offset(self, value: int) -> Write:
+        path = f"{GROUP}/offsets/t/0"
+        stat = self.ensemble.stat(path)
+        data = str(value).encode()
+        return CreateNode(path, data) if stat is None else SetNode(path, data, stat.version)
+
+
+class Nobody:
+    """An actor that does nothing."""
+
+    def step(self, inputs: list[Any], now_ms: int) -> int | None:
+        return None
+
+
+def started() -> tuple[Scene, Session]:
+    """A member `a` that reads partition 0 from offset 5."""
+    field = Scene()
+    session = field.member("a")
+    field.grant("a")
+    field.note("a", "reset", 5)
+    field.acknowledge("a", session, field.offset(5))
+    return field, session
+
+
+def test_a_lawful_hand_over_is_no_violation() -> None:
+    field, a = started()
+    field.note("a", "read", 5, 9)
+    field.submit(a, CheckNode(f"{GROUP}/ids/a", -1), field.offset(7))
+    b = field.member("b")
+    raised = b'{"version":1,"generation":2,"target":"y"}'
+    epoch = field.checks()[0]
+    field.submit(field.coordinator, epoch, CheckNode("/zkcoord/groups/g", 0), SetNode(STATE, raised, 0))
+    field.submit(field.coordinator, *field.checks(), field.command("a", "stop-fetcher"))
+    field.acknowledge("a", a, field.offset(9), field.own(""), sequence=1)
+    field.grant("b")
+    field.acknowledge("b", b)
+    field.note("b", "read", 9, 12)
+    field.submit(b, CheckNode(f"{GROUP}/ids/b", -1), field.offset(12))
+
+
+def test_two_readers_are_seen_in_the_tree_and_in_the_journal() -> None:
+    field, _ = started()
+    b = field.member("b")
+    with pytest.raises(SimulationError, match="a start of t-0 that a-0 owns"):
+        field.submit(field.coordinator, *field.checks(), field.command("b", "start-fetcher"))
+        field.acknowledge("b", b)
+    with pytest.raises(SimulationError, match="b#1 reads t-0, which a#1 holds"):
+        field.note("b", "read", 5, 6)
+
+
+def test_reading_after_the_registration_ended_is_seen() -> None:
+    field, a = started()
+    field.note("a", "read", 5, 6)
+    field.world.now_ms = field.ensemble.now_ms = 100
+    field.ensemble.end_session(a, "expire")
+    field.world.now_ms = 101
+    with pytest.raises(SimulationError, match="1 ms after its registration ended"):
+        field.note("a", "read", 6, 7)
+
+
+def test_an_evicted_one_may_read_on_for_its_grace_and_its_partition_waits_for_it() -> None:
+    field, _ = started()
+    mark = CreateNode(f"{GROUP}/channel/a/evicted")
+    field.submit(field.coordinator, *field.checks(), DeleteNode(f"{GROUP}/ids/a", 0), mark)
+    field.member("b")
+    field.world.now_ms = field.ensemble.now_ms = 8_000
+    field.note("a", "read", 5, 6)
+    with pytest.raises(SimulationError, match="of the evicted a granted after 8000 ms"):
+        field.grant("b")
+
+
+def test_a_grant_of_what_a_living_member_owns_is_seen() -> None:
+    field, _ = started()
+    field.member("b")
+    with pytest.raises(SimulationError, match="granted to b-0 while a is registered"):
+        field.grant("b")
+
+
+@pytest.mark.parametrize(
+    ("offset", "complaint"), [(8, "beyond what was processed"), (4, "went back"), (6, "without a check of its reg")]
+)
+def test_offsets_that_lie_are_seen(offset: int, complaint: str) -> None:
+    field, a = started()
+    field.note("a", "read", 5, 7)
+    fence = [] if offset == 6 else [CheckNode(f"{GROUP}/ids/a", -1)]
+    with pytest.raises(SimulationError, match=complaint):
+        field.submit(a, *fence, field.offset(offset))
+
+
+def test_a_first_offset_that_no_policy_gave_is_seen() -> None:
+    field = Scene()
+    a = field.member("a")
+    field.grant("a")
+    field.note("a", "reset", 5)
+    with pytest.raises(SimulationError, match="first offset 6 of t-0"):
+        field.acknowledge("a", a, field.offset(6))
+
+
+def test_a_skipped_record_is_seen() -> None:
+    field, _ = started()
+    field.note("a", "read", 5, 7)
+    with pytest.raises(SimulationError, match="records from 7 are skipped"):
+        field.note("a", "read", 8, 9)
+
+
+def test_a_deposed_coordinator_and_an_unchecked_epoch_are_seen() -> None:
+    field = Scene()
+    field.member("a")
+    other = field.session("other")
+    field.elect(other)
+    with pytest.raises(SimulationError, match="the newest epoch is other#1's"):
+        field.grant("a")
+    field.world._failure = None
+    with pytest.raises(SimulationError, match="without a check of the epoch"):
+        field.submit(other, *field.checks()[1:], field.command("a", "start-fetcher"))
+
+
+def test_a_grant_without_a_check_of_the_state_is_seen() -> None:
+    field = Scene()
+    field.member("a")
+    with pytest.raises(SimulationError, match=f"without a check of {STATE}"):
+        field.submit(field.coordinator, *field.checks()[:2], field.own("a-0"), field.command("a", "start-fetcher"))
+
+
+def test_a_foreign_hand_on_a_command_or_an_owner_is_seen() -> None:
+    field = Scene()
+    field.member("a")
+    b = field.member("b")
+    field.grant("a")
+    delete = DeleteNode(f"{GROUP}/channel/a/0000000000", 0)
+    with pytest.raises(SimulationError, match="b#1 deleted a command of a"):
+        field.submit(b, CheckNode(f"{GROUP}/ids/b", -1), delete)
+    field, _ = started()
+    b = field.member("b")
+    with pytest.raises(SimulationError, match="b#1 released t-0, which a-0 owns"):
+        field.submit(b, CheckNode(f"{GROUP}/ids/b", -1), field.own(""))
+    field = Scene()
+    field.member("a")
+    field.grant("a")
+    with pytest.raises(SimulationError, match="withdrew a command of a"):
+        field.submit(field.coordinator, *field.checks(), delete)
+
+
+def test_an_acknowledgement_without_its_fence_is_seen() -> None:
+    field = Scene()
+    a = field.member("a")
+    field.grant("a")
+    with pytest.raises(SimulationError, match="without a check of its registration"):
+        field.submit(a, DeleteNode(f"{GROUP}/channel/a/0000000000", 0))
+
+
+def test_a_second_command_for_a_partition_is_seen() -> None:
+    field = Scene()
+    field.member("a")
+    field.grant("a")
+    with pytest.raises(SimulationError, match="has start-fetcher 0000000000 outstanding, was sent stop-fetcher"):
+        field.submit(field.coordinator, *field.checks(), field.command("a", "stop-fetcher"))
+
+
+@pytest.mark.parametrize(
+    ("generation", "target", "complaint"),
+    [(0, "y", "fell from 1 to 0"), (2, "x", "rose to 2 without"), (1, "y", "at the same generation 1")],
+)
+def test_a_generation_without_a_cause_is_seen(generation: int, target: str, complaint: str) -> None:
+    field = Scene()
+    state = json.dumps({"version": 1, "generation": generation, "target": target}).encode()
+    with pytest.raises(SimulationError, match=complaint):
+        field.submit(field.coordinator, *field.checks()[:2], SetNode(STATE, state, 0))
+
+
+def test_what_is_left_at_rest_is_named() -> None:
+    field = Scene()
+    assert list(at_rest(field.world, field.known)) == []
+    field.member("a")
+    field.ensemble.ensure(f"{GROUP}/channel/old")
+    field.grant("a")
+    assert list(at_rest(field.world, field.known)) == [
+        "command 0000000000 (start-fetcher) of a in g is left",
+        "channel of old in g is left",
+        "t-0 of g is owned by a-0, who reads it with lag None",
+    ]
