@@ -1,0 +1,45 @@
+"""Fixtures of the Kafka tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.kafka.helpers import Broker, Coordinator, wait_until
+from zkcoord.kafka.consumer import KafkaConsumer
+
+
+@pytest.fixture(scope="session")
+def broker() -> Broker:
+    """One mock broker for the session; each test has topics of its own."""
+    return Broker()
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    """The membership of the consumer under test."""
+    return Coordinator()
+
+
+@pytest.fixture
+def open_consumer(broker: Broker, coordinator: Coordinator) -> Iterator[Callable[..., KafkaConsumer]]:
+    """Opens consumers of group `g` that are closed after the test, and leaves no thread behind."""
+    before = set(threading.enumerate())
+    opened: list[KafkaConsumer] = []
+
+    def build(**settings: Any) -> KafkaConsumer:
+        consumer = KafkaConsumer(
+            "zk:2181", broker.bootstrap_servers, "g", ["clicks"], membership=coordinator, **settings
+        )
+        opened.append(consumer)
+        consumer.start()
+        return consumer
+
+    yield build
+    coordinator.gate.set()
+    for consumer in opened:
+        consumer.close()
+    wait_until(lambda: set(threading.enumerate()) <= before, "threads end")

@@ -1,0 +1,157 @@
+"""A broker that librdkafka plays itself, and a membership whose coordinator is the test."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from confluent_kafka import Producer
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+from zkcoord.kafka.client import Message
+from zkcoord.kafka.consumer import KafkaConsumer
+
+PATIENCE_SECONDS = 20.0
+TOPICS = itertools.count(1)
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Return as soon as `holds()`; fail after the deadline."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        threading.Event().wait(0.005)
+
+
+class Broker:
+    """librdkafka's mock cluster: one broker, topics of four partitions made by the first message, ~5 MB for each."""
+
+    def __init__(self) -> None:
+        self._producer = Producer({"test.mock.num.brokers": 1}, logger=logging.getLogger("mock"))
+        (broker,) = self._producer.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
+        self.bootstrap_servers = f"{broker.host}:{broker.port}"
+
+    def topic(self, counts: Iterable[int] = (20,)) -> str:
+        """A new topic whose partitions hold so many messages, the value of each being its offset."""
+        topic = f"clicks-{next(TOPICS)}"
+        for partition, count in enumerate(counts):
+            self.produce(TopicPartition(topic, partition), [str(offset).encode() for offset in range(count)])
+        return topic
+
+    def produce(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
+        """Write these, one after the other."""
+        for value in values:
+            self._producer.produce(partition.topic, value, partition=partition.partition)
+        assert self._producer.flush(PATIENCE_SECONDS) == 0
+
+
+class Coordinator:
+    """A membership for the consumer under test; the test gives and takes partitions through it.
+
+    Callbacks run on one worker thread, as zkcoord.Consumer runs them. `store` holds what was committed.
+    """
+
+    def __init__(self) -> None:
+        self.store: dict[TopicPartition, int] = {}
+        self.commits: list[dict[TopicPartition, int]] = []
+        self.held: set[TopicPartition] = set()
+        self.lease = True
+        self.error: Exception | None = None
+        self.refusal: Exception | None = None  # what the next commit raises
+        self.gate = threading.Event()  # a commit waits for it
+        self.gate.set()
+        self.committing = threading.Event()
+        self.started = self.stopped = 0
+        self.settings: dict[str, Any] = {}
+        self._worker: ThreadPoolExecutor | None = None
+
+    def __call__(self, zookeeper: str, group: str, topics: Any, **settings: Any) -> Coordinator:
+        """As a membership factory."""
+        self.settings = {"zookeeper": zookeeper, "group": group, "topics": topics, **settings}
+        return self
+
+    # what the consumer calls
+
+    def start(self) -> None:
+        self.started += 1
+        self._worker = ThreadPoolExecutor(1, "membership")
+
+    def stop(self) -> None:
+        self.stopped += 1
+        assert self._worker is not None
+        self.take(sorted(self.held)).result(PATIENCE_SECONDS)
+        self._worker.shutdown()
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.committing.set()
+        assert self.gate.wait(PATIENCE_SECONDS)
+        if self.refusal is not None:
+            refusal, self.refusal = self.refusal, None
+            raise refusal
+        if not self.held.issuperset(offsets):
+            raise FencedError("not the owner")
+        self.commits.append(dict(offsets))
+        self.store.update(offsets)
+
+    def allowed(self, partition: TopicPartition) -> bool:
+        return self.lease and partition in self.held
+
+    # what the test calls
+
+    def give(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Start these; returns when the callback has."""
+
+        def run() -> None:
+            self.held.update(positions)
+            self.settings["on_start"](positions)
+
+        self._call(run).result(PATIENCE_SECONDS)
+
+    def take(self, partitions: Iterable[TopicPartition]) -> Future[dict[TopicPartition, int]]:
+        """Stop these; the future has the final offsets, which are then stored."""
+        gone = tuple(partitions)
+
+        def run() -> dict[TopicPartition, int]:
+            finals = dict(self.settings["on_stop"](gone))
+            self.store.update(finals)
+            self.held.difference_update(gone)
+            return finals
+
+        return self._call(run)
+
+    def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take these without asking; returns when the callback has."""
+        gone = tuple(partitions)
+
+        def run() -> None:
+            self.held.difference_update(gone)
+            self.settings["on_lost"](gone)
+
+        self._call(run).result(PATIENCE_SECONDS)
+
+    def _call(self, run: Callable[[], Any]) -> Future[Any]:
+        assert self._worker is not None
+        return self._worker.submit(run)
+
+
+def read(consumer: KafkaConsumer, count: int) -> list[tuple[int, int]]:
+    """Partition and offset of the next `count` messages."""
+    found: list[tuple[int, int]] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {found}"
+        message = consumer.poll(0.2)
+        if message is not None:
+            found.append(where(message))
+    return found
+
+
+def where(message: Message) -> tuple[int, int]:
+    """Partition and offset."""
+    return message.partition(), message.offset()

@@ -1,0 +1,152 @@
+"""Questions to a cluster, and how their failures reach the user."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker
+from zkcoord.core.model import TopicPartition
+from zkcoord.embedded import EmbeddedKafka
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.lag import lag, log_ends
+
+NOBODY = "127.0.0.1:1"
+
+
+def test_log_ends_and_starts_of_many_partitions(broker: Broker) -> None:
+    topic = broker.topic([3, 0, 5])
+    asked = [TopicPartition(topic, number) for number in range(3)]
+    with KafkaClient(broker.bootstrap_servers) as client:
+        assert client.end_offsets(asked) == dict(zip(asked, [3, 0, 5], strict=True))
+        assert client.beginning_offsets(asked) == dict.fromkeys(asked, 0)
+        assert client.reset_positions(asked, "latest") == client.end_offsets(asked)
+        assert client.reset_positions(asked, "earliest") == client.beginning_offsets(asked)
+        assert client.end_offsets([]) == {}
+
+
+def test_partitions_of_a_topic(broker: Broker) -> None:
+    topic = broker.topic([1])
+    with KafkaClient(broker.bootstrap_servers) as client:
+        assert client.partitions_of(topic) == tuple(TopicPartition(topic, number) for number in range(4))
+
+
+def test_a_missing_partition_is_the_callers_and_is_named(broker: Broker) -> None:
+    topic = broker.topic([1])
+    with KafkaClient(broker.bootstrap_servers) as client, pytest.raises(UsageError, match=f"{topic}-77"):
+        client.end_offsets([TopicPartition(topic, 0), TopicPartition(topic, 77)])
+
+
+def test_a_cluster_that_is_away_is_named_within_the_timeout() -> None:
+    with KafkaClient(NOBODY, timeout_ms=300) as client:
+        with pytest.raises(UnavailableError, match=f"{NOBODY}.*try again"):
+            client.end_offsets([TopicPartition("clicks", 0)])
+        with pytest.raises(UnavailableError, match=NOBODY):
+            client.partitions_of("clicks")
+
+
+def test_refused_credentials_are_the_callers(broker: Broker) -> None:
+    config = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    with KafkaClient(broker.bootstrap_servers, {**config, "sasl.password": "secret"}, timeout_ms=500) as client:
+        with pytest.raises(UsageError, match="credentials") as refused:
+            client.end_offsets([TopicPartition("clicks", 0)])
+        assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("config", [{"no.such.setting": "1"}, {"isolation.level": "dirty"}])
+def test_settings_are_checked_when_the_client_is_made(config: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=next(iter(config))):
+        KafkaClient(NOBODY, config)
+
+
+def test_a_closed_client_says_so(broker: Broker) -> None:
+    client = KafkaClient(broker.bootstrap_servers)
+    client.close()
+    client.close()
+    with pytest.raises(UsageError, match="closed"):
+        client.end_offsets([TopicPartition("clicks", 0)])
+
+
+def test_without_the_package_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(UsageError, match=r"pip install 'zkcoord\[kafka\]'"):
+        KafkaClient(NOBODY)
+
+
+def test_librdkafkas_lines_go_to_the_logger_of_zkcoord(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "zkcoord.kafka")
+    with KafkaClient(NOBODY, {"isolation.level": "read_committed"}, timeout_ms=300) as client:
+        log_ends(client, [TopicPartition("clicks", 0)], timeout_ms=300)
+    assert {record.name for record in caplog.records} == {"zkcoord.kafka.librdkafka"}
+    assert "Connection refused" in caplog.text
+    assert "CONFWARN" not in caplog.text
+
+
+def test_nothing_is_printed_where_logging_is_not_configured() -> None:
+    program = (
+        "from zkcoord.core.model import TopicPartition\n"
+        "from zkcoord.kafka.client import KafkaClient\n"
+        "from zkcoord.kafka.fetcher import Fetcher\n"
+        "from zkcoord.kafka.lag import log_ends\n"
+        f"with KafkaClient({NOBODY!r}) as client:\n"
+        "    log_ends(client, [TopicPartition('clicks', 0)], timeout_ms=300)\n"
+        f"fetcher = Fetcher({NOBODY!r}, 'g', {{}})\n"
+        "fetcher.apply({TopicPartition('clicks', 0): (1, 0)})\n"
+        "fetcher.fetch(1, 0.5)\n"
+        "fetcher.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_lag_is_what_is_known_and_is_not_limited_to_zero() -> None:
+    a, b, c, d = (TopicPartition("clicks", number) for number in (10, 2, 3, 4))
+    assert list(lag({a: 7, b: None, c: 9, d: 1}, {a: 9, b: 5, c: 4}).items()) == [(b, None), (c, -5), (d, None), (a, 2)]
+
+
+def test_log_ends_gives_what_answers_and_says_why_the_rest_does_not(broker: Broker) -> None:
+    topic = broker.topic([3])
+    here, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
+    with KafkaClient(broker.bootstrap_servers) as client:
+        found = log_ends(client, [missing, here], timeout_ms=5000)
+    assert (found.ends, set(found.unknown)) == ({here: 3}, {missing})
+    with KafkaClient(NOBODY) as client:
+        away = log_ends(client, [here], timeout_ms=300)
+    assert (away.ends, NOBODY in away.unknown[here]) == ({}, True)
+
+
+@pytest.mark.kafka
+def test_a_real_cluster_answers_by_isolation_and_makes_no_topic_by_being_asked(kafka: EmbeddedKafka) -> None:
+    topic, missing = f"orders-{uuid.uuid4().hex}", f"missing-{uuid.uuid4().hex}"
+    asked = [TopicPartition(topic, number) for number in range(3)]
+    quiet = logging.getLogger("test.librdkafka")
+    quiet.propagate = False
+    quiet.addHandler(logging.NullHandler())
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    admin = AdminClient(servers, logger=quiet)
+    admin.create_topics([NewTopic(topic, 3)])[topic].result(PATIENCE_SECONDS)
+    producer = Producer({**servers, "transactional.id": topic}, logger=quiet)
+    producer.init_transactions(PATIENCE_SECONDS)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=1)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    with KafkaClient(kafka.bootstrap_servers) as client:
+        assert client.partitions_of(topic) == tuple(asked)
+        assert client.end_offsets(asked) == dict(zip(asked, [0, 0, 0], strict=True))
+        assert client.end_offsets(asked, "read_uncommitted") == dict(zip(asked, [0, 1, 0], strict=True))
+        producer.abort_transaction(PATIENCE_SECONDS)
+        for lost in (TopicPartition(missing, 0), TopicPartition(topic, 3)):
+            with pytest.raises(UsageError, match=str(lost)):
+                client.end_offsets([lost])
+            with pytest.raises(UsageError, match=str(lost)):
+                client.end_offsets([asked[0], lost])
+        for _ in range(2):
+            with pytest.raises(UsageError, match=missing):
+                client.partitions_of(missing)

@@ -1,0 +1,401 @@
+"""The poll-style consumer against librdkafka's own broker; the membership is the test's."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, read, wait_until, where
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
+from zkcoord.kafka.consumer import KafkaConsumer
+
+Open = Callable[..., KafkaConsumer]
+
+
+def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    """What on_stop returned."""
+    return stop.result(PATIENCE_SECONDS)
+
+
+def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coordinator) -> None:
+    open_consumer(threads=3, instance="etl-1", session_timeout_ms=6000)
+    settings = {key: value for key, value in coordinator.settings.items() if not callable(value)}
+    assert settings == {
+        "zookeeper": "zk:2181",
+        "group": "g",
+        "topics": ["clicks"],
+        "threads": 3,
+        "instance": "etl-1",
+        "session_timeout_ms": 6000,
+    }
+
+
+def test_reads_what_it_is_given_from_where_it_is_given(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a, b = (TopicPartition(broker.topic([20, 20]), partition) for partition in (0, 1))
+    consumer = open_consumer()
+    assert consumer.poll(0) is None
+    coordinator.give({a: 15})
+    assert read(consumer, 5) == [(0, offset) for offset in range(15, 20)]
+    coordinator.give({b: 18})
+    assert read(consumer, 2) == [(1, 18), (1, 19)]
+    assert (consumer.poll(0.1), consumer.assignment(), consumer.position(b)) == (None, (a, b), 20)
+
+
+def test_a_start_reaches_a_poll_that_waits(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    starter = threading.Timer(0.1, coordinator.give, [{a: 7}])
+    starter.start()
+    message = consumer.poll(PATIENCE_SECONDS)
+    assert message is not None
+    assert where(message) == (0, 7)
+    starter.join()
+
+
+def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a, b = (TopicPartition(broker.topic([20, 20]), partition) for partition in (0, 1))
+    consumer = open_consumer()
+    coordinator.give({a: 0, b: 0})
+    seen = read(consumer, 1)
+    working, other = (a, b) if seen[0][0] == 0 else (b, a)
+    assert finals(coordinator.take([other])) == {other: 0}  # nobody works on it: at once
+    stop = coordinator.take([working])
+    wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+    assert not stop.done()
+    assert consumer.poll(0.2) is None  # finishes the first; nothing more of a stopping partition
+    assert finals(stop) == {working: 1}
+
+
+def test_a_stop_does_not_wait_for_a_poll_that_waits(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic([3]), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    waiting: list[Any] = []
+    poller = threading.Thread(target=lambda: waiting.append(consumer.poll(PATIENCE_SECONDS)))
+    poller.start()
+    assert finals(coordinator.take([a])) == {a: 3}
+    assert waiting == []
+    consumer.close()  # ends the poll, too
+    poller.join(PATIENCE_SECONDS)
+    assert waiting == [None]
+
+
+def test_a_commit_finishes_what_is_in_work_and_a_stop_waits_for_it(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 4)
+    coordinator.gate.clear()
+    commit = threading.Thread(target=consumer.commit)
+    commit.start()
+    assert coordinator.committing.wait(PATIENCE_SECONDS)
+    stop = coordinator.take([a])
+    wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+    assert not stop.done()
+    coordinator.gate.set()
+    commit.join(PATIENCE_SECONDS)
+    assert (finals(stop), coordinator.commits) == ({a: 4}, [{a: 4}])
+
+
+def test_a_message_slower_than_the_group_waits_comes_again(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer(rebalance_timeout_ms=100)
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    assert finals(coordinator.take([a])) == {a: 2}
+    assert "it will come again" in caplog.text
+    with pytest.raises(FencedError, match=str(a)):
+        consumer.commit()
+    coordinator.give({a: coordinator.store[a]})
+    assert read(consumer, 1) == [(0, 2)]
+
+
+def test_nothing_fetched_before_a_stop_is_handed_out_after_a_new_start(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic([1000]), 0)
+    consumer = open_consumer()
+    for start in range(900, 0, -60):
+        coordinator.give({a: start})
+        assert [where(m)[1] for m in more(consumer, 20)] == list(range(start, start + 20))
+        stop = coordinator.take([a])
+        wait_until(lambda: consumer._holdings.wanted() == {}, "the stop has begun")
+        assert consumer.poll(0) is None
+        assert finals(stop) == {a: start + 20}
+
+
+def more(consumer: KafkaConsumer, count: int) -> Iterator[Any]:
+    """The next `count` messages, taken several at once."""
+    while count:
+        messages = consumer.poll_many(count, PATIENCE_SECONDS)
+        assert messages, "the broker is silent"
+        yield from messages
+        count -= len(messages)
+
+
+def test_a_lost_partition_falls_silent_and_its_commit_is_refused(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a, b = (TopicPartition(broker.topic([20, 2]), partition) for partition in (0, 1))
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    coordinator.give({b: 0})
+    coordinator.lose([a])
+    assert read(consumer, 2) == [(1, 0), (1, 1)]
+    assert consumer.poll(0.2) is None
+    with pytest.raises(FencedError, match=str(a)):
+        consumer.commit()
+    assert coordinator.commits == [{b: 2}]  # what is still held was written
+    consumer.commit()
+    with pytest.raises(FencedError, match=str(a)):
+        consumer.commit({a: 3, b: 2})
+    assert coordinator.commits == [{b: 2}]
+
+
+def test_nothing_is_handed_out_while_the_lease_does_not_hold(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 2)
+    coordinator.lease = False
+    assert consumer.poll(0.3) is None
+    coordinator.lease = True
+    assert read(consumer, 3) == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_a_membership_that_ended_by_itself_ends_the_poll(open_consumer: Open, coordinator: Coordinator) -> None:
+    consumer = open_consumer()
+    coordinator.error = SchemaError("another layout")
+    with pytest.raises(SchemaError, match="another layout"):
+        consumer.poll(PATIENCE_SECONDS)
+
+
+def test_commits_write_what_has_changed_and_can_be_repeated(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 5})
+    consumer.commit()
+    read(consumer, 2)
+    coordinator.refusal = UnavailableError("no answer")
+    with pytest.raises(UnavailableError):
+        consumer.commit()
+    consumer.commit()
+    consumer.commit()
+    consumer.commit({a: 6})
+    with pytest.raises(UsageError):
+        consumer.commit({a: 8})
+    coordinator.refusal = FencedError("deposed")
+    with pytest.raises(FencedError, match="deposed"):
+        consumer.commit()
+    assert coordinator.commits == [{a: 7}, {a: 6}]
+
+
+@pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])
+def test_an_offset_ahead_of_the_log_is_reset_by_the_policy_and_reported(
+    open_consumer: Open,
+    coordinator: Coordinator,
+    broker: Broker,
+    caplog: pytest.LogCaptureFixture,
+    from_beginning: bool,
+    goes_on_at: int,
+) -> None:
+    a = TopicPartition(broker.topic([20]), 0)
+    consumer = open_consumer(from_beginning=from_beginning)
+    assert coordinator.settings["reset"]((a,)) == {a: goes_on_at}
+    coordinator.give({a: 3000})
+    poll_until(consumer, lambda: consumer.position(a) == goes_on_at)
+    broker.produce(a, [b"20"])
+    assert read(consumer, 1) == [(0, goes_on_at)] if not from_beginning else True
+    policy = "earliest" if from_beginning else "latest"
+    assert f"offset 3000 of {a} is outside of its log (0 to 20): going on at {goes_on_at} ({policy})" in caplog.text
+
+
+def poll_until(consumer: KafkaConsumer, holds: Callable[[], bool]) -> None:
+    """Poll with nothing to be handed out until `holds()`."""
+
+    def polled() -> bool:
+        message = consumer.poll(0)
+        assert message is None or holds()
+        return holds()
+
+    wait_until(polled, "the position")
+
+
+def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = TopicPartition(broker.topic([]), 0)
+    broker.produce(a, [bytes(900_000)] * 10)  # the broker keeps 5 MB
+    consumer = open_consumer(from_beginning=True)
+    first = coordinator.settings["reset"]((a,))[a]
+    assert first > 0
+    coordinator.give({a: 0})
+    assert read(consumer, 1) == [(0, first)]
+    assert f"offset 0 of {a} is outside of its log ({first} to 10): going on at {first} (earliest)" in caplog.text
+
+
+def test_seek_pause_and_resume(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
+    a, b = (TopicPartition(broker.topic([20, 20]), partition) for partition in (0, 1))
+    consumer = open_consumer()
+    coordinator.give({a: 0, b: 10})
+    read(consumer, 4)
+    consumer.pause([a, TopicPartition("else", 0)])
+    consumer.seek(b, 15)
+    assert read(consumer, 5) == [(1, offset) for offset in range(15, 20)]
+    assert consumer.poll(0.1) is None
+    consumer.seek(a, 17)
+    consumer.resume([a])
+    assert read(consumer, 3) == [(0, offset) for offset in range(17, 20)]
+    with pytest.raises(FencedError):
+        consumer.seek(TopicPartition("else", 0), 1)
+    with pytest.raises(FencedError):
+        consumer.position(TopicPartition("else", 0))
+
+
+def test_many_messages_come_in_the_order_of_each_partition(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    topic = broker.topic([200, 200])
+    consumer = open_consumer()
+    coordinator.give({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 50})
+    seen = [where(message) for message in more(consumer, 350)]
+    assert [offset for partition, offset in seen if partition == 0] == list(range(200))
+    assert [offset for partition, offset in seen if partition == 1] == list(range(50, 200))
+    with pytest.raises(UsageError):
+        consumer.poll_many(0, 1.0)
+    with pytest.raises(UsageError):
+        consumer.poll(-1)
+
+
+def test_close_gives_back_all_that_was_handed_out(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    consumer.close()
+    consumer.close()
+    assert (coordinator.store, coordinator.stopped) == ({a: 3}, 1)
+    with pytest.raises(UsageError, match="closed"):
+        consumer.poll(0)
+    with pytest.raises(UsageError, match="closed"):
+        consumer.commit()
+
+
+def test_a_close_by_another_thread_finishes_nothing(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    closer = threading.Thread(target=consumer.close)
+    closer.start()
+    closer.join(PATIENCE_SECONDS)
+    assert coordinator.store == {a: 2}
+
+
+def test_an_exception_in_the_with_block_finishes_nothing(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    with pytest.raises(ZeroDivisionError), consumer:
+        for message in consumer:
+            1 / (2 - message.offset())
+    assert coordinator.store == {a: 2}
+
+
+def test_an_interrupt_inside_of_poll_loses_no_message(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 2)
+
+    def interrupted(partition: TopicPartition) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator, "allowed", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(PATIENCE_SECONDS)
+    assert read(consumer, 2) == [(0, 2), (0, 3)]
+
+
+def test_iteration_ends_with_close(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
+    a = TopicPartition(broker.topic([5]), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    seen: list[int] = []
+    reader = threading.Thread(target=lambda: seen.extend(message.offset() for message in consumer))
+    reader.start()
+    wait_until(lambda: len(seen) == 5, "five messages")
+    consumer.close()
+    reader.join(PATIENCE_SECONDS)
+    assert (reader.is_alive(), coordinator.store) == (False, {a: 5})
+
+
+def test_two_threads_cannot_poll(open_consumer: Open) -> None:
+    consumer = open_consumer()
+    first = threading.Thread(target=consumer.poll, args=[PATIENCE_SECONDS])
+    first.start()
+    wait_until(lambda: consumer._polling, "the first polls")
+    with pytest.raises(UsageError, match="two threads"):
+        consumer.poll(0)
+    consumer.close()
+    first.join(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("enable.auto.commit", "true"), ("group.id", "other"), ("auto.offset.reset", "latest"), ("no.such.key", "1")],
+)
+def test_settings_that_are_not_the_users_are_refused(open_consumer: Open, key: str, value: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        open_consumer(config={key: value})
+
+
+def test_refused_credentials_are_an_error_and_an_absent_broker_is_none(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zkcoord.kafka")
+    secured = open_consumer(
+        config={
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        }
+    )
+    with pytest.raises(UsageError, match="credentials"):
+        secured.poll(PATIENCE_SECONDS)
+    secured.close()
+    with KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["clicks"], membership=Coordinator()) as away:
+        assert away.poll(0.3) is None
+    assert "secret" not in caplog.text

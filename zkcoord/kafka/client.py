@@ -1,0 +1,260 @@
+"""librdkafka behind a few typed functions: the only importer of confluent_kafka outside executors.
+
+Its errors leave here as zkcoord's, its log lines go to the logger `zkcoord.kafka` (never to standard error by itself),
+its settings pass through. Importing this module needs no Kafka client; using it without one is a UsageError.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+ResetPolicy = Literal["latest", "earliest"]
+
+TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
+LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
+
+# librdkafka's lines have a child logger whose NullHandler keeps Python from printing them when nobody configured
+# logging; whoever listens to `zkcoord.kafka` gets them with zkcoord's own.
+NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
+NATIVE_LOG.addHandler(logging.NullHandler())
+
+CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
+    "allow.auto.create.topics",
+    "auto.offset.reset",
+    "check.crcs",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.",
+    "group.",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "queued.",
+    "session.timeout.ms",
+)
+
+DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
+UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
+SETTING = {"_INVALID_ARG", "_CONFLICT", "_UNSUPPORTED_FEATURE"}
+NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
+AWAY = {
+    *("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
+    *("BROKER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"),
+    *("KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "NOT_COORDINATOR"),
+    *("NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+    *("THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_LEADER_EPOCH", NO_LEADERS),
+}
+
+
+class Message(Protocol):
+    """What is handed out: confluent_kafka's Message, as far as zkcoord promises it."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+
+
+def librdkafka() -> Any:
+    """The module confluent_kafka; UsageError with the pip line when it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise UsageError("Kafka needs an extra package: pip install 'zkcoord[kafka]'") from error
+    return confluent_kafka
+
+
+def native(partition: TopicPartition, offset: int | None = None) -> Any:
+    """The partition, and where to read it from, as librdkafka takes it."""
+    module = librdkafka()
+    return module.TopicPartition(*partition) if offset is None else module.TopicPartition(*partition, offset)
+
+
+def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None]) -> Any:
+    """A confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
+
+    `on_error(KafkaError)` is called on the thread that polls.
+    """
+    module = librdkafka()
+    settings = {**config, "bootstrap.servers": bootstrap_servers, "error_cb": on_error}
+    try:
+        return module.Consumer(settings, logger=NATIVE_LOG)
+    except module.KafkaException as error:
+        raise translate(error.args[0], bootstrap_servers, "configure the Kafka consumer") from error
+
+
+def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
+    """A confluent_kafka.KafkaError as the error of who must act: the servers are away, or the call is wrong."""
+    name, text = error.name(), error.str()
+    if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
+        return UsageError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
+    if name in UNKNOWN:
+        return UsageError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name and partitions")
+    if name in SETTING:
+        return UsageError(f"could not {doing}: {text}; check the Kafka client's settings")
+    if name in AWAY or error.retriable():
+        return UnavailableError(f"Kafka at {servers} did not {doing}: {text}; check that it runs, then try again")
+    return ZkcoordError(f"Kafka at {servers} failed to {doing}: {text} ({name})")
+
+
+class KafkaClient:
+    """Questions to a Kafka cluster. Safe for several threads; `close` (or `with`) ends its connections and threads.
+
+    `config` holds librdkafka's settings. Every call raises UnavailableError when the cluster does not answer within
+    `timeout_ms`, and UsageError for an unknown topic or partition and for refused credentials.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
+        module = librdkafka()
+        from confluent_kafka.admin import AdminClient
+
+        settings: dict[str, Any] = dict(config or {})
+        self._isolation: Isolation = _isolation(settings.get("isolation.level", "read_committed"))
+        self._servers = bootstrap_servers
+        self._timeout_ms = timeout_ms
+        self._denied: Any = None  # the last KafkaError about credentials
+        asking = {key: value for key, value in settings.items() if not key.startswith(CONSUMER_ONLY)}
+        asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
+        try:
+            self._admin: Any = AdminClient(asking, logger=NATIVE_LOG)
+        except module.KafkaException as error:
+            raise translate(error.args[0], bootstrap_servers, "configure the Kafka client") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End connections and threads. Idempotent; a call made later raises UsageError."""
+        self._admin = None  # librdkafka's handle is destroyed with its last reference
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where each partition's log ends, asked in one request to each leader.
+
+        With "read_committed" (as in the settings, and librdkafka's default) the end that a reader of committed
+        transactions can reach: the last stable offset.
+        """
+        return self._all(*self.ask_offsets(partitions, "latest", isolation, timeout_ms))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each partition's log still holds (or its end, when it is empty)."""
+        return self._all(*self.ask_offsets(partitions, "earliest", None, timeout_ms))
+
+    def reset_positions(
+        self, partitions: Iterable[TopicPartition], policy: ResetPolicy, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where to start in partitions without an offset, by the reset policy."""
+        return self._all(*self.ask_offsets(partitions, policy, None, timeout_ms))
+
+    def partitions_of(self, topic: str, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
+        """The topic's partitions in order. Creates nothing: asked by its name, a broker may make a missing topic."""
+        partitions = tuple(p for p in self._existing(timeout_ms or self._timeout_ms) if p.topic == topic)
+        if not partitions:
+            raise UsageError(f"Kafka at {self._servers} has no topic {topic!r}; check its name and your rights")
+        return partitions
+
+    def ask_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        which: ResetPolicy,
+        isolation: Isolation | None = None,
+        timeout_ms: int | None = None,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
+        """The log's end ("latest") or start of each partition, and for the rest why it is not known.
+
+        Raises nothing that concerns partitions, not even when nobody answers: it is the reason of each.
+        """
+        module, admin = librdkafka(), self._open()
+        from confluent_kafka.admin import OffsetSpec
+
+        wait_ms = timeout_ms or self._timeout_ms
+        spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
+        asked = {native(partition): spec for partition in sorted(set(partitions))}
+        if not asked:
+            return {}, {}
+        level = module.IsolationLevel[(isolation or self._isolation).upper()]
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=wait_ms / 1000)
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, Any] = {}
+        for asked_of, answer in answers.items():
+            partition = TopicPartition(asked_of.topic, asked_of.partition)
+            try:
+                found[partition] = answer.result((wait_ms + LATE_MS) / 1000).offset
+            except module.KafkaException as error:
+                failed[partition] = error.args[0]
+            except TimeoutError:
+                failed[partition] = module.KafkaError(module.KafkaError._TIMED_OUT)
+        if found:
+            self._denied = None
+        admin.poll(0)  # serves log lines and _on_error: tells why nobody answered
+        doing = "tell the log's end" if which == "latest" else "tell the log's start"
+        reasons = {p: self._translate(error, f"{doing} of {p}") for p, error in failed.items()}
+        if any(error.name() == NO_LEADERS for error in failed.values()):
+            existing = self._existing(wait_ms)
+            missing = failed.keys() - existing
+            reasons |= {p: UsageError(f"Kafka at {self._servers} has no partition {p}; check it") for p in missing}
+        return found, reasons
+
+    def _existing(self, wait_ms: int) -> tuple[TopicPartition, ...]:
+        """All partitions of the cluster that these credentials may see, in order."""
+        module, admin = librdkafka(), self._open()
+        try:
+            topics = admin.list_topics(timeout=wait_ms / 1000).topics
+        except module.KafkaException as error:
+            admin.poll(0)
+            raise self._translate(error.args[0], "list its topics") from error
+        return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
+
+    def _all(
+        self, found: dict[TopicPartition, int], failed: dict[TopicPartition, ZkcoordError]
+    ) -> dict[TopicPartition, int]:
+        if failed:
+            raise failed[min(failed)]
+        return found
+
+    def _open(self) -> Any:
+        if self._admin is None:
+            raise UsageError("this Kafka client is closed; open another")
+        return self._admin
+
+    def _on_error(self, error: Any) -> None:
+        if error.name() in DENIED:
+            self._denied = error
+
+    def _translate(self, error: Any, doing: str) -> ZkcoordError:
+        """A request that timed out because the brokers refuse the credentials is about the credentials."""
+        if self._denied is not None and error.name() in AWAY:
+            error = self._denied
+        return translate(error, self._servers, doing)
+
+
+def _isolation(value: str) -> Isolation:
+    if value == "read_committed":
+        return "read_committed"
+    if value == "read_uncommitted":
+        return "read_uncommitted"
+    raise UsageError(f"isolation.level is {value!r}; it must be read_committed or read_uncommitted")

@@ -1,0 +1,376 @@
+"""A poll-style Kafka consumer for plain Python services: zkcoord says which partitions, librdkafka brings the messages.
+
+Two threads meet here. The user's thread polls, commits and closes; the membership's worker thread starts, stops and
+loses partitions. They share one set of holdings under one condition; only the polling thread ever speaks to librdkafka.
+
+    on_start   the holdings grow; a poll fetches them as soon as the membership allows it (the start is acknowledged)
+    on_stop    nothing more of these is handed out; waits until none of them is in work or being committed; what was
+               finished is final
+    on_lost    the holdings shrink at once; what is fetched of them is dropped
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from zkcoord import settings as defaults
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.kafka.client import KafkaClient, Message, ResetPolicy
+from zkcoord.kafka.fetcher import Fetched, Fetcher
+from zkcoord.kafka.holdings import Holdings
+
+LOG = logging.getLogger("zkcoord.kafka")
+
+SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
+BARRED_SLICE_SECONDS = 0.005  # ... while a start waits for its acknowledgement: a few ms
+STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
+RESET_TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
+
+
+class Membership(Protocol):
+    """What this consumer asks of zkcoord.Consumer."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def allowed(self, partition: TopicPartition) -> bool: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+MembershipFactory = Callable[..., Membership]
+
+
+class KafkaConsumer:
+    """Reads the partitions that the group's coordinator gives it; at-least-once.
+
+    A message is *finished* when `poll` (or `poll_many`) is called again, or at `commit` or `close`. Whoever collects
+    messages over several polls therefore takes them with one `poll_many` instead. A partition that is taken away is
+    given back at its last finished message: this waits for the message in work, at most 0.9 of the rebalance timeout
+    (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
+
+    `poll`, `commit`, `seek`, `pause` and `resume` belong to one thread; `close` may be called from any, but only the
+    polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
+    in work as finished: it comes again.
+
+    `topics`, `instance`, `threads` and all further settings go to `zkcoord.Consumer`; `config` holds librdkafka's.
+    A partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
+    its start. Joins the group at `start`, at `with`, or at the first `poll`.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        bootstrap_servers: str,
+        group: str,
+        topics: Sequence[str] | Mapping[str, int] = (),
+        *,
+        threads: int = 1,
+        instance: str | None = None,
+        from_beginning: bool = False,
+        config: Mapping[str, str] | None = None,
+        membership: MembershipFactory | None = None,
+        **settings: Any,
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._config = dict(config or {})
+        self._policy: ResetPolicy = "earliest" if from_beginning else "latest"
+        self._stop_seconds = (
+            settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS) / 1000 * STOP_WAIT_SHARE
+        )
+        self._changed = threading.Condition()
+        self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
+        self._holdings = Holdings()  # under _changed, like all below
+        self._poller: int | None = None  # the thread that polled last
+        self._polling = False
+        self._started = False
+        self._closed = False
+        self._fetcher = Fetcher(bootstrap_servers, group, self._config)
+        self._membership = (membership or _membership())(
+            zookeeper,
+            group,
+            topics,
+            threads=threads,
+            instance=instance,
+            on_start=self._on_start,
+            on_stop=self._on_stop,
+            on_lost=self._on_lost,
+            reset=self._reset,
+            **settings,
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            with self._changed:
+                self._holdings.take_back()
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages until `close`; each is finished when the next is asked for."""
+        while not self._closed:
+            try:
+                message = self.poll(1.0)
+            except UsageError:
+                if self._closed:  # by another thread, just now
+                    return
+                raise
+            if message is not None:
+                yield message
+
+    def start(self) -> None:
+        """Join the group. Idempotent. Raises what the membership raises."""
+        with self._changed:
+            self._check_open()
+            if self._started:
+                return
+            self._started = True
+        try:
+            self._membership.start()
+        except BaseException:
+            self._started = False
+            raise
+
+    def close(self) -> None:
+        """Finish, commit, give everything back, leave the group, end all threads. Idempotent.
+
+        Raises UnavailableError if the last offsets could not be written; what they cover comes again.
+        """
+        with self._changed:
+            if self._closed:
+                return
+            own = self._poller == threading.get_ident()
+            if own and self._polling:
+                raise UsageError("close was called inside of poll (by a signal handler?); close when poll has returned")
+            if own:
+                self._holdings.finish()
+            else:
+                self._holdings.take_back()
+            self._closed = True
+            self._changed.notify_all()
+        try:
+            if self._started:
+                self._membership.stop()
+        finally:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._polling)
+                self._fetcher.close()
+
+    def poll(self, timeout: float) -> Message | None:
+        """The next message, or None when there is none within `timeout` seconds; finishes what was handed out before.
+
+        Raises UsageError when Kafka refuses the credentials or the topic, and what the membership ended with, if it
+        did so by itself. A broker that is away, a lost lease, a rebalance raise nothing: there is no message meanwhile.
+        """
+        messages = self._take(1, timeout)
+        return messages[0] if messages else None
+
+    def poll_many(self, count: int, timeout: float) -> list[Message]:
+        """At most `count` messages, those of one partition in order; waits for the first only. Otherwise as `poll`."""
+        if count < 1:
+            raise UsageError(f"poll_many takes at least one message, not {count}")
+        return self._take(count, timeout)
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Write positions through the membership; when it returns, they are stored.
+
+        Without `offsets`: everything handed out so far, which counts as finished. With: these (the next offset to
+        read of each partition), which finish what is in work before them. Raises FencedError if a partition named, or
+        one with messages handed out, is no longer this consumer's: those messages come again elsewhere. Raises
+        UnavailableError when it is not known whether they were written; the call may be repeated.
+        """
+        with self._commits:
+            with self._changed:
+                self._check_open()
+                wanted = self._holdings.begin_commit(offsets)
+                self._changed.notify_all()
+            written = False
+            try:
+                if wanted:
+                    self._membership.commit(wanted)
+                written = True
+            finally:
+                with self._changed:
+                    self._holdings.end_commit(written)
+                    self._changed.notify_all()
+        if offsets is None:
+            with self._changed:
+                gone = self._holdings.take_forfeited()
+            if gone:
+                names = ", ".join(str(partition) for partition in gone)
+                raise FencedError(f"taken away before their messages were committed: {names}; they come again")
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`, which is then the partition's position, also for commits. FencedError if not held."""
+        with self._changed:
+            self._holdings.seek(partition, offset)
+            self._changed.notify_all()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume`, or until they are started anew; one not held is passed over."""
+        with self._changed:
+            self._holdings.pause(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand these out again; one not held is passed over."""
+        with self._changed:
+            self._holdings.pause(partitions, False)
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions held now, in order."""
+        with self._changed:
+            return self._holdings.partitions()
+
+    def position(self, partition: TopicPartition) -> int:
+        """The next offset that `poll` will hand out of it. FencedError if it is not held."""
+        with self._changed:
+            return self._holdings.position(partition)
+
+    # ---- the polling thread
+
+    def _take(self, count: int, timeout: float) -> list[Message]:
+        if timeout < 0:
+            raise UsageError(f"a poll cannot wait {timeout} seconds")
+        self.start()
+        self._enter()
+        try:
+            deadline = time.monotonic() + timeout
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                messages = self._slice(count, min(SLICE_SECONDS, left))
+                if messages or self._closed:
+                    return messages
+                if self._membership.error is not None:
+                    raise self._membership.error
+                if left == 0:
+                    return []
+        except BaseException:  # also KeyboardInterrupt: what was taken from librdkafka did not reach the user
+            with self._changed:
+                self._holdings.take_back()
+            raise
+        finally:
+            with self._changed:
+                self._polling = False
+                self._changed.notify_all()
+
+    def _enter(self) -> None:
+        with self._changed:
+            self._check_open()
+            if self._polling:
+                raise UsageError("two threads poll one consumer; give each its own")
+            self._polling = True
+            self._poller = threading.get_ident()
+            self._holdings.finish()
+            self._changed.notify_all()
+
+    def _slice(self, count: int, wait_seconds: float) -> list[Message]:
+        """One turn: follow the holdings, fetch, hand out."""
+        with self._changed:
+            for partition in self._holdings.barred():
+                if self._membership.allowed(partition):
+                    self._holdings.unbar(partition)
+                else:
+                    wait_seconds = min(wait_seconds, BARRED_SLICE_SECONDS)
+            wanted = self._holdings.wanted() if self._holdings.dirty else None
+            self._holdings.dirty = False
+        if wanted is not None:
+            self._fetcher.apply(wanted)
+        if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
+            with self._changed:
+                self._changed.wait_for(lambda: self._holdings.dirty or self._closed, wait_seconds)
+            wait_seconds = 0.0
+        fetched = self._fetcher.fetch(count, wait_seconds)
+        messages = self._hand_out(fetched)
+        for partition in fetched.out_of_range:
+            self._move_into_range(partition)
+        return messages
+
+    def _hand_out(self, fetched: Fetched) -> list[Message]:
+        """Those that may go to the user now. What may not is fetched again, by whoever holds the partition."""
+        if not fetched.messages:
+            return []
+        handed: list[Message] = []
+        known: dict[tuple[str, int], tuple[TopicPartition, int | None, bool]] = {}
+        with self._changed:
+            if self._closed:
+                return []
+            for message in fetched.messages:
+                name = (message.topic(), message.partition())
+                if name not in known:
+                    partition = TopicPartition(*name)
+                    known[name] = partition, self._fetcher.epoch_of(partition), self._membership.allowed(partition)
+                partition, epoch, allowed = known[name]
+                if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
+                    handed.append(message)
+        return handed
+
+    def _move_into_range(self, partition: TopicPartition) -> None:
+        """The broker does not have our position: apply the reset policy, and say so."""
+        epoch = self._fetcher.epoch_of(partition)
+        try:
+            with KafkaClient(self._servers, self._config, timeout_ms=RESET_TIMEOUT_MS) as client:
+                start = client.beginning_offsets([partition])[partition]
+                end = client.end_offsets([partition], "read_uncommitted")[partition]
+                to = client.reset_positions([partition], self._policy)[partition]
+        except UnavailableError as error:
+            LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
+            with self._changed:
+                self._holdings.refetch(partition, epoch)
+            return
+        with self._changed:
+            was = self._holdings.refetch(partition, epoch)
+            if was is None or start <= was <= end:  # gone meanwhile, or the log has caught up
+                return
+            self._holdings.seek(partition, to)
+        LOG.warning(
+            "offset %d of %s is outside of its log (%d to %d): going on at %d (%s)",
+            *(was, partition, start, end, to, self._policy),
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this consumer is closed; open another")
+
+    # ---- the membership's worker thread
+
+    def _on_start(self, positions: Mapping[TopicPartition, int]) -> None:
+        with self._changed:
+            self._holdings.start(positions)
+            self._changed.notify_all()
+
+    def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        with self._changed:
+            self._holdings.begin_stop(partitions)
+            done = self._changed.wait_for(lambda: self._at_rest(partitions), self._stop_seconds)
+            if not done:
+                LOG.warning("a message is in work for longer than the group waits; it will come again, elsewhere")
+            return self._holdings.stop(partitions)
+
+    def _at_rest(self, partitions: tuple[TopicPartition, ...]) -> bool:
+        return not (self._holdings.in_work(partitions) or self._holdings.committing(partitions))
+
+    def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        with self._changed:
+            self._holdings.lose(partitions)
+            self._changed.notify_all()
+
+    def _reset(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        with KafkaClient(self._servers, self._config) as client:
+            return client.reset_positions(partitions, self._policy)
+
+
+def _membership() -> MembershipFactory:
+    from zkcoord.consumer import Consumer
+
+    return Consumer

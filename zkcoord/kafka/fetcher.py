@@ -1,0 +1,126 @@
+"""Messages of exactly the partitions that are wanted: librdkafka with assignments only, never a subscription.
+
+One thread at a time. All assignments are made by the thread that fetches, so what comes back from librdkafka belongs to
+the assignment that was last applied here (librdkafka drops what it had queued for an earlier one).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.kafka.client import UNKNOWN, Message, native, open_consumer, translate
+
+LOG = logging.getLogger("zkcoord.kafka")
+
+OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"}
+SECONDS_WITHOUT_WAITING = 0.0
+
+# A broker has one fetch of ours at a time, and keeps an empty one for so long: until then a partition that is newly
+# assigned is not fetched. librdkafka's own 500 ms would be the greater part of a hand-over (measured: 480 against 80).
+FETCH_WAIT_MS = "100"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What one `fetch` brought: messages in order, and partitions whose position is outside of their log."""
+
+    messages: tuple[Message, ...]
+    out_of_range: tuple[TopicPartition, ...]
+
+
+class Fetcher:
+    """Fetches from given offsets. Raises UsageError for settings that librdkafka, or this use of it, does not allow."""
+
+    def __init__(self, bootstrap_servers: str, group: str, config: Mapping[str, str]) -> None:
+        self._servers = bootstrap_servers
+        self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
+        self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
+        self._native: Any = open_consumer(bootstrap_servers, fetch_settings(group, config), self._on_error)
+
+    def epoch_of(self, partition: TopicPartition) -> int | None:
+        """The epoch under which messages of this partition are fetched; None if they are not."""
+        return self._applied.get(partition)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is assigned."""
+        return not self._applied
+
+    def apply(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Fetch these from now on: partition -> (epoch, first offset). One whose epoch did not change goes on."""
+        gone = [p for p, epoch in self._applied.items() if p not in wanted or wanted[p][0] != epoch]
+        if gone:
+            self._native.incremental_unassign([native(partition) for partition in gone])
+            for partition in gone:
+                del self._applied[partition]
+        new = {p: where for p, where in wanted.items() if p not in self._applied}
+        if new:
+            self._native.incremental_assign([native(partition, offset) for partition, (_, offset) in new.items()])
+            self._applied.update({partition: epoch for partition, (epoch, _) in new.items()})
+
+    def fetch(self, count: int, wait_seconds: float) -> Fetched:
+        """At most `count` messages; waits for the first one only.
+
+        Raises UsageError when the cluster refuses credentials or the right to read a topic. That it cannot be reached
+        is no error here: librdkafka goes on trying, and says so in the log.
+        """
+        first = self._native.poll(wait_seconds)
+        raw = [] if first is None else [first]
+        if first is not None and count > 1:
+            raw += self._native.consume(count - 1, SECONDS_WITHOUT_WAITING)
+        messages: list[Message] = []
+        out_of_range: list[TopicPartition] = []
+        for one in raw:
+            if one.error() is None:
+                messages.append(one)
+            elif one.error().name() in OUT_OF_RANGE:
+                out_of_range.append(TopicPartition(one.topic(), one.partition()))
+            else:
+                self._on_error(one.error())
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        return Fetched(messages=tuple(messages), out_of_range=tuple(out_of_range))
+
+    def close(self) -> None:
+        """End connections and threads. Idempotent."""
+        if self._native is not None:
+            self._native.close()
+            self._native = None
+
+    def _on_error(self, error: Any) -> None:
+        failure = translate(error, self._servers, "deliver messages")
+        passing = error.name() in UNKNOWN  # a topic that is being made, or deleted: the coordinator sees it too
+        if error.fatal() or (isinstance(failure, UsageError) and not passing):
+            self._failed = failure
+        elif isinstance(failure, UnavailableError):
+            LOG.info("%s", failure)  # librdkafka goes on trying
+        else:
+            LOG.warning("%s", failure)
+
+
+def fetch_settings(group: str, config: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's settings for fetching what one is told; the group is named but never joined."""
+    ours = {
+        "group.id": group,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.partition.eof": "false",
+        "auto.offset.reset": "error",  # a position outside of the log is our decision, and is logged
+    }
+    instead = {
+        "group.id": "the group is an argument",
+        "enable.auto.commit": "call commit; a stop commits what is finished by itself",
+        "enable.auto.offset.store": "call commit",
+        "enable.partition.eof": "poll returns None when there is no message",
+        "auto.offset.reset": "use from_beginning",
+    }
+    for key, value in ours.items():
+        if key in config and str(config[key]).lower() != value.lower():
+            raise UsageError(f"the Kafka setting {key} is zkcoord's own: {instead[key]}")
+    return {"fetch.wait.max.ms": FETCH_WAIT_MS, **config, **ours}

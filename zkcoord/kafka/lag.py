@@ -1,0 +1,50 @@
+"""How far a group is behind: offsets against log ends. What is not known stays None (`-` in the tools)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.kafka.client import Isolation, KafkaClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """Where logs end, and for every other partition that was asked for why that is not known."""
+
+    ends: Mapping[TopicPartition, int]
+    unknown: Mapping[TopicPartition, str]
+
+
+def lag(
+    offsets: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | None]:
+    """Messages between each offset and its log's end, in order of the partitions; None when one of both is not known.
+
+    Not limited to 0: a negative lag says that the offset is ahead of the log (a topic that was made anew, a restored
+    tree), as kafka-consumer-groups shows it.
+
+    >>> lag({TopicPartition("t", 0): 7, TopicPartition("t", 1): None}, {TopicPartition("t", 0): 9})
+    {TopicPartition(topic='t', partition=0): 2, TopicPartition(topic='t', partition=1): None}
+    """
+    found: dict[TopicPartition, int | None] = {}
+    for partition, offset in sorted(offsets.items(), key=lambda item: item[0]):
+        end = ends.get(partition)
+        found[partition] = None if offset is None or end is None else end - offset
+    return found
+
+
+def log_ends(
+    client: KafkaClient,
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout_ms: int,
+    isolation: Isolation = "read_uncommitted",
+) -> LogEnds:
+    """The log's end of each partition that answers within `timeout_ms`; raises nothing for those that do not.
+
+    Uncommitted transactions count, as in kafka-consumer-groups. One request to each leader.
+    """
+    found, failed = client.ask_offsets(partitions, "latest", isolation, timeout_ms)
+    return LogEnds(ends=found, unknown={partition: str(error) for partition, error in failed.items()})
