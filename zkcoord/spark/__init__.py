@@ -1,0 +1,8 @@
+"""PySpark consumers: members of a group that read their partitions with Spark, batch by batch."""
+
+from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.session import spark_session
+from zkcoord.spark.sinks import write_parquet_ranges
+
+__all__ = ["Batch", "OffsetRange", "SparkConsumer", "spark_session", "write_parquet_ranges"]

@@ -1,0 +1,246 @@
+"""A membership, a Kafka and a Spark that a test plays by hand: no server, no JVM, no time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.ports import Report
+from zkcoord.spark.ranges import Batch, OffsetRange
+
+DEADLINE_S = 20.0
+Positions = Mapping[TopicPartition, int]
+
+
+class CancelledJobError(Exception):
+    """What a fake job ends with."""
+
+
+class FakeMembership:
+    """Any thread plays the worker thread, one at a time: `give`, `take`, `lose`."""
+
+    generation = 7
+    error: Exception | None = None
+
+    def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, reset: Any) -> None:
+        self.world = world
+        self.reset = reset
+        self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost
+        self.held: set[TopicPartition] = set()
+        self._one_worker = threading.Lock()
+
+    def start(self) -> None:
+        self.world.events.append("join")
+        self.give(self.world.given)
+        self.world.joined.set()
+
+    def stop(self) -> None:
+        self.world.final = self.take(*sorted(self.held))
+        self.world.events.append("leave")
+
+    def allowed(self, partition: TopicPartition) -> bool:
+        return partition in self.held and self.world.leased
+
+    def commit(self, offsets: Positions) -> None:
+        for each in self.world.before_commit[:1]:
+            self.world.before_commit.remove(each)
+            each()
+        self.world.commits.append(dict(offsets))
+
+    def give(self, positions: Positions) -> None:
+        with self._one_worker:
+            self.held |= positions.keys()
+            self._on_start(positions)
+
+    def take(self, *partitions: TopicPartition) -> Positions:
+        with self._one_worker:
+            final: Positions = self._on_stop(partitions)
+            self.held -= set(partitions)
+            return final
+
+    def lose(self, *partitions: TopicPartition) -> None:
+        with self._one_worker:
+            self.held -= set(partitions)
+            self._on_lost(partitions)
+
+
+class FakeReader:
+    """Its DataFrame is the tuple of ranges."""
+
+    def read(self, ranges: Collection[OffsetRange]) -> Any:
+        return tuple(ranges)
+
+
+class World:
+    """Everything around one consumer, and what happened, in order."""
+
+    def __init__(self) -> None:
+        self.given: Positions = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, where they differ
+        self.away = False
+        self.leased = True
+        self.events: list[str] = []
+        self.commits: list[Positions] = []
+        self.before_commit: list[Callable[[], None]] = []
+        self.while_planning: list[Callable[[], None]] = []
+        self.closed = 0  # by the Kafka client, by the progress
+        self.reports: list[Report] = []
+        self.final: Positions | None = None
+        self.cancelled: list[str] = []
+        self.joined = threading.Event()
+        self.on_cancel: list[Callable[[], None]] = []
+        self.idle_told = threading.Event()
+        self.asked = threading.Event()
+        self.member: FakeMembership | None = None
+
+    # ---- ports.Parts
+
+    def membership(self, **callbacks: Any) -> FakeMembership:
+        self.member = FakeMembership(self, **callbacks)
+        return self.member
+
+    def log_ends(self) -> World:
+        return self
+
+    def reader(self) -> FakeReader:
+        return FakeReader()
+
+    def jobs(self) -> World:
+        return self
+
+    def progress(self) -> World:
+        return self
+
+    # ---- ports.LogEnds
+
+    def ask_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        which: str,
+        isolation: str | None,
+        timeout_ms: int | None,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
+        for each in self.while_planning[: 1 if self.joined.is_set() else 0]:
+            self.while_planning.remove(each)
+            each()
+        self.asked.set()
+        if self.away:
+            return {}, {each: UnavailableError("Kafka does not answer") for each in partitions}
+        if which == "earliest":
+            return {each: self.starts.get(each, 0) for each in partitions}, {}
+        ends = self.high if self.high is not None and isolation == "read_uncommitted" else self.ends
+        return {each: ends[each] for each in partitions if each in ends}, {}
+
+    def reset_positions(self, partitions: Collection[TopicPartition], policy: str) -> dict[TopicPartition, int]:
+        found = {"earliest": self.starts, "latest": self.ends}[policy]
+        return {each: found.get(each, 0) for each in partitions}
+
+    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        if self.away:
+            raise UnavailableError("Kafka does not answer")
+        found = tuple(sorted(each for each in self.ends if each.topic == topic))
+        if not found:
+            raise UsageError(f"no topic {topic}")
+        return found
+
+    # ---- ports.Jobs
+
+    @contextmanager
+    def running(self, tag: str, description: str) -> Iterator[None]:
+        yield
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.append(tag)
+        for each in self.on_cancel:
+            each()
+
+    # ---- ports.Progress
+
+    def batch_done(self, report: Report) -> None:
+        self.reports.append(report)
+
+    def idle(self, lag: int) -> None:
+        self.idle_told.set()
+
+    def close(self) -> None:
+        self.closed += 1
+
+    # ---- what tests say
+
+    def consumer(self, **settings: Any) -> SparkConsumer:
+        settings.setdefault("warm_up", lambda frame: self.events.append(f"warm {frame[0]}"))
+        return SparkConsumer(None, "zk", "kafka", "g", ["t"], parts=self, **settings)  # type: ignore[arg-type]
+
+
+class Job:
+    """A `process` that waits in each batch until the test lets it go, or until its job is cancelled."""
+
+    def __init__(self, world: World) -> None:
+        self.seen: list[Batch] = []
+        self._changed = threading.Condition()
+        self._begun = self._ended = self._allowed = 0
+        self._cancelled = False
+        world.on_cancel.append(self._cancel)
+
+    def __call__(self, frame: object, batch: Batch) -> None:
+        with self._changed:
+            self.seen.append(batch)
+            self._cancelled = False
+            self._begun += 1
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._cancelled or self._allowed > self._ended, DEADLINE_S)
+            if self._cancelled:
+                self._allowed += 1
+            self._ended += 1
+            if self._cancelled:
+                raise CancelledJobError
+
+    def await_begun(self, count: int) -> Batch:
+        """The batch that is the `count`th to begin."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._begun >= count, DEADLINE_S), "no batch began"
+            return self.seen[count - 1]
+
+    def let_go(self, count: int = 1) -> None:
+        with self._changed:
+            self._allowed += count
+            self._changed.notify_all()
+
+    def _cancel(self) -> None:
+        with self._changed:
+            self._cancelled = True
+            self._changed.notify_all()
+
+
+class InThread:
+    """Something that runs beside the test; its result or error is taken by `result`."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        try:
+            self._value = call()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> Any:
+        self._thread.join(DEADLINE_S)
+        assert self.done, "still running"
+        if self._error is not None:
+            raise self._error
+        return self._value

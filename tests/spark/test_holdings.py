@@ -1,0 +1,91 @@
+"""What two threads may do to each other across the holdings."""
+
+import pytest
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import InvariantError, UnavailableError
+from zkcoord.spark.holdings import End, Hold, Holdings
+from zkcoord.spark.ranges import OffsetRange
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 9))
+
+
+@pytest.fixture
+def cancelled() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def holdings(cancelled: list[str], monkeypatch: pytest.MonkeyPatch) -> Holdings:
+    for name in ("CANCEL_WAIT_MS", "COMMIT_WAIT_MS"):
+        monkeypatch.setattr(f"zkcoord.spark.holdings.{name}", 1)  # these tests have one thread: nobody comes back
+    made = Holdings(cancelled.append)
+    made.start({A: 0, B: 5})
+    return made
+
+
+def test_a_start_is_refused_while_a_commit_decided_before_it_is_under_way(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A])
+    with pytest.raises(UnavailableError):
+        holdings.start({A: 3})
+    holdings.finish(End.COMMITTED, {A: 10, B: 9})
+    holdings.start({A: 3})
+    assert holdings.view().holds == {A: Hold(3, 2), B: Hold(9, 1)}
+
+
+def test_a_start_of_something_else_does_not_wait_for_a_commit(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    assert holdings.claim()
+    holdings.start({B: 7})
+    assert holdings.view().holds[B] == Hold(7, 2)
+
+
+def test_a_fenced_batch_cannot_be_claimed_and_is_cancelled_once(holdings: Holdings, cancelled: list[str]) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.lose([A])
+    holdings.lose([B])
+    assert (holdings.fenced, holdings.claim(), cancelled) == (True, False, ["batch"])
+
+
+def test_a_batch_that_is_being_committed_is_neither_cancelled_nor_waited_for(
+    holdings: Holdings, cancelled: list[str]
+) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A, B])
+    holdings.commit_failed()
+    assert (holdings.claim(), cancelled) == (False, [])
+
+
+def test_what_a_late_batch_still_reads_has_no_final_offset(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    assert holdings.stop([A, B], 0, lambda partition: True) == {B: 5}
+    assert holdings.view().holds == {}
+
+
+def test_a_stop_of_what_is_not_held_is_done(holdings: Holdings) -> None:
+    assert holdings.stop([TopicPartition("u", 0)], 0, lambda partition: True) == {}
+
+
+def test_an_offset_whose_commit_was_refused_is_not_called_final(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.claim()
+    holdings.finish(End.REFUSED, {A: 10, B: 9})
+    assert holdings.stop([A, B], 0, lambda partition: True) == {}
+
+
+def test_every_change_ends_a_wait_for_a_later_one(holdings: Holdings) -> None:
+    seen = holdings.view()
+    assert not holdings.await_change(seen.change, 1)
+    holdings.leave()
+    assert holdings.await_change(seen.change, 0)
+    assert holdings.view().leaving
+
+
+def test_two_batches_at_once_are_a_bug(holdings: Holdings) -> None:
+    holdings.begin("one", RANGES[:1], holdings.view())
+    with pytest.raises(InvariantError):
+        holdings.begin("two", RANGES[1:], holdings.view())

@@ -1,0 +1,155 @@
+"""Settings, options, the progress line and the range writer: each by itself."""
+
+import io
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ports import Report
+from zkcoord.spark.progress import LiveLine, LogLines, progress_to
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.reader_kafka import KafkaReader, assignment, reader_options
+from zkcoord.spark.settings import split_settings
+from zkcoord.spark.sinks import Written, range_writer, write_parquet_ranges
+
+RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
+REPORT = Report(
+    batch=Batch(id="ab", seq=3, generation=9, ranges=RANGES), lag=1234, plan_ms=2, process_ms=40, commit_ms=8
+)
+
+
+def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> None:
+    found = split_settings({"security.protocol": "SSL", "kafka.fetch.max.bytes": "9", "librdkafka.log_level": "3"})
+    assert found.librdkafka == {"security.protocol": "SSL", "log_level": "3", "isolation.level": "read_uncommitted"}
+    assert found.reader == {
+        "security.protocol": "SSL",
+        "fetch.max.bytes": "9",
+        "isolation.level": "read_uncommitted",
+        "request.timeout.ms": "10000",
+        "default.api.timeout.ms": "15000",
+    }
+
+
+def test_the_reader_names_exactly_the_ranges() -> None:
+    options = {key: json.loads(value) for key, value in assignment(RANGES).items()}
+    assert options == {
+        "assign": {"t": [0, 3]},
+        "startingOffsets": {"t": {"0": 5, "3": 0}},
+        "endingOffsets": {"t": {"0": 8, "3": 2}},
+    }
+
+
+def test_the_reading_group_is_fixed_not_the_groups_own_and_follows_the_settings() -> None:
+    first = reader_options("h:1", "g", {"a": "1"}, False)["kafka.group.id"]
+    assert first == reader_options("h:1", "g", {"a": "1"}, False)["kafka.group.id"]
+    assert first.startswith("g-read-")
+    assert first != reader_options("h:1", "g", {"a": "2"}, False)["kafka.group.id"]
+
+
+def test_a_missing_connector_is_told_with_the_exact_coordinate() -> None:
+    class NoConnector:
+        version = "4.0.0"
+        conf = SimpleNamespace(get=lambda name: "csv,kafka,text", set=lambda name, value: changed.update({name: value}))
+        read = property(lambda self: self)
+
+        def format(self, name: str) -> "NoConnector":
+            return self
+
+        def options(self, **given: str) -> "NoConnector":
+            return self
+
+        def load(self) -> None:
+            raise ValueError("[_LEGACY_ERROR_TEMP_1140] Failed to find data source: kafka. Please deploy …")
+
+    NoConnector.__module__ = "pyspark.sql.connect.session"
+    changed: dict[str, str] = {}
+    reader = KafkaReader(NoConnector(), "h:1", "g", settings={})  # type: ignore[arg-type]
+    assert changed == {"spark.sql.sources.useV1SourceList": "csv,text"}
+    with pytest.raises(UsageError, match=r"org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.0\.0"):
+        reader.read(RANGES)
+
+
+def test_a_batch_is_one_structured_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zkcoord.spark")
+    LogLines("g").batch_done(REPORT)
+    (record,) = caplog.records
+    assert record.event == "batch_done"  # type: ignore[attr-defined]
+    assert record.fields == {  # type: ignore[attr-defined]
+        "group": "g",
+        "batch": "ab",
+        "seq": 3,
+        "generation": 9,
+        "ranges": ["t-0-5-8", "t-3-0-2"],
+        "offsets_count": 5,
+        "lag": 1234,
+        "plan_ms": 2,
+        "process_ms": 40,
+        "commit_ms": 8,
+    }
+
+
+def test_a_terminal_gets_one_line_that_is_written_over_and_a_sum() -> None:
+    stream = io.StringIO()
+    line = LiveLine(stream, "g")
+    line.batch_done(REPORT)
+    line.idle(7)  # too soon after the last one to be drawn
+    line.close()
+    first, last = stream.getvalue().split("\r\x1b[K")[1:]
+    assert first.startswith("g · batch 3: 5 offsets in 50 ms (100/s) · lag 1,234")
+    assert last.startswith("g · 1 batches, 5 offsets in ")
+    assert last.endswith("\n")
+
+
+def test_without_a_terminal_there_is_no_live_line() -> None:
+    assert isinstance(progress_to(io.StringIO(), "g"), LogLines)
+    assert isinstance(progress_to(None, "g"), LogLines)
+
+
+def record_batch(*rows: tuple[str, int, int]) -> Any:
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.RecordBatch.from_pylist([{"topic": t, "partition": p, "offset": o} for t, p, o in rows])
+
+
+def test_a_task_writes_each_range_to_its_own_file(tmp_path: Path) -> None:
+    batches = [record_batch(("t", 0, 5), ("t", 0, 6)), record_batch(("t", 0, 7), ("t", 3, 0))]
+    (written,) = range_writer(RANGES, str(tmp_path))(batches)
+    assert written.to_pylist() == [
+        {"file": "t-0-5-8.parquet", "rows": 3},
+        {"file": "t-3-0-2.parquet", "rows": 1},
+    ]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0-5-8.parquet", "t-3-0-2.parquet"]
+    assert parquet.read_table(tmp_path / "t-0-5-8.parquet")["offset"].to_pylist() == [5, 6, 7]
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    def batches() -> Any:
+        yield record_batch(("t", 0, 5))
+        raise RuntimeError("the executor is gone")
+
+    with pytest.raises(RuntimeError):
+        list(range_writer(RANGES, str(tmp_path))(batches()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_range_that_two_tasks_wrote_is_an_error(tmp_path: Path) -> None:
+    rows = [SimpleNamespace(file="t-0-5-8.parquet", rows=2), SimpleNamespace(file="t-0-5-8.parquet", rows=1)]
+    frame = SimpleNamespace(
+        columns=["topic", "partition"], mapInArrow=lambda writer, schema: SimpleNamespace(collect=lambda: rows)
+    )
+    with pytest.raises(UsageError, match="several tasks"):
+        write_parquet_ranges(frame, REPORT.batch, tmp_path)  # type: ignore[arg-type]
+
+
+def test_the_sink_needs_topic_and_partition(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'partition'"):
+        write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_written_file_sorts_by_name() -> None:
+    assert sorted([Written("b", 1), Written("a", 2)]) == [Written("a", 2), Written("b", 1)]

@@ -1,0 +1,67 @@
+"""Naming and cancelling Spark's work, on a classic session and through Spark Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from zkcoord.spark.ports import Jobs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DESCRIPTION = "spark.job.description"
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this is a remote session, which has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def jobs_of(spark: SparkSession) -> Jobs:
+    """How to name and cancel jobs in this session."""
+    return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
+
+
+class ClassicJobs:
+    """Job tags of the SparkContext (the session's own tags do not cancel anything here)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+
+    @contextmanager
+    def running(self, tag: str, description: str) -> Iterator[None]:
+        """As `ports.Jobs`; the description is the one that the Spark UI shows."""
+        before = self._context.getLocalProperty(DESCRIPTION)
+        self._context.addJobTag(tag)
+        self._context.setLocalProperty(DESCRIPTION, description)
+        try:
+            yield
+        finally:
+            self._context.removeJobTag(tag)
+            self._context.setLocalProperty(DESCRIPTION, before)
+
+    def cancel(self, tag: str) -> None:
+        """As `ports.Jobs`: ends active jobs only, so a batch that is still planning goes on."""
+        self._context.cancelJobsWithTag(tag)
+
+
+class ConnectJobs:
+    """Operation tags of the remote session. A server shows no description of ours: the tag has to do."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @contextmanager
+    def running(self, tag: str, description: str) -> Iterator[None]:
+        """As `ports.Jobs`."""
+        self._spark.addTag(tag)
+        try:
+            yield
+        finally:
+            self._spark.removeTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        """As `ports.Jobs`."""
+        self._spark.interruptTag(tag)

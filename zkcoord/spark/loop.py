@@ -1,0 +1,271 @@
+"""The driver loop: plan ranges, let the user process them, commit, again. It runs on the thread that calls `run`.
+
+Each turn decides anew from what is held now (`Holdings`), what the log has, and nothing else. A turn ends in one of
+the values of `Turn`; only COMMITTED moves a position.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UnavailableError
+from zkcoord.spark.holdings import End, Holdings, View
+from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
+from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Policy, Process, Progress, Reader, Report
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
+
+IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
+ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
+MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command: look
+AWAY_WAIT_MS = (100, 5_000)  # Kafka or ZooKeeper is away: first and longest wait before the next try; commands end it
+COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is seconds
+FENCED_WAIT_MS = 2_000  # after a refused commit the command that explains it is on its way; do not read again before
+
+
+class Turn(Enum):
+    """How a turn of the loop ended."""
+
+    COMMITTED = "committed"
+    AGAIN = "again"  # what was planned is not held any more, or positions were moved: look again at once
+    LOST = "lost"  # the batch was dropped
+    NOTHING_HELD = "nothing held"
+    NOT_ALLOWED = "not allowed"  # held, but its start is not acknowledged yet, or the lease does not hold
+    NO_RECORDS = "no records"
+    AWAY = "away"  # Kafka or ZooKeeper did not answer
+
+
+IDLE = (Turn.NOTHING_HELD, Turn.NOT_ALLOWED, Turn.NO_RECORDS, Turn.AWAY)
+
+
+WAIT_MS = {Turn.NOTHING_HELD: MEMBER_CHECK_MS, Turn.NOT_ALLOWED: ALLOWED_POLL_MS, Turn.NO_RECORDS: IDLE_POLL_MS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """What a user chose, as far as the loop needs it."""
+
+    group: str
+    isolation: Isolation
+    starting_offsets: Policy
+    max_offsets_per_batch: int
+
+
+class DriverLoop:
+    """One run of one consumer. All its methods belong to the batch thread."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        *,
+        holdings: Holdings,
+        membership: Membership,
+        log_ends: LogEnds,
+        reader: Reader,
+        jobs: Jobs,
+        progress: Progress,
+    ) -> None:
+        self._settings = settings
+        self._holdings = holdings
+        self._membership = membership
+        self._log_ends = log_ends
+        self._reader = reader
+        self._jobs = jobs
+        self._progress = progress
+        self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.starting_offsets)
+        self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
+        self._seq = 0
+        self._away_ms = 0
+        self._untold: frozenset[TopicPartition] = frozenset()
+
+    def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
+        """Turn until told to leave, `max_batches` are committed, or nothing could be read for `idle_timeout_ms`.
+
+        Returns the number of batches committed. What `process` raises goes on to the caller, its batch uncommitted;
+        so does the error by which the membership ended.
+        """
+        committed = 0
+        busy_ms = _now_ms()
+        while max_batches is None or committed < max_batches:
+            view = self._holdings.view()
+            if view.leaving:
+                break
+            if self._membership.error is not None:
+                raise self._membership.error
+            turn = self._turn(process, view)
+            if turn is Turn.COMMITTED:
+                committed += 1
+            if turn not in IDLE:
+                busy_ms = _now_ms()
+                self._away_ms = 0
+                continue
+            left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - _now_ms()
+            if left_ms is not None and left_ms <= 0:
+                break
+            wait_ms = self._wait_ms(turn)
+            self._holdings.await_change(view.change, wait_ms if left_ms is None else min(wait_ms, left_ms))
+        return committed
+
+    def _wait_ms(self, turn: Turn) -> int:
+        """How long to wait after an idle turn; a command ends it."""
+        if turn is Turn.AWAY:
+            self._away_ms = min(max(AWAY_WAIT_MS[0], self._away_ms * 2), AWAY_WAIT_MS[1])
+            return self._away_ms
+        self._away_ms = 0
+        return WAIT_MS[turn]
+
+    # ------------------------------------------------------------------ one turn
+
+    def _turn(self, process: Process, view: View) -> Turn:
+        began_ns = time.monotonic_ns()
+        held = {each: hold for each, hold in view.holds.items() if self._membership.allowed(each)}
+        if not held:
+            return Turn.NOT_ALLOWED if view.holds else Turn.NOTHING_HELD
+        leased = view._replace(holds=held)
+        try:
+            ends = self._ends(leased)
+            if not ends:
+                return Turn.AWAY
+            if self._out_of_log.repair(leased, ends, self._settings.isolation):
+                return Turn.AGAIN
+        except (UnavailableError, FencedError) as error:
+            log_event(
+                logging.WARNING, "planning_failed", f"no batch can be planned: {error}", group=self._settings.group
+            )
+            return Turn.AWAY
+        positions = {each: hold.position for each, hold in held.items()}
+        ranges = plan_ranges(positions, ends, self._settings.max_offsets_per_batch, self._seq)
+        lag = sum(max(0, ends[each] - position) for each, position in positions.items() if each in ends)
+        if not ranges:
+            self._progress.idle(lag)
+            return Turn.NO_RECORDS
+        return self._batch(process, leased, ranges, lag, began_ns)
+
+    def _ends(self, view: View) -> Mapping[TopicPartition, int]:
+        """The ends of those partitions whose leader answers; says once which do not, and when they do again."""
+        ends, failed = self._log_ends.ask_offsets(view.holds, "latest", self._settings.isolation, ASK_TIMEOUT_MS)
+        if failed.keys() != self._untold:
+            self._untold = frozenset(failed)
+            names = [str(each) for each in sorted(failed)]
+            text = (
+                f"{len(names)} partitions are not read for now: {failed[min(failed)]}"
+                if failed
+                else "all logs answer again"
+            )
+            log_event(logging.WARNING, "log_ends", text, group=self._settings.group, partitions=names)
+        return ends
+
+    def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
+        tag = f"zkcoord-{self._run_id}-{self._seq}"
+        kept = self._holdings.begin(tag, ranges, view)
+        if not kept:
+            return Turn.AGAIN
+        batch = Batch(id=batch_id(kept), seq=self._seq, generation=self._membership.generation, ranges=kept)
+        self._seq += 1
+        try:
+            end, at_ns = self._process_and_commit(process, batch, tag)
+        except Exception as error:
+            if not self._explained(view, batch, error):
+                raise
+            return Turn.AGAIN
+        if end is not End.COMMITTED:
+            return self._lost(view, batch, end)
+        times_ms = [(later - earlier) // 1_000_000 for earlier, later in pairwise((began_ns, *at_ns))]
+        self._progress.batch_done(
+            Report(
+                batch=batch,
+                lag=lag - offsets_in(kept),
+                plan_ms=times_ms[0],
+                process_ms=times_ms[1],
+                commit_ms=times_ms[2],
+            )
+        )
+        return Turn.COMMITTED
+
+    def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, tuple[int, int, int]]:
+        """Both, for a batch that has begun; afterwards it is over in any case. Times: planned, processed, committed."""
+        offsets = {each.topic_partition: each.end for each in batch.ranges}
+        end = End.UNTRIED
+        planned_ns = time.monotonic_ns()
+        try:
+            processed = self._process(process, batch, tag)
+            processed_ns = time.monotonic_ns()
+            if processed:
+                end = self._commit(offsets)
+        finally:
+            self._holdings.finish(end, offsets)
+        return end, (planned_ns, processed_ns, time.monotonic_ns())
+
+    def _process(self, process: Process, batch: Batch, tag: str) -> bool:
+        """Run the user's function; False when the batch was fenced meanwhile, whatever the function made of that."""
+        description = (
+            f"zkcoord group {self._settings.group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
+        )
+        try:
+            with self._jobs.running(tag, description):
+                process(self._reader.read(batch.ranges), batch)
+        except Exception as error:
+            if not self._holdings.fenced:
+                raise
+            log_event(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
+        return not self._holdings.fenced
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
+        """Commit while this batch may be: a connection that broke is waited for, until the lease ends."""
+        end = End.UNTRIED
+        while self._holdings.claim():
+            try:
+                self._membership.commit(offsets)
+            except FencedError as error:
+                log_event(logging.WARNING, "commit_refused", f"the batch is not committed: {error}")
+                return End.REFUSED
+            except UnavailableError as error:
+                end = End.UNKNOWN
+                self._holdings.commit_failed()
+                log_event(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
+                self._holdings.await_change(self._holdings.view().change, COMMIT_RETRY_MS)
+            else:
+                return End.COMMITTED
+        return end
+
+    def _lost(self, seen: View, batch: Batch, end: End) -> Turn:
+        """Tell that a batch was dropped; after a refused commit wait for the command that explains it."""
+        log_event(
+            logging.WARNING,
+            "batch_lost",
+            f"batch {batch.seq} of group {self._settings.group} is not committed: partitions of it were lost",
+            group=self._settings.group,
+            batch=batch.id,
+            seq=batch.seq,
+            generation=batch.generation,
+            ranges=[str(each) for each in batch.ranges],
+        )
+        now = self._holdings.view()
+        epochs = {each: hold.epoch for each, hold in now.holds.items()}
+        unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())
+        if end is End.REFUSED and unexplained and not now.leaving:
+            self._holdings.await_change(now.change, FENCED_WAIT_MS)
+        return Turn.LOST
+
+    def _explained(self, view: View, batch: Batch, error: Exception) -> bool:
+        """Whether `process` failed because the records are gone; then positions were moved and reading goes on."""
+        try:
+            partitions = [each.topic_partition for each in batch.ranges]
+            explained = self._out_of_log.explains(view, partitions, self._settings.isolation)
+        except Exception as unknown:
+            log_event(logging.DEBUG, "explaining_failed", f"the log could not be compared: {unknown}")
+            return False
+        if explained:
+            log_event(logging.WARNING, "records_gone", f"batch {batch.seq} failed since its records are gone: {error}")
+        return explained
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

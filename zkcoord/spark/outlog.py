@@ -1,0 +1,94 @@
+"""Positions that the log does not have (any more), and where to go on: the reset policy, said aloud.
+
+Never `failOnDataLoss=false`: that reads what is left in silence, and the commit would pass over the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.spark.holdings import End, Hold, Holdings, View
+from zkcoord.spark.ports import Isolation, LogEnds, Membership, Policy
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange
+
+ASK_TIMEOUT_MS = 5_000  # a question to Kafka that holds up the loop; it is asked again
+TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
+
+
+class OutOfLog:
+    """Finds held positions outside of their logs and moves them by the reset policy. For the batch thread."""
+
+    def __init__(self, log_ends: LogEnds, membership: Membership, holdings: Holdings, policy: Policy) -> None:
+        self._log_ends = log_ends
+        self._membership = membership
+        self._holdings = holdings
+        self._policy = policy
+        self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
+
+    def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
+        """Compare the positions in `view` with the ends, and new ones with the starts too; True when some were moved.
+
+        Cheap: one more request when partitions were started since the last call, or when something is wrong.
+        UnavailableError and FencedError when the new positions cannot be committed: nothing was moved.
+        """
+        beyond = {each: hold for each, hold in view.holds.items() if each in ends and hold.position > ends[each]}
+        if beyond and isolation == "read_committed":  # perhaps only beyond an open transaction
+            high, _ = self._log_ends.ask_offsets(beyond, "latest", "read_uncommitted", ASK_TIMEOUT_MS)
+            beyond = {each: hold for each, hold in beyond.items() if each in high and hold.position > high[each]}
+        started = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch and each in ends]
+        return self._move(view, beyond, self._before_start(view, started))
+
+    def explains(self, view: View, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
+        """Whether a batch of these failed because its records are gone; if so, their positions were moved."""
+        ends, _ = self._log_ends.ask_offsets(partitions, "latest", isolation, ASK_TIMEOUT_MS)
+        for each in partitions:
+            self._checked.pop(each, None)
+        return self.repair(View({each: view.holds[each] for each in partitions}, view.change, False), ends, isolation)
+
+    def _before_start(self, view: View, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Hold]:
+        if not partitions:
+            return {}
+        starts, _ = self._log_ends.ask_offsets(partitions, "earliest", None, ASK_TIMEOUT_MS)
+        self._checked |= {each: view.holds[each].epoch for each in starts}
+        return {each: view.holds[each] for each, start in starts.items() if view.holds[each].position < start}
+
+    def _move(self, view: View, beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> bool:
+        """Commit the new positions at once, as a batch without records: after a restart `latest` must not be taken
+        anew, over records that came meanwhile."""
+        if not beyond and not before:
+            return False
+        targets = self._log_ends.reset_positions([*beyond, *before], self._policy)
+        points = [OffsetRange(each.topic, each.partition, to, to) for each, to in sorted(targets.items())]
+        kept = self._holdings.begin(TAG, points, view)
+        if not kept:
+            return False
+        end, moved = End.UNTRIED, {each.topic_partition: each.end for each in kept}
+        try:
+            if self._holdings.claim():
+                end = End.UNKNOWN
+                self._membership.commit(moved)
+                end = End.COMMITTED
+        finally:
+            self._holdings.finish(end, moved)
+        for each, position in moved.items() if end is End.COMMITTED else ():
+            self._warn(each, view.holds[each].position, position, beyond=each in beyond)
+        return end is End.COMMITTED
+
+    def _warn(self, partition: TopicPartition, was: int, position: int, *, beyond: bool) -> None:
+        why = (
+            "lies behind the log's end: the topic was created again, or its log was cut"
+            if beyond
+            else "lies before the log's start: records were deleted before this group read them"
+        )
+        log_event(
+            logging.WARNING,
+            "position_reset",
+            f"{partition}: offset {was} {why}. Reading goes on at {position} ({self._policy})",
+            partitions=[str(partition)],
+            offsets={str(partition): position},
+            was=was,
+            policy=self._policy,
+        )

@@ -1,0 +1,104 @@
+"""How a batch is told: one live line where a person looks at a terminal, else one structured log line a batch."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from typing import TextIO
+
+from zkcoord.spark.ports import Progress, Report
+from zkcoord.spark.ranges import offsets_in
+
+LOG = logging.getLogger("zkcoord.spark")
+REDRAW_MS = 100  # ten times a second is as much as an eye follows
+
+
+def log_event(level: int, event: str, text: str, **fields: object) -> None:
+    """One line of the log: `text` for people; `event` and `fields` are attributes of the record for programs."""
+    LOG.log(level, text, extra={"event": event, "fields": fields})
+
+
+def progress_to(stream: TextIO | None, group: str) -> Progress:
+    """A live line if `stream` is a terminal, else the log."""
+    return LiveLine(stream, group) if stream is not None and stream.isatty() else LogLines(group)
+
+
+class LogLines:
+    """Event `batch_done` for each batch. Offsets are counted, not rows: those are known to the user's action alone."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def batch_done(self, report: Report) -> None:
+        """Log the batch."""
+        batch = report.batch
+        offsets = offsets_in(batch.ranges)
+        log_event(
+            logging.INFO,
+            "batch_done",
+            f"batch {batch.seq} of group {self._group}: {offsets:,} offsets in {len(batch.ranges)} ranges, "
+            f"plan {report.plan_ms} ms, process {report.process_ms} ms, commit {report.commit_ms} ms, "
+            f"lag {report.lag:,}",
+            group=self._group,
+            batch=batch.id,
+            seq=batch.seq,
+            generation=batch.generation,
+            ranges=[str(each) for each in batch.ranges],
+            offsets_count=offsets,
+            lag=report.lag,
+            plan_ms=report.plan_ms,
+            process_ms=report.process_ms,
+            commit_ms=report.commit_ms,
+        )
+
+    def idle(self, lag: int) -> None:
+        """Nothing: a log tells what happened."""
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class LiveLine:
+    """One line that is written over, at most every REDRAW_MS."""
+
+    def __init__(self, stream: TextIO, group: str) -> None:
+        self._stream = stream
+        self._group = group
+        self._began_ns = time.monotonic_ns()
+        self._drawn_ns = 0
+        self._batches = 0
+        self._offsets = 0
+        self._last = ""
+
+    def batch_done(self, report: Report) -> None:
+        """Count the batch in and draw."""
+        offsets = offsets_in(report.batch.ranges)
+        self._batches += 1
+        self._offsets += offsets
+        spent_ms = max(1, report.plan_ms + report.process_ms + report.commit_ms)
+        self._last = (
+            f"batch {report.batch.seq}: {offsets:,} offsets in {spent_ms} ms ({offsets * 1000 // spent_ms:,}/s)"
+        )
+        self._draw(f"{self._last} · lag {report.lag:,} · generation {report.batch.generation}")
+
+    def idle(self, lag: int) -> None:
+        """Say that there is nothing to read."""
+        self._draw(f"{self._last or 'no batch yet'} · lag {lag:,} · waiting")
+
+    def close(self) -> None:
+        """End the line with a sum, so that what comes next stands on its own."""
+        seconds = (time.monotonic_ns() - self._began_ns) / 1e9
+        self._drawn_ns = 0
+        self._draw(f"{self._batches:,} batches, {self._offsets:,} offsets in {seconds:.1f} s")
+        self._stream.write("\n")
+        self._stream.flush()
+
+    def _draw(self, text: str) -> None:
+        now = time.monotonic_ns()
+        if now - self._drawn_ns < REDRAW_MS * 1_000_000:
+            return
+        self._drawn_ns = now
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"\r\x1b[K{self._group} · {text}"[: width + len("\r\x1b[K")])
+        self._stream.flush()

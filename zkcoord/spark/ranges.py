@@ -1,0 +1,104 @@
+"""What the next batch reads, as values: pure, without Spark, Kafka or a clock."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+
+DESCRIBED_MAX = 8  # ranges that a description spells out; a person reads no more in a line of the Spark UI
+
+
+class OffsetRange(NamedTuple):
+    """The records of one partition from `start` up to, not including, `end`. Sorts by topic, partition, start.
+
+    The number of records may be smaller than `end - start` (transactions, compaction).
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.start}-{self.end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One batch as `process` sees it beside its DataFrame.
+
+    `id` depends on the ranges alone, so a batch that is read again has its old id; a batch whose ranges were split over
+    several consumers after a death has not: a sink that shall have no duplicates keys by range, not by `id`.
+    `seq` counts this consumer's batches from 0; `generation` is the group's rebalance number when the batch began.
+    """
+
+    id: str
+    seq: int
+    generation: int
+    ranges: tuple[OffsetRange, ...]  # sorted, none empty, at most one for a partition
+
+
+def batch_id(ranges: Iterable[OffsetRange]) -> str:
+    """32 hex digits that two batches share only when they have the same ranges.
+
+    >>> batch_id([OffsetRange("clicks", 0, 100, 600)])
+    'fdb21b6444dd641dc50e1e915058950e'
+    """
+    text = "\n".join(f"{each.topic} {each.partition} {each.start} {each.end}" for each in sorted(ranges))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def plan_ranges(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int, turn: int = 0
+) -> tuple[OffsetRange, ...]:
+    """The non-empty ranges to read next: from each position, at most to the partition's end, `max_offsets` in all.
+
+    Fair: every partition may have the same share; what a short one leaves is shared by the others. So either all are
+    read to their ends, or exactly `max_offsets` are planned. With fewer offsets to give than partitions that have
+    some, `turn` (any number that rises) says whose turn it is. A partition without a known end, or whose end lies
+    before its position, is left out. Sorted.
+
+    >>> at = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 5, TopicPartition("t", 2): 9}
+    >>> ends = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 7, TopicPartition("t", 2): 9}
+    >>> [str(each) for each in plan_ranges(at, ends, 10)]
+    ['t-0-0-8', 't-1-5-7']
+    """
+    lags = {each: ends[each] - start for each, start in positions.items() if ends.get(each, start) > start}
+    served = sorted(lags)
+    if 0 < max_offsets < len(served):
+        first = turn * max_offsets % len(served)
+        served = (served + served)[first : first + max_offsets]
+    left = max_offsets
+    shares: dict[TopicPartition, int] = {}
+    for index, each in enumerate(sorted(served, key=lambda one: (lags[one], one))):  # the short ones first
+        shares[each] = min(lags[each], left // (len(served) - index))
+        left -= shares[each]
+    return tuple(
+        OffsetRange(each.topic, each.partition, positions[each], positions[each] + share)
+        for each, share in sorted(shares.items())
+        if share > 0
+    )
+
+
+def describe(ranges: tuple[OffsetRange, ...]) -> str:
+    """The ranges for a person, on one line and of bounded length.
+
+    >>> describe((OffsetRange("clicks", 0, 100, 600), OffsetRange("clicks", 3, 7, 507)))
+    '1,000 offsets: clicks-0 100..600, clicks-3 7..507'
+    """
+    named = [f"{each.topic}-{each.partition} {each.start}..{each.end}" for each in ranges[:DESCRIBED_MAX]]
+    more = [f"and {len(ranges) - DESCRIBED_MAX} more"] if len(ranges) > DESCRIBED_MAX else []
+    return f"{offsets_in(ranges):,} offsets: " + ", ".join(named + more)
+
+
+def offsets_in(ranges: Iterable[OffsetRange]) -> int:
+    """How many offsets the ranges span: an upper bound of their records."""
+    return sum(each.end - each.start for each in ranges)

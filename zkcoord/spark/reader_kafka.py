@@ -1,0 +1,130 @@
+"""The reader over Spark's own Kafka connector (a jar), on its V2 path: ranges in, a DataFrame out.
+
+Another reader is another class with the same `read` (`ports.Reader`) in a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.jobs import is_connect
+from zkcoord.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+V1_SOURCES = "spark.sql.sources.useV1SourceList"
+POLL_TIMEOUT_MS = 20_000  # how long a task waits for a record that the log's end promised; Spark's own default is 120 s
+MISSING = (
+    "Failed to find data source: kafka",
+    "KAFKA_DATA_SOURCE_NOT_ENABLED",
+    "NoClassDefFoundError",
+    "NoSuchMethodError",
+)
+LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines about kafka.group.id at every batch
+
+
+def connector_coordinate(spark_version: str) -> str:
+    """The connector that fits this Spark, as Maven and `spark.jars.packages` name it. The versions must be equal.
+
+    >>> connector_coordinate("4.0.0")
+    'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
+    """
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
+
+
+class KafkaReader:
+    """Reads ranges with `spark.read.format("kafka")`.
+
+    Takes `kafka` out of the session's list of V1 sources (a setting of the SQL session: its other batch reads and
+    writes of Kafka use V2 too, which is the faster one for them as well).
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap_servers: str,
+        group: str,
+        *,
+        settings: Mapping[str, str],
+        include_headers: bool = False,
+    ) -> None:
+        self._spark = spark
+        self._options = reader_options(bootstrap_servers, group, settings, include_headers)
+        _use_v2(spark)
+        _quiet(spark)
+
+    def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
+        """As `ports.Reader`: one task for each range, in order."""
+        try:
+            return self._spark.read.format("kafka").options(**self._options, **assignment(ranges)).load()
+        except Exception as error:
+            if any(sign in str(error) for sign in MISSING):
+                raise UsageError(_how_to_add(self._spark.version)) from error
+            raise
+
+
+def reader_options(
+    bootstrap_servers: str, group: str, settings: Mapping[str, str], include_headers: bool
+) -> dict[str, str]:
+    """What is the same for every batch.
+
+    Executors keep a consumer for each (group id, partition) and refuse one with other settings: so the reading group
+    id is fixed, is not the group's own (nothing is committed under it), and carries a hash of the settings.
+    """
+    options = {f"kafka.{key}": value for key, value in sorted(settings.items())}
+    options["kafka.bootstrap.servers"] = bootstrap_servers
+    options["includeHeaders"] = str(include_headers).lower()
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:12]
+    options["kafka.group.id"] = f"{group}-read-{digest}"
+    options["kafkaConsumer.pollTimeoutMs"] = str(POLL_TIMEOUT_MS)
+    return options
+
+
+def assignment(ranges: Collection[OffsetRange]) -> dict[str, str]:
+    """The options that name exactly these ranges.
+
+    >>> assignment([OffsetRange("t", 3, 7, 507)])["startingOffsets"]
+    '{"t": {"3": 7}}'
+    """
+    assign: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for each in ranges:
+        assign.setdefault(each.topic, []).append(each.partition)
+        starts.setdefault(each.topic, {})[str(each.partition)] = each.start
+        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
+    return {
+        "assign": json.dumps(assign),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }
+
+
+def _how_to_add(spark_version: str) -> str:
+    coordinate = connector_coordinate(spark_version)
+    return (
+        f"Spark has no usable Kafka connector: it needs {coordinate} with what that depends on; its version must be "
+        f"Spark's ({spark_version}). Add it when the session is built: "
+        f'SparkSession.builder.config("spark.jars.packages", "{coordinate}"), or spark-submit --packages {coordinate}; '
+        "without network give the jars as spark.jars."
+    )
+
+
+def _use_v2(spark: SparkSession) -> None:
+    listed = (spark.conf.get(V1_SOURCES) or "").split(",")
+    kept = ",".join(each for each in listed if each.strip() != "kafka")
+    if kept != ",".join(listed):
+        spark.conf.set(V1_SOURCES, kept)
+
+
+def _quiet(spark: SparkSession) -> None:
+    """Classic only: a Connect server's log is its operator's."""
+    if is_connect(spark):
+        return
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr,unused-ignore]
+    log4j.core.config.Configurator.setLevel(LOUD_LOGGER, log4j.Level.ERROR)

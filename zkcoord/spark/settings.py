@@ -1,0 +1,63 @@
+"""The Kafka settings of one consumer, for its two clients: librdkafka asks and commits, the reader reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ports import Isolation
+
+READER_PREFIX = "kafka."  # Spark's own spelling of a setting of its Java client
+LIBRDKAFKA_PREFIX = "librdkafka."
+
+OWN = {  # setting -> what to use instead
+    "assign": "the argument topics",
+    "auto.offset.reset": "the argument starting_offsets",
+    "bootstrap.servers": "the argument bootstrap_servers",
+    "enable.auto.commit": "nothing: a batch is committed when it is processed",
+    "group.id": "the argument group",
+}
+
+# Spark gives up only after 120 s by itself, and Java's admin client after 60 s; a consumer that hangs so long in a
+# batch holds up its group. request.timeout.ms must not exceed default.api.timeout.ms: Java refuses to start then.
+READER_DEFAULTS = {"request.timeout.ms": "10000", "default.api.timeout.ms": "15000"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """`librdkafka` and `reader`: settings without any prefix. Both name the isolation level: they must agree on it."""
+
+    librdkafka: Mapping[str, str]
+    reader: Mapping[str, str]
+    isolation: Isolation
+
+
+def split_settings(config: Mapping[str, str]) -> KafkaSettings:
+    """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
+
+    `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and librdkafka's:
+    ends that were asked for with another one would let a batch wait for an open transaction. UsageError for a setting
+    that this consumer makes itself.
+
+    >>> split_settings({"security.protocol": "SSL", "kafka.max.poll.records": "9"}).reader["max.poll.records"]
+    '9'
+    """
+    reader: dict[str, str] = dict(READER_DEFAULTS)
+    native: dict[str, str] = {}
+    for key, value in sorted(config.items()):
+        name = key.removeprefix(READER_PREFIX).removeprefix(LIBRDKAFKA_PREFIX)
+        if name in OWN:
+            raise UsageError(f"{key} cannot be set for a Spark consumer; use {OWN[name]}")
+        if not key.startswith(LIBRDKAFKA_PREFIX):
+            reader[name] = str(value)
+        if not key.startswith(READER_PREFIX):
+            native[name] = str(value)
+    isolation: Isolation
+    match reader.setdefault("isolation.level", "read_uncommitted"):
+        case "read_uncommitted" | "read_committed" as isolation:
+            pass
+        case other:
+            raise UsageError(f"isolation.level is {other!r}; it must be read_committed or read_uncommitted")
+    native["isolation.level"] = isolation
+    return KafkaSettings(librdkafka=native, reader=reader, isolation=isolation)
