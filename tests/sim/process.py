@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.sim.store import SimStore
-from zkcoord.shell.ports import Input, StoreInput
+from zkcoord.shell.ports import FromStore, Input, StoreInput, SyncDone
 
 if TYPE_CHECKING:
     from tests.sim.world import CrashPlan, World
@@ -21,6 +21,9 @@ class Actor(Protocol):
 
 IDLE_STEPS_MAX = 50
 """Steps without an input in one millisecond of virtual time; more is a busy loop."""
+
+NEVER_MS = 1 << 62
+"""A wake-up time that does not come."""
 
 Factory = Callable[["SimProcess"], Actor]
 
@@ -81,7 +84,7 @@ class SimProcess:
         self.actor: Actor | None = None
         self.application: Any = None
         self.group = ""
-        self.wake_ms: int | None = None  # in the world's time
+        self.wake_ms = NEVER_MS  # in the world's time
         self.dies_after_step: CrashPlan | None = None
         self.stores: list[SimStore] = []
         self._deferred: list[Callable[[], None]] = []
@@ -130,18 +133,18 @@ class SimProcess:
 
         self.world.at(self.world.now_ms + delay_ms, due)
 
-    def has_work(self, now_ms: int) -> bool:
-        """True when a step would have inputs, or a timer is due."""
-        if not self.running or self.paused:
-            return False
-        return bool(self.inbox.items) or (self.wake_ms is not None and self.wake_ms <= now_ms)
+    @property
+    def awake(self) -> bool:
+        """True while the process runs and is not paused."""
+        return self.running and not self.paused
 
     def step(self) -> None:
         """One step of the actor with everything in its inbox."""
         items = self.inbox.take()
         self._check_busy(items)
-        self.world.trace(self.client, "step", items)
-        self.wake_ms = None
+        if not all(isinstance(item, FromStore) and type(item.item) is SyncDone and item.item.ok for item in items):
+            self.world.trace(self.client, "step", items)  # lease renewals would drive out what matters
+        self.wake_ms = NEVER_MS
         assert self.actor is not None
         try:
             wake_ms = self.actor.step(items, self.clock.now_ms())
@@ -185,7 +188,7 @@ class SimProcess:
             return
         self.world.trace(self.client, "is killed")
         self.running, self.paused = False, False
-        self.wake_ms = None
+        self.wake_ms = NEVER_MS
         for store in self.stores:
             if exact and store.wire is not None:
                 store.wire.requests.clear()

@@ -144,6 +144,7 @@ class SimStore:
         if self.over or self._closing:
             return
         self._closing = True
+        self.local.clear()
         if self.wire is not None:
             self.wire.requests.append(Ask(CLOSE, -1))
         else:
@@ -170,7 +171,7 @@ class SimStore:
     def can_deliver(self) -> bool:
         """True when something waits for the process and can reach it."""
         if self.local:
-            return not self.over
+            return True
         wire = self.wire
         return wire is not None and wire.down and bool(wire.replies) and not self._closing
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim import faults
 from tests.sim.options import FAULTS, Options, seeds
-from tests.sim.process import SimProcess
+from tests.sim.process import NEVER_MS, SimProcess
 from tests.sim.sweep import KILLS, crash_points, fingerprints, sweep
 from tests.sim.toy import GOAL, PATH, Counter, count, counting_world
 from tests.sim.world import CrashPlan, SimulationError, World
@@ -165,7 +165,7 @@ def test_a_crash_plan_strikes_exactly_there(when: str, applied: int, incarnation
     world = counting_world(3, QUIET, counters=1)
     world.plan(CrashPlan("counter-0", 3, when, restart_after_ms=5_000))
     world.run_until(lambda: any("plan:" in line for line in world.trace_lines()))
-    world.run_until(lambda: world.processes["counter-0"].wake_ms is None)
+    world.run_until(lambda: world.processes["counter-0"].wake_ms == NEVER_MS)
     assert int(world.ensemble.data(PATH) or b"") == applied
     world.calm(5_000, quiet_ms=5_000)
     assert world.processes["counter-0"].incarnation == incarnation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,11 @@ from zkcoord.shell.ports import CallDone, CommitDone, FromStore, LinkChanged, Re
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
-LINES_KEPT_MAX = 1_000
-LINES_SHOWN = 150
+LINES_VARIABLE = "ZKCOORD_SIM_TRACE"
+"""The environment variable that says how many lines a failure shows."""
+
+LINES_SHOWN = int(os.environ.get(LINES_VARIABLE, "150"))
+LINES_KEPT_MAX = max(1_000, LINES_SHOWN)
 LINE_CHARACTERS_MAX = 600
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.sim import faults
 from tests.sim.options import SEED_VARIABLE, Options
-from tests.sim.process import Factory, SimProcess
+from tests.sim.process import NEVER_MS, Factory, SimProcess
 from tests.sim.store import COMMIT, LOSE_REPLY, LOSE_REQUEST, READ, RUN, Ask, SimStore
 from tests.sim.trace import LINES_SHOWN, Trace
 from tests.sim.zookeeper import Ensemble, Result, Session
@@ -208,11 +208,17 @@ class World:
     def _work(self) -> bool:
         """Do one thing that can be done now; False when there is none."""
         now_ms, options = self.now_ms, self.options
-        steps = [p for p in self.processes.values() if p.has_work(now_ms)]
-        executes = [s for s in self.stores if s.can_execute()]
-        delivers = [s for s in self.stores if s.can_deliver()]
+        steps = [p for p in self.processes.values() if (p.inbox.items or p.wake_ms <= now_ms) and p.awake]
+        executes, delivers, ghosts = [], [], []
+        for store in self.stores:
+            wire = store.wire
+            if wire is not None and wire.requests and store.can_execute():
+                executes.append(store)
+            if store.local or (wire is not None and wire.replies and store.can_deliver()):
+                delivers.append(store)
+            if store.ghosts and self.ensemble.serving:
+                ghosts.append(store)
         behind = [r for r in self.ensemble.followers if not r.cut and self.ensemble.lags(r)]
-        ghosts = [s for s in self.stores if s.ghosts] if self.ensemble.serving else ()
         weights = (
             options.weight_step if steps else 0,
             options.weight_execute if executes else 0,
@@ -262,7 +268,7 @@ class World:
 
     def _jump(self) -> bool:
         """Nothing to do now: let time come to the next timer (or a little later)."""
-        times = [p.wake_ms for p in self.processes.values() if p.wake_ms is not None and p.running and not p.paused]
+        times = [p.wake_ms for p in self.processes.values() if p.wake_ms != NEVER_MS and p.awake]
         if self._timers:
             times.append(self._timers[0][0])
         expiry_ms = self.ensemble.next_expiry_ms()
