@@ -1,0 +1,38 @@
+"""The first nodes: root, epoch, schema, and the parents of coordinators, group records and groups.
+
+On a tree that old consumers use already, their `/consumers` stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import CreateNode, DeleteNode, Write
+
+revision = "0001"
+down_revision = None
+
+OWN = ("/zkcoord", "/zkcoord/epoch", "/zkcoord/schema", "/zkcoord/coordinators", "/zkcoord/groups")
+BESIDE = {"draft": ("/consumers", "/consumers/groups"), "legacy": ("/consumers", "/zkcoord/channels")}
+
+
+def reads(layout_name: str) -> tuple[str, ...]:
+    """All nodes that this revision makes, parents first."""
+    return OWN + BESIDE[layout_name]
+
+
+def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
+    """Create what is missing."""
+    schema = {"version": 1, "revision": revision, "layout": layout_name, "migration": None}
+    data = {"/zkcoord/epoch": b"0", "/zkcoord/schema": json.dumps(schema, separators=(",", ":")).encode("ascii")}
+    return tuple(CreateNode(path, data.get(path, b"")) for path in reads(layout_name) if not snapshot[path].exists)
+
+
+def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
+    """Delete zkcoord's own nodes, children first; refused while groups or coordinators stand. `/consumers` stays."""
+    own = [path for path in reversed(reads(layout_name)) if path.startswith("/zkcoord")]
+    ordered = sorted(own, key=lambda path: -path.count("/"))
+    found = [snapshot[path] for path in ordered]
+    return tuple(DeleteNode(node.path, node.stat.version) for node in found if node.stat is not None)

@@ -1,0 +1,125 @@
+"""What a migration writes, as pure functions: its first batch, the batches between, its last. Nothing is read here.
+
+A migration is a term of office (design, section 6). Its first batch raises the epoch, which deposes the coordinator,
+and marks the schema, so that nobody stands for election; the version of the schema's node is from then on its fence:
+every batch checks it, and whoever takes a broken-off migration over changes it. Its last batch sets the revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zkcoord.errors import CorruptError, SchemaError, invariant
+from zkcoord.migrate.revision import Revision, history
+from zkcoord.tree.paths import EPOCH, SCHEMA, layout_named
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write
+
+BATCH_WRITES_MAX = 1_000
+BATCH_BYTES_MAX = 256 * 1024  # the limit of all our multis; the server's own is 1 MiB for what it logs of one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A migration in progress, as the schema names it: from where to where, and whose run it is."""
+
+    old: str
+    new: str
+    run: str
+
+    def document(self) -> dict[str, Any]:
+        """What stands in the schema under `migration`."""
+        return {"from": self.old, "to": self.new, "run": self.run}
+
+
+def first_revision_reads(layout_name: str) -> tuple[str, ...]:
+    """The paths that `first_revision_writes` must see."""
+    return history()[0].reads(layout_named(layout_name).name)
+
+
+def first_revision_writes(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
+    """One multi's writes that make an empty tree ours: creates what of the first revision is missing."""
+    return history()[0].upgrade(snapshot, layout_named(layout_name).name)
+
+
+def read_schema(node: Node) -> Schema | None:
+    """The schema that the node holds, None if there is none yet; CorruptError names its path."""
+    if not node.exists:
+        return None
+    try:
+        return decode_schema(node.data)
+    except CorruptError as error:
+        raise CorruptError(f"{SCHEMA}: {error}; an operator must restore it") from error
+
+
+def read_mark(schema: Schema) -> Mark | None:
+    """The migration in progress; SchemaError if its keys are not this engine's."""
+    if schema.migration is None:
+        return None
+    values = [schema.migration.get(key) for key in ("from", "to", "run")]
+    if not all(isinstance(value, str) for value in values):
+        raise SchemaError(f"{SCHEMA}: the migration in progress is of an unknown kind: {dict(schema.migration)}")
+    old, new, run = map(str, values)
+    return Mark(old=old, new=new, run=run)
+
+
+def begin(schema: Node, epoch: Node, mark: Mark) -> Transaction:
+    """The first batch: a new epoch, and the mark. It also takes over: the mark of another run is replaced."""
+    before = read_schema(schema)
+    if before is None or schema.stat is None or epoch.stat is None:
+        raise SchemaError(f"{EPOCH if before else SCHEMA} is missing: an operator must restore it")
+    try:
+        number = decode_epoch(epoch.data)
+    except CorruptError as error:
+        raise CorruptError(f"{EPOCH}: {error}; an operator must restore it") from error
+    marked = replace(before, migration=mark.document())
+    return Transaction(
+        writes=(
+            SetNode(EPOCH, encode_epoch(number + 1), epoch.stat.version),
+            SetNode(SCHEMA, encode_schema(marked), schema.stat.version),
+        ),
+        why=f"begin {mark.old} -> {mark.new}" if before.migration is None else f"resume {mark.old} -> {mark.new}",
+    )
+
+
+def batches(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Iterator[Transaction]:
+    """The revision's writes, each batch behind a check of the mark."""
+    invariant(
+        all(write.path not in (SCHEMA, EPOCH) for write in writes),
+        f"revision {mark.new} writes the schema or the epoch: that is the engine's",
+    )
+    batch: list[Write] = []
+    size = 0
+    for write in writes:
+        one = Transaction(writes=(write,)).payload_bytes()
+        if batch and (len(batch) == BATCH_WRITES_MAX or size + one > BATCH_BYTES_MAX):
+            yield _batch(schema_version, mark, batch)
+            batch, size = [], 0
+        batch.append(write)
+        size += one
+    if batch:
+        yield _batch(schema_version, mark, batch)
+
+
+def _batch(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Transaction:
+    return Transaction(writes=(CheckNode(SCHEMA, schema_version), *writes), why=f"revision {mark.new}")
+
+
+def finish(schema: Node, mark: Mark) -> Transaction:
+    """The last batch: the tree has the new revision, and coordinators may stand again."""
+    before = read_schema(schema)
+    if before is None or schema.stat is None:
+        raise SchemaError(f"{SCHEMA} is missing: an operator must restore it")
+    done = replace(before, revision=mark.new, migration=None)
+    return Transaction(
+        writes=(SetNode(SCHEMA, encode_schema(done), schema.stat.version),), why=f"end {mark.old} -> {mark.new}"
+    )
+
+
+def first_batch(revision: Revision, snapshot: Mapping[str, Node], layout_name: str) -> Transaction | None:
+    """The first revision's only batch: there is no schema to mark yet. None when nothing is missing."""
+    writes = revision.upgrade(snapshot, layout_name)
+    return Transaction(writes=writes, why=f"revision {revision.revision}") if writes else None

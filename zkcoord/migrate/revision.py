@@ -1,0 +1,106 @@
+"""Revisions as values: finds the files `NNNN_name.py`, checks each, and checks that they form one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from zkcoord.errors import UsageError, invariant
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import Write
+
+HEAD = "head"
+PACKAGE = "zkcoord_migrations"
+_FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.py")
+
+Change = Callable[[Mapping[str, Node], str], tuple[Write, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One change of the tree; what its file promises:
+
+    `reads(layout name)`: the paths whose data it must see. A part that is `*` stands for every child
+    (`/zkcoord/groups/*/state`). The snapshot has a Node for each path, also for one that does not exist.
+    `upgrade(snapshot, layout name)`: pure; the writes, each with the version it was decided from, in an order in which
+    they may be cut anywhere: of a tree that holds a beginning of them it returns the rest, of a changed tree ().
+    `downgrade`: the same, back.
+    """
+
+    revision: str
+    down_revision: str | None
+    title: str  # the first line of its docstring: the line in the history
+    reads: Callable[[str], tuple[str, ...]]
+    upgrade: Change
+    downgrade: Change
+
+
+def history(folder: Traversable | None = None) -> tuple[Revision, ...]:
+    """All revisions, oldest first; of the installed package, or of `folder`. InvariantError unless they form a line."""
+    return _installed() if folder is None else _load(folder)
+
+
+def reach(revisions: Sequence[Revision], goal: str) -> int:
+    """The index of the revision named by `goal` ("head": the newest); UsageError if there is none."""
+    names = [revision.revision for revision in revisions]
+    if goal == HEAD:
+        return len(names) - 1
+    if goal not in names:
+        raise UsageError(f"there is no revision {goal!r}: choose {HEAD} or one of {', '.join(names)}")
+    return names.index(goal)
+
+
+@cache
+def _installed() -> tuple[Revision, ...]:
+    return _load(_folder())
+
+
+def _folder() -> Traversable:
+    try:
+        return files(PACKAGE) / "versions"
+    except ModuleNotFoundError:  # a checkout that is not installed: they stand beside the package
+        return Path(__file__).parents[2] / "migrations" / "versions"
+
+
+def _load(folder: Traversable) -> tuple[Revision, ...]:
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".py") and entry.name != "__init__.py"]
+    revisions = tuple(_read(entry) for entry in sorted(found, key=lambda entry: entry.name))
+    invariant(bool(revisions), f"there are no revisions in {folder}")
+    before: str | None = None
+    for revision in revisions:
+        invariant(
+            revision.down_revision == before,
+            f"revision {revision.revision} follows {revision.down_revision}, but the one before it is {before}",
+        )
+        before = revision.revision
+    return revisions
+
+
+def _read(entry: Traversable) -> Revision:
+    match = _FILE_NAME.fullmatch(entry.name)
+    invariant(match is not None, f"{entry.name} is no name of a revision: NNNN_name.py")
+    module = ModuleType(entry.name.removesuffix(".py"))
+    exec(compile(entry.read_text(encoding="utf-8"), str(entry), "exec"), module.__dict__)
+    known: dict[str, Any] = vars(module)
+    missing = [
+        name for name in ("revision", "down_revision", "reads", "upgrade", "downgrade", "__doc__") if name not in known
+    ]
+    invariant(
+        not missing and bool(module.__doc__), f"revision {entry.name} lacks {', '.join(missing) or 'a docstring'}"
+    )
+    invariant(entry.name.startswith(f"{known['revision']}_"), f"{entry.name} names itself {known['revision']}")
+    return Revision(
+        revision=known["revision"],
+        down_revision=known["down_revision"],
+        title=str(module.__doc__).strip().splitlines()[0],
+        reads=known["reads"],
+        upgrade=known["upgrade"],
+        downgrade=known["downgrade"],
+    )
