@@ -23,7 +23,7 @@ TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 10.0
 CONNECT_TIMEOUT_MS = 20_000  # Java's own is endless, where a firewall drops packets
 READ_TIMEOUT_MS = 60_000
-ERROR_LINES_MAX = 6
+ERROR_LINES_MAX = 3
 
 
 class Progress:
@@ -138,8 +138,8 @@ def _size(folder: Path) -> int:
 
 def _failure(title: str, dependencies: Sequence[str], log: Path, keep: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    errors = lines[lines.index(":::: ERRORS") + 1 :] if ":::: ERRORS" in lines else lines
-    said = "\n  ".join(line for line in errors[-ERROR_LINES_MAX:] if not line.startswith(":: USE VERBOSE"))
+    errors = lines[lines.index(":::: ERRORS") + 1 :] if ":::: ERRORS" in lines else lines[-ERROR_LINES_MAX:]
+    said = "\n  ".join(errors[:ERROR_LINES_MAX])  # the first has the cause, the others repeat it for other files
     settings = os.environ.get(SETTINGS_VARIABLE)
     source = f"from the repositories of {settings}" if settings else "from Ivy's default repositories"
     return (
