@@ -186,8 +186,8 @@ class Holdings:
     def end_commit(self, written: bool) -> None:
         """Whether the offset store holds what `begin_commit` returned."""
         sent, self._sent = self._sent, {}
-        for partition, (holding, offset) in sent.items():
-            if written and self._held.get(partition) is holding:
+        if written:
+            for holding, offset in sent.values():  # of a tenure that is over it changes nothing
                 holding.committed = offset
 
     def committing(self, partitions: Iterable[TopicPartition]) -> bool:
