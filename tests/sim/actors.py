@@ -10,7 +10,7 @@ from tests.sim.application import Application, Logs
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
-from zkcoord.migrate import LATEST_REVISION, first_revision_reads, first_revision_writes
+from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
@@ -36,7 +36,7 @@ def coordinator(process: SimProcess) -> ProductActor:
         "description": json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads("draft"),
         "first_writes": lambda nodes: first_revision_writes(nodes, "draft"),
-        "revision": LATEST_REVISION,
+        "revision": history()[-1].revision,
     }
     role = CoordinatorRole(loop, DRAFT, given, lambda name, fields: process.world.trace(process.client, name, fields))
     loop.run_role(role)
