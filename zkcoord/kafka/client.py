@@ -7,7 +7,8 @@ its settings pass through. Importing this module needs no Kafka client; using it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
@@ -84,17 +85,24 @@ def native(partition: TopicPartition, offset: int | None = None) -> Any:
     return module.TopicPartition(*partition) if offset is None else module.TopicPartition(*partition, offset)
 
 
+@contextmanager
+def native_errors(servers: str, doing: str) -> Iterator[None]:
+    """What librdkafka raises inside of the block leaves it as an error of zkcoord."""
+    module = librdkafka()
+    try:
+        yield
+    except module.KafkaException as error:
+        raise translate(error.args[0], servers, doing) from error
+
+
 def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None]) -> Any:
     """A confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
 
     `on_error(KafkaError)` is called on the thread that polls.
     """
-    module = librdkafka()
     settings = {**config, "bootstrap.servers": bootstrap_servers, "error_cb": on_error}
-    try:
-        return module.Consumer(settings, logger=NATIVE_LOG)
-    except module.KafkaException as error:
-        raise translate(error.args[0], bootstrap_servers, "configure the Kafka consumer") from error
+    with native_errors(bootstrap_servers, "configure the Kafka consumer"):
+        return librdkafka().Consumer(settings, logger=NATIVE_LOG)
 
 
 def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
@@ -121,7 +129,7 @@ class KafkaClient:
     def __init__(
         self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> None:
-        module = librdkafka()
+        librdkafka()
         from confluent_kafka.admin import AdminClient
 
         settings: dict[str, Any] = dict(config or {})
@@ -131,10 +139,8 @@ class KafkaClient:
         self._denied: Any = None  # the last KafkaError about credentials
         asking = {key: value for key, value in settings.items() if not key.startswith(CONSUMER_ONLY)}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
-        try:
+        with native_errors(bootstrap_servers, "configure the Kafka client"):
             self._admin: Any = AdminClient(asking, logger=NATIVE_LOG)
-        except module.KafkaException as error:
-            raise translate(error.args[0], bootstrap_servers, "configure the Kafka client") from error
 
     def __enter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from zkcoord import settings as defaults
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import KafkaClient, Message, ResetPolicy
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
@@ -145,7 +145,7 @@ class KafkaConsumer:
     def close(self) -> None:
         """Finish, commit, give everything back, leave the group, end all threads. Idempotent.
 
-        Raises UnavailableError if the last offsets could not be written; what they cover comes again.
+        Offsets that cannot be written any more are left out: what they cover comes again.
         """
         with self._changed:
             if self._closed:
@@ -323,10 +323,11 @@ class KafkaConsumer:
                 start = client.beginning_offsets([partition])[partition]
                 end = client.end_offsets([partition], "read_uncommitted")[partition]
                 to = client.reset_positions([partition], self._policy)[partition]
-        except UnavailableError as error:
+        except ZkcoordError as error:
             LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
-            with self._changed:
-                self._holdings.refetch(partition, epoch)
+            if isinstance(error, UnavailableError):  # else its topic is gone: the coordinator will take it away
+                with self._changed:
+                    self._holdings.refetch(partition, epoch)
             return
         with self._changed:
             was = self._holdings.refetch(partition, epoch)

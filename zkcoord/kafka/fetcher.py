@@ -13,7 +13,7 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import UNKNOWN, Message, native, open_consumer, translate
+from zkcoord.kafka.client import UNKNOWN, Message, native, native_errors, open_consumer, translate
 
 LOG = logging.getLogger("zkcoord.kafka")
 
@@ -55,12 +55,14 @@ class Fetcher:
         """Fetch these from now on: partition -> (epoch, first offset). One whose epoch did not change goes on."""
         gone = [p for p, epoch in self._applied.items() if p not in wanted or wanted[p][0] != epoch]
         if gone:
-            self._native.incremental_unassign([native(partition) for partition in gone])
+            with native_errors(self._servers, "stop fetching"):
+                self._native.incremental_unassign([native(partition) for partition in gone])
             for partition in gone:
                 del self._applied[partition]
         new = {p: where for p, where in wanted.items() if p not in self._applied}
         if new:
-            self._native.incremental_assign([native(partition, offset) for partition, (_, offset) in new.items()])
+            with native_errors(self._servers, "fetch"):
+                self._native.incremental_assign([native(partition, offset) for partition, (_, offset) in new.items()])
             self._applied.update({partition: epoch for partition, (epoch, _) in new.items()})
 
     def fetch(self, count: int, wait_seconds: float) -> Fetched:
@@ -72,7 +74,8 @@ class Fetcher:
         first = self._native.poll(wait_seconds)
         raw = [] if first is None else [first]
         if first is not None and count > 1:
-            raw += self._native.consume(count - 1, SECONDS_WITHOUT_WAITING)
+            with native_errors(self._servers, "deliver messages"):
+                raw += self._native.consume(count - 1, SECONDS_WITHOUT_WAITING)
         messages: list[Message] = []
         out_of_range: list[TopicPartition] = []
         for one in raw:
