@@ -1,0 +1,26 @@
+"""Three revisions: the real first one, one that marks every group in two batches or more, one that changes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.migrate.memory_tree import write_revision
+from zkcoord.migrate import Revision, history
+
+FIRST = Path(__file__).parents[2] / "migrations" / "versions" / "0001_first_nodes.py"
+
+
+@pytest.fixture
+def revisions(tmp_path: Path) -> tuple[Revision, ...]:
+    """0001 (real), 0002 (writes "new" into each group's record), 0003 (nothing)."""
+    (tmp_path / FIRST.name).write_text(FIRST.read_text(encoding="utf-8"), encoding="utf-8")
+    write_revision(
+        tmp_path,
+        "0002",
+        "0001",
+        title="Groups are new.",
+        reads='("/zkcoord/groups/*",)',
+        upgrade="return tuple(SetNode(n.path, b'new', n.stat.version) for n in snapshot.values() if n.data != b'new')",
+    )
+    write_revision(tmp_path, "0003", "0002", title="Nothing changes.")
+    return history(tmp_path)

@@ -1,0 +1,144 @@
+"""The revisions' files: what each must have, and that they form one line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.migrate.memory_tree import MemoryTree, write_revision
+from zkcoord.errors import InvariantError, UsageError
+from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.migrate.engine import snapshot
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema
+from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
+
+DRAFT_SCHEMA = b'{"version":1,"revision":"0001","layout":"draft","migration":null}'
+
+
+def test_history_begins_with_the_first_nodes() -> None:
+    first = history()[0]
+
+    assert (first.revision, first.down_revision) == ("0001", None)
+    assert first.title.startswith("The first nodes: ")
+
+
+def test_first_revision_of_an_empty_draft_tree_creates_all_nodes() -> None:
+    tree = MemoryTree()
+
+    writes = first_revision_writes(snapshot(tree, first_revision_reads("draft")), "draft")
+
+    assert writes == (
+        CreateNode("/zkcoord"),
+        CreateNode("/zkcoord/epoch", b"0"),
+        CreateNode("/zkcoord/schema", DRAFT_SCHEMA),
+        CreateNode("/zkcoord/coordinators"),
+        CreateNode("/zkcoord/groups"),
+        CreateNode("/consumers"),
+        CreateNode("/consumers/groups"),
+    )
+
+
+def test_first_revision_beside_old_consumers_leaves_theirs_alone() -> None:
+    tree = MemoryTree("/consumers", "/consumers/old-group")
+
+    writes = first_revision_writes(snapshot(tree, first_revision_reads("legacy")), "legacy")
+
+    assert [write.path for write in writes] == [
+        "/zkcoord",
+        "/zkcoord/epoch",
+        "/zkcoord/schema",
+        "/zkcoord/coordinators",
+        "/zkcoord/groups",
+        "/zkcoord/channels",
+    ]
+
+
+@pytest.mark.parametrize("layout", ["draft", "legacy"])
+def test_first_revision_writes_what_the_codecs_read(layout: str) -> None:
+    tree = MemoryTree()
+
+    tree.commit(Transaction(writes=first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout)))
+
+    assert decode_schema(tree.data()["/zkcoord/schema"]) == Schema(revision="0001", layout=layout)
+    assert decode_epoch(tree.data()["/zkcoord/epoch"]) == 0
+    assert first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout) == ()
+
+
+def test_first_revision_of_no_layout_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no layout 'new': choose draft or legacy"):
+        first_revision_reads("new")
+
+
+def test_first_revision_goes_back_as_long_as_there_is_no_group() -> None:
+    tree = MemoryTree()
+    first = history()[0]
+    tree.commit(Transaction(writes=first.upgrade(snapshot(tree, first.reads("draft")), "draft")))
+
+    writes = first.downgrade(snapshot(tree, first.reads("draft")), "draft")
+
+    assert writes == (
+        DeleteNode("/zkcoord/groups", 0),
+        DeleteNode("/zkcoord/coordinators", 0),
+        DeleteNode("/zkcoord/schema", 0),
+        DeleteNode("/zkcoord/epoch", 0),
+        DeleteNode("/zkcoord", 0),
+    )
+    tree.set("/zkcoord/groups/g", b"")
+    tree.commit(Transaction(writes=writes))
+    assert tree.refusals == ["NotEmpty /zkcoord/groups"]
+
+
+def test_a_star_stands_for_every_child() -> None:
+    tree = MemoryTree("/g", "/g/b", "/g/b/state", "/g/a", "/g/a/state")
+
+    seen = snapshot(tree, ("/g/*/state", "/g", "/none/*"))
+
+    assert [node.path for node in seen.values()] == ["/g/a/state", "/g/b/state", "/g"]
+
+
+def test_a_gap_in_the_line_is_a_bug(tmp_path: Path) -> None:
+    write_revision(tmp_path, "0001", None)
+    write_revision(tmp_path, "0003", "0002")
+
+    with pytest.raises(InvariantError, match="revision 0003 follows 0002, but the one before it is 0001"):
+        history(tmp_path)
+
+
+def test_two_heads_are_a_bug(tmp_path: Path) -> None:
+    write_revision(tmp_path, "0001", None)
+    write_revision(tmp_path, "0002", "0001")
+    write_revision(tmp_path, "0003", "0001")
+
+    with pytest.raises(InvariantError, match="revision 0003 follows 0001, but the one before it is 0002"):
+        history(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("1_short.py", "", "is no name of a revision"),
+        ("0001_empty.py", "", "lacks revision, down_revision, reads, upgrade, downgrade"),
+        (
+            "0001_mute.py",
+            "revision, down_revision = '0001', None\nreads = upgrade = downgrade = lambda *_: ()",
+            "lacks a docstring",
+        ),
+        (
+            "0001_other.py",
+            "'''A.'''\nrevision, down_revision = '0002', None\nreads = upgrade = downgrade = lambda *_: ()",
+            "names itself 0002",
+        ),
+    ],
+)
+def test_a_file_that_is_no_revision_is_a_bug(tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+
+    with pytest.raises(InvariantError, match=why):
+        history(tmp_path)
+
+
+def test_other_files_are_passed_over(tmp_path: Path) -> None:
+    write_revision(tmp_path, "0001", None)
+    (tmp_path / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "README.md").write_text("", encoding="utf-8")
+
+    assert [revision.revision for revision in history(tmp_path)] == ["0001"]
