@@ -1,0 +1,112 @@
+"""The log's two formats, on whole lines."""
+
+import io
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from zkcoord import logs
+from zkcoord.core.model import Phase, TopicPartition
+
+CLICKS = [TopicPartition("clicks", number) for number in range(20)]
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """Where the log goes; logging is as before after the test."""
+    root, ours = logging.getLogger(), logging.getLogger("zkcoord")
+    handlers, level = list(root.handlers), ours.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    ours.setLevel(level)
+    logging.captureWarnings(False)
+
+
+def test_an_event_in_json_has_its_time_and_its_fields(stream: io.StringIO) -> None:
+    logs.configure("json", logging.INFO, stream)
+    before_ms = time.monotonic_ns() // 1_000_000
+
+    logs.emit(
+        "fetch_stopped", group="g", partitions=CLICKS[:2], offsets={CLICKS[1]: 7}, lost={CLICKS[2]}, state=Phase.STABLE
+    )
+
+    line = json.loads(stream.getvalue())
+    assert before_ms <= line.pop("mono_ms") <= time.monotonic_ns() // 1_000_000
+    assert abs(line.pop("time_ms") - time.time() * 1000) < 60_000
+    assert line == {
+        "event": "fetch_stopped",
+        "group": "g",
+        "partitions": ["clicks-0", "clicks-1"],
+        "offsets": {"clicks-1": 7},
+        "lost": ["clicks-2"],
+        "state": "Stable",
+    }
+
+
+def test_the_callers_own_monotonic_time_counts(stream: io.StringIO) -> None:
+    logs.configure("json", logging.INFO, stream)
+
+    logs.emit_fields("lease_extended", {"mono_ms": 5, "lease_until_mono_ms": 9})
+
+    line = json.loads(stream.getvalue())
+    assert (line["mono_ms"], line["lease_until_mono_ms"]) == (5, 9)
+
+
+@pytest.mark.parametrize(("level", "events"), [(logging.INFO, ["elected"]), (logging.DEBUG, ["fetched", "elected"])])
+def test_fetched_is_an_event_of_the_debug_level(stream: io.StringIO, level: int, events: list[str]) -> None:
+    logs.configure("json", level, stream)
+
+    logs.emit("fetched", partition=CLICKS[0], first=1, last=2)
+    logs.emit("elected", epoch=1)
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == events
+
+
+def test_a_warning_says_its_level(stream: io.StringIO) -> None:
+    logs.configure("json", logging.WARNING, stream)
+
+    logs.emit("unreadable", path="/consumers/g", level="warning")
+    logs.emit("elected")
+
+    (line,) = [json.loads(text) for text in stream.getvalue().splitlines()]
+    assert (line["event"], line["level"], line["path"]) == ("unreadable", "warning", "/consumers/g")
+
+
+def test_other_loggers_and_tracebacks_stay_one_object_a_line(stream: io.StringIO) -> None:
+    logs.configure("json", logging.INFO, stream)
+
+    try:
+        raise ValueError("no\nway")
+    except ValueError:
+        logging.getLogger("kazoo.client").warning("Connection %s", "dropped", exc_info=True)
+
+    (line,) = [json.loads(text) for text in stream.getvalue().splitlines()]
+    assert (line["event"], line["level"], line["logger"]) == ("log", "warning", "kazoo.client")
+    assert line["message"] == "Connection dropped"
+    assert "ValueError: no" in line["traceback"]
+
+
+def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
+    logs.configure("text", logging.INFO, stream)
+
+    logs.emit("start_sent", group="g", partitions=CLICKS, offsets={CLICKS[0]: 7}, why="two\nlines", gone=None)
+    logs.emit("unreadable", path="/a", level="warning")
+
+    first, second = stream.getvalue().splitlines()
+    shown = ",".join(f"clicks-{n}" for n in range(12))
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} start_sent .*", first)
+    assert first[13:] == (f'start_sent group=g partitions={shown},… (20 in all) offsets=clicks-0:7 why="two\\nlines"')
+    assert second[13:] == "WARNING: unreadable path=/a"
+
+
+def test_configuring_twice_logs_once(stream: io.StringIO) -> None:
+    logs.configure("text", logging.INFO, stream)
+    logs.configure("json", logging.INFO, stream)
+
+    logs.emit("elected")
+
+    assert len(stream.getvalue().splitlines()) == 1

@@ -1,0 +1,138 @@
+"""The log: events with fields, as text for people or as JSON lines for programs (design, section 11).
+
+`emit` is how the product reports what happened; without `configure` (a library does not configure logging) it goes to
+the logger `zkcoord.events`, for whoever listens. In JSON every line of standard error is one object with `event`,
+`time_ms` (wall), `mono_ms` (monotonic) and the event's fields; what other loggers say has the event `log`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TextIO
+
+from zkcoord.core.model import TopicPartition
+
+EVENTS = logging.getLogger("zkcoord.events")
+DEBUG_EVENTS = frozenset({"fetched"})  # one for each batch of messages
+FORMATS = ("text", "json")
+SHOWN_MAX = 12  # partitions or entries that a line for people spells out
+_PLAIN = re.compile(r"[^\s\"'=]+")
+
+
+def emit(event: str, /, **fields: Any) -> None:
+    """Report an event now; see `emit_fields`."""
+    emit_fields(event, fields)
+
+
+def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
+    """Report an event now. Its level is INFO, of `fetched` DEBUG; a field `level` ("warning") says another.
+
+    Fields may hold partitions, mappings with partitions as keys, collections (sets come out sorted) and enums. A field
+    `mono_ms` is kept: the caller knows better when it happened.
+    """
+    level = logging.getLevelNamesMapping().get(str(fields.get("level", "")).upper())
+    if level is None:
+        level = logging.DEBUG if event in DEBUG_EVENTS else logging.INFO
+    if EVENTS.isEnabledFor(level):
+        known = {"mono_ms": _mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
+        EVENTS.log(level, "%s", event, extra={"zkcoord_event": event, "zkcoord_fields": known})
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it; partitions as "topic-0", wherever they stand.
+
+    >>> plain({TopicPartition("clicks", 0): 7, "p": {TopicPartition("clicks", 1)}})
+    {'clicks-0': 7, 'p': ['clicks-1']}
+    """
+    if isinstance(value, TopicPartition):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return [plain(item) for item in sorted(value)]
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+class JsonLines(logging.Formatter):
+    """One ASCII JSON object a line; `event`, `time_ms` and `mono_ms` come first."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of an event, or of any other record as the event `log`."""
+        event, fields = _event(record)
+        line: dict[str, Any] = {"event": event, "time_ms": int(record.created * 1000)}
+        line["mono_ms"] = fields.get("mono_ms", _mono_ms())
+        line |= {key: plain(value) for key, value in fields.items()}
+        if record.levelno >= logging.WARNING or event == "log":
+            line.setdefault("level", record.levelname.lower())
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, separators=(",", ":"))
+
+
+class Text(logging.Formatter):
+    """A line for people: time of day, the event, its fields as key=value; warnings say so."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with the traceback below it if there is one."""
+        event, fields = _event(record)
+        shown = {key: value for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
+        words = [time.strftime("%H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
+        if record.levelno >= logging.WARNING:
+            words.append(f"{record.levelname}:")
+        words.append(str(fields["message"]) if event == "log" else event)
+        words += [f"{key}={_short(value)}" for key, value in shown.items() if value is not None]
+        line = " ".join(words)
+        return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
+
+
+def configure(log_format: str, level: int, stream: TextIO | None = None) -> None:
+    """Send the log to `stream` (standard error), in one of FORMATS; replaces what an earlier call configured.
+
+    `level` is zkcoord's own; other libraries are heard from WARNING on, in the same format.
+    """
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler.formatter, JsonLines | Text)]:
+        root.removeHandler(handler)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else Text())
+    root.addHandler(handler)
+    logging.getLogger("zkcoord").setLevel(level)
+    logging.captureWarnings(True)  # a line that is no JSON would break the reader
+
+
+def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
+    event = getattr(record, "zkcoord_event", None)
+    if event is None:
+        return "log", {"logger": record.name, "message": record.getMessage()}
+    fields: Mapping[str, Any] = record.__dict__["zkcoord_fields"]
+    return str(event), fields
+
+
+def _short(value: Any) -> str:
+    """A field for people: long collections are cut, text with spaces is quoted, nothing breaks the line."""
+    known = plain(value)
+    if isinstance(known, dict):
+        known = [f"{key}:{_short(item)}" for key, item in known.items()]
+    if isinstance(known, list):
+        more = f",… ({len(known)} in all)" if len(known) > SHOWN_MAX else ""
+        return ",".join(_short(item) for item in known[:SHOWN_MAX]) + more
+    text = str(known)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
