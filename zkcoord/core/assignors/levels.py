@@ -20,6 +20,7 @@ class Flow:
 
     def __init__(self, classes: list[ThreadClass], sizes: Mapping[str, int]) -> None:
         self.sizes = sizes
+        self._classes = classes
         self.shares: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
         self.readers: dict[str, list[int]] = {}
         for index, group in enumerate(classes):
@@ -36,20 +37,31 @@ class Flow:
         """The load of the emptiest thread of a class."""
         return self.load[index] // self.threads[index]
 
-    def settle(self, held: list[Mapping[str, int]] | None = None) -> Flow:
-        """Make the loads as even as they can be, starting from what each class holds; without `held` from nothing.
+    def settle(self) -> Flow:
+        """Complete the flow, and make its loads as even as they can be.
 
-        Without `held` the result depends on classes and sizes alone.
+        Starting from an empty flow the result depends on classes and sizes alone.
         """
-        for index, counts in enumerate(held or ()):
-            for topic, count in counts.items():
-                self.shares[index][topic] = count
-            self.load[index] = sum(counts.values())
         for topic in sorted(self.sizes, key=lambda name: (len(self.readers[name]), name)):  # least choice first
             here = sum(self.shares[index][topic] for index in self.readers[topic])
             self._pour(topic, self.sizes[topic] - here)
         self._improve()
         return self
+
+    def settled_from(self, held: list[dict[str, int]]) -> Flow:
+        """Another most even flow, near to what each class holds: `held` by class, topic to number of partitions."""
+        flow = Flow(self._classes, self.sizes)
+        for index, counts in enumerate(held):
+            flow.shares[index].update(counts)
+            flow.load[index] = sum(counts.values())
+        return flow.settle()
+
+    def copy(self) -> Flow:
+        """The same flow, free to change."""
+        flow = Flow(self._classes, self.sizes)
+        flow.shares = [dict(shares) for shares in self.shares]
+        flow.load = list(self.load)
+        return flow
 
     def _pour(self, topic: str, count: int) -> None:
         """Give `count` partitions to the topic's readers, the emptiest first, as water finds its level."""

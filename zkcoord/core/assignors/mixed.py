@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import cast
 
-from zkcoord.core.assignors.classes import ThreadClass, canonical
+from zkcoord.core.assignors.classes import ThreadClass, as_partitions, canonical, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.levels import Flow
 from zkcoord.core.assignors.witness import Witness
@@ -26,35 +26,29 @@ from zkcoord.core.model import TopicPartition
 def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[TopicPartition, str]:
     """The most even loads there are, then little movement (see above)."""
     sizes = {topic: len(given.partitions[topic]) for group in classes for topic in group.topics}
+    base = Flow(classes, sizes).settle()
     order = canonical(sizes, given.partitions)
     owners = list(map(cast(Mapping[tuple[str, int], str], given.owned).get, order))
-    base = Flow(classes, sizes).settle()
-    held = _held(classes, order, owners)
-    witness = Witness(classes, Flow(classes, sizes).settle(held), held)
-    answer: dict[TopicPartition, str] = {}
-    pool: list[TopicPartition] = []
-    for pair, owner in zip(order, owners, strict=True):
-        if owner is not None and witness.keep(pair[0], owner):
-            answer[TopicPartition(*pair)] = owner
-        else:
-            pool.append(TopicPartition(*pair))
+    if len(owners) - owners.count(None) == len(given.owned):
+        answer = dict(given.owned)
+    else:
+        answer = owned_among(given.owned, classes, given.partitions)
+    witness = Witness(classes, base, _held(classes, order, owners))
+    pool = as_partitions(witness.walk(order, owners))
     rooms = witness.complete(base)
     for index, pairs in enumerate(_parts(rooms, pool)):
-        answer.update(zip(pairs, _places(classes[index], witness, len(pairs)), strict=True))
+        answer.update(zip(pairs, _places(witness.loads(index), len(pairs)), strict=True))
     return answer
 
 
-def _held(
-    classes: list[ThreadClass], order: list[tuple[str, int]], owners: list[str | None]
-) -> list[Mapping[str, int]]:
+def _held(classes: list[ThreadClass], order: list[tuple[str, int]], owners: list[str | None]) -> list[dict[str, int]]:
     """By class: topic to the number of partitions that its threads hold and may read."""
-    class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
-    counts: list[Counter[str]] = [Counter() for _ in classes]
-    numbers = Counter((pair[0], class_of.get(owner, -1)) for pair, owner in zip(order, owners, strict=True) if owner)
-    for (topic, index), number in numbers.items():
-        if index >= 0 and topic in classes[index].topics:
-            counts[index][topic] = number
-    return list(counts)
+    class_of: dict[str | None, int] = {thread: index for index, group in enumerate(classes) for thread in group.threads}
+    numbers = Counter(zip((pair[0] for pair in order), map(class_of.get, owners), strict=True))
+    return [
+        {topic: numbers[topic, index] for topic in group.topics if numbers[topic, index]}
+        for index, group in enumerate(classes)
+    ]
 
 
 def _parts(rooms: list[dict[str, int]], pool: list[TopicPartition]) -> list[list[TopicPartition]]:
@@ -72,12 +66,11 @@ def _row(rooms: list[dict[str, int]], topic: str) -> Iterator[int]:
         yield from repeat(index, room.get(topic, 0))
 
 
-def _places(group: ThreadClass, witness: Witness, count: int) -> Iterator[str]:
+def _places(loads: Mapping[str, int], count: int) -> Iterator[str]:
     """The threads of a class in canonical order, each as often as it is to take one of `count` more partitions."""
-    loads = list(map(witness.load.__getitem__, group.threads))
-    quotient, remainder = divmod(sum(loads) + count, len(loads))
-    remainder -= sum(load > quotient for load in loads)
-    for thread, load in zip(group.threads, loads, strict=True):
+    quotient, remainder = divmod(sum(loads.values()) + count, len(loads))
+    remainder -= sum(load > quotient for load in loads.values())
+    for thread, load in loads.items():
         if load <= quotient:
             more = 1 if remainder > 0 else 0
             remainder -= more

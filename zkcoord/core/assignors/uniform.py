@@ -13,26 +13,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain, compress, repeat
+from itertools import chain, compress, filterfalse, repeat
 
-from zkcoord.core.assignors.classes import ThreadClass, canonical_key
+from zkcoord.core.assignors.classes import ThreadClass, as_partitions, canonical, canonical_key, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.model import TopicPartition
 
 
 def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartition, str]:
     """Counts of any two threads differ by at most one; the fewest owned partitions change their thread."""
-    owned, counts, pool = _holdings(group, given)
+    answer, counts, pool = _holdings(group, given)
     held = list(map(counts.get, group.threads, repeat(0)))
-    quotas = _quotas(group.threads, len(owned) + len(pool), held)
-    pool += _surplus(owned, counts, quotas)
-    pool.sort(key=canonical_key)
+    quotas = _quotas(group.threads, len(answer) + len(pool), held)
+    surplus = _surplus(answer, counts, quotas)
+    if surplus:
+        pool = sorted(pool + surplus, key=canonical_key)
     places = chain.from_iterable(
         repeat(thread, quotas[thread] - number)
         for thread, number in zip(group.threads, held, strict=True)
         if number < quotas[thread]
     )
-    answer = dict(owned)
     answer.update(zip(pool, places, strict=True))
     return answer
 
@@ -40,37 +40,30 @@ def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartit
 def _holdings(
     group: ThreadClass, given: AssignorInput
 ) -> tuple[dict[TopicPartition, str], Mapping[str, int], list[TopicPartition]]:
-    """(what threads of the group hold of its partitions, how many each of them holds, the partitions nobody holds)."""
+    """(what threads of the group hold of its partitions, how many each of them holds, what nobody holds, in order)."""
+    if not given.owned:
+        return {}, {}, as_partitions(canonical(group.topics, given.partitions))
     owned = dict(given.owned)
-    has = owned.__contains__
-    found = {topic: sum(map(has, zip(repeat(topic), given.partitions[topic]))) for topic in group.topics}
     counts = Counter(owned.values())
-    if sum(found.values()) != len(owned) or not counts.keys() <= set(group.threads):
-        owned = _only(group, given.partitions, owned)
+    free = _free(group, given.partitions, owned)
+    total = sum(len(given.partitions[topic]) for topic in group.topics)
+    if len(owned) + len(free) != total or not counts.keys() <= set(group.threads):
+        owned = owned_among(owned, [group], given.partitions)
         counts = Counter(owned.values())
-        has = owned.__contains__
-        found = dict.fromkeys(group.topics, -1)
-    free = [
-        TopicPartition(topic, partition)
-        for topic in group.topics
-        if found[topic] < len(given.partitions[topic])
-        for partition in given.partitions[topic]
-        if not has((topic, partition))
-    ]
-    return owned, counts, free
+        free = _free(group, given.partitions, owned)
+    if len(free) <= total // 8:
+        free.sort(key=canonical_key)
+    else:  # a walk over all is cheaper than sorting by a key
+        free = list(filterfalse(owned.__contains__, canonical(group.topics, given.partitions)))
+    return owned, counts, as_partitions(free)
 
 
-def _only(
+def _free(
     group: ThreadClass, partitions: Mapping[str, tuple[int, ...]], owned: Mapping[TopicPartition, str]
-) -> dict[TopicPartition, str]:
-    """`owned` without partitions that are not the group's and without threads that are not in it."""
-    threads = set(group.threads)
-    ids = {topic: set(partitions[topic]) for topic in group.topics}
-    return {
-        pair: thread
-        for pair, thread in owned.items()
-        if thread in threads and pair.partition in ids.get(pair.topic, ())
-    }
+) -> list[tuple[str, int]]:
+    """The partitions that are not in `owned`, by topic, then number."""
+    pairs = chain.from_iterable(zip(repeat(topic), partitions[topic], strict=False) for topic in group.topics)
+    return list(filterfalse(owned.__contains__, pairs))
 
 
 def _quotas(threads: list[str], partitions: int, held: list[int]) -> dict[str, int]:

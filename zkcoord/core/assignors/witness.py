@@ -11,7 +11,7 @@ the number L) lets any class lose a thread of that level. So a gain at L is alwa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from zkcoord.core.assignors.classes import ThreadClass
 from zkcoord.core.assignors.levels import Flow
@@ -20,32 +20,51 @@ _Node = int | str | tuple[int]
 
 
 class Witness:
-    """A most even `flow` with lower bounds: `kept` by class and topic, and the kept load of each thread."""
+    """A most even `flow` with lower bounds: what is kept by class and topic, and by each thread."""
 
-    def __init__(self, classes: list[ThreadClass], flow: Flow, held: list[Mapping[str, int]]) -> None:
-        self.flow = flow
-        self.load = {thread: 0 for group in classes for thread in group.threads}
-        self.class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
-        self.kept: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
+    def __init__(self, classes: list[ThreadClass], base: Flow, held: list[dict[str, int]]) -> None:
+        self.flow = base.settled_from(held) if any(held) else base.copy()
         self._held = held
+        self._classes = classes
+        self._kept: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
+        self._load = {thread: 0 for group in classes for thread in group.threads}
+        self._class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
         self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
         self._refused: set[tuple[str, int, int]] = set()  # what was kept only grows, so a refusal is for good
 
-    def keep(self, topic: str, thread: str) -> bool:
-        """Keep one partition of `topic` with `thread`, if a most even distribution holds it and all that was kept."""
-        index = self.class_of.get(thread)
-        if index is None or topic not in self.kept[index]:
+    def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
+        """Keep every partition with its owner, one after the other, where that is possible; the others, in order."""
+        class_of, load, keep = self._class_of, self._load, self._keep
+        pool = []
+        for pair, owner in zip(order, owners, strict=True):
+            index = class_of.get(owner) if owner is not None else None
+            if owner is None or index is None:
+                pool.append(pair)
+            elif keep(pair[0], index, load[owner] + 1):
+                load[owner] += 1
+            else:
+                pool.append(pair)
+        return pool
+
+    def loads(self, index: int) -> dict[str, int]:
+        """The threads of a class, in canonical order, with the number of partitions that each keeps."""
+        return {thread: self._load[thread] for thread in self._classes[index].threads}
+
+    def _keep(self, topic: str, index: int, level: int) -> bool:
+        """Keep one partition of `topic` with a thread of the class that then has `level` of them, if that is possible.
+
+        It is when some most even distribution holds it and all that was kept before.
+        """
+        kept, at = self._kept[index], self._at[index]
+        if topic not in kept:
             return False
-        level = self.load[thread] + 1
         quotient, remainder = divmod(self.flow.load[index], self.flow.threads[index])
-        kept, at = self.kept[index], self._at[index]
         if level > quotient + 1:
             return False
         if (level <= quotient or at.get(level, 0) < remainder) and kept[topic] < self.flow.shares[index][topic]:
             kept[topic] += 1
         elif not self._keep_by_detour(topic, index, level):
             return False
-        self.load[thread] = level
         at[level - 1] -= 1
         at[level] = at.get(level, 0) + 1
         return True
@@ -53,8 +72,8 @@ class Witness:
     def _keep_by_detour(self, topic: str, index: int, level: int) -> bool:
         if (topic, index, 0) in self._refused or (topic, index, level) in self._refused:
             return False
-        kept, shares = self.kept[index], self.flow.shares[index]
-        if kept[topic] == shares[topic] and not self._raise_share(topic, index, self._held[index][topic]):
+        kept, shares = self._kept[index], self.flow.shares[index]
+        if kept[topic] == shares[topic] and not self._raise_share(topic, index, self._held[index].get(topic, 0)):
             self._refused.add((topic, index, 0))
             return False
         kept[topic] += 1
@@ -71,8 +90,10 @@ class Witness:
         Of all most even distributions with what was kept the one that, pair after pair of topic and class, first comes
         nearest to `base` from below, then has the most. `kept` is used up by it.
         """
-        given = [dict(counts) for counts in self.kept]
-        loose = {topic: size - sum(kept.get(topic, 0) for kept in self.kept) for topic, size in self.flow.sizes.items()}
+        given = [dict(counts) for counts in self._kept]
+        loose = {
+            topic: size - sum(kept.get(topic, 0) for kept in self._kept) for topic, size in self.flow.sizes.items()
+        }
         for bounded in (True, False):
             for topic in sorted(loose):
                 for index in self.flow.readers[topic]:
@@ -86,7 +107,7 @@ class Witness:
 
     def _fix(self, topic: str, index: int, most: int) -> int:
         """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose."""
-        kept, shares = self.kept[index], self.flow.shares[index]
+        kept, shares = self._kept[index], self.flow.shares[index]
         before = kept[topic]
         kept[topic] = max(before, min(shares[topic], most))
         while shares[topic] < most and self._raise_share(topic, index, most):
@@ -130,11 +151,11 @@ class Witness:
         if isinstance(node, str):
             yield from self.flow.readers[node]
         elif isinstance(node, int):
-            kept = self.kept[node]
+            kept = self._kept[node]
             yield from (topic for topic, count in self.flow.shares[node].items() if count > kept[topic])
             yield (self.flow.bottom(node) + 1,)
         else:
-            for index in range(len(self.kept)):
+            for index in range(len(self._kept)):
                 if self.flow.top(index) == node[0] and self._can_lose(index) > 0:
                     yield index
 
@@ -164,7 +185,7 @@ class Witness:
         flow = self.flow
         if isinstance(tail, int):
             if isinstance(head, str):
-                return flow.shares[tail][head] - self.kept[tail][head]
+                return flow.shares[tail][head] - self._kept[tail][head]
             return flow.threads[tail] - flow.load[tail] % flow.threads[tail]
         if isinstance(head, int) and not isinstance(tail, str):
             return self._can_lose(head)

@@ -1,0 +1,129 @@
+"""How long the sticky assignor takes, and how that grows: pure computing, no server.
+
+    python benchmarks/assignors.py [--quick] [--json FILE]
+
+Each figure is the best of several runs in milliseconds (what else runs on the machine only ever adds). Groups: every
+member has one thread; *uniform* ones subscribe all of 10 topics, *mixed* ones one of 20 different choices of them.
+Events: a start with nothing owned, nothing to do, one member joins, one member died. Ends with one line a measure:
+`measure value goal ok|short`; exit code 0 when all hold.
+
+Goals: a hand-over at (10, 1000) may take 1.5 ms; 10,000 members with 100,000 partitions 20 ms when uniform and 200 ms
+when mixed. A start is allowed 60 ms: making 100,000 new keys takes 20 ms and putting them into a dictionary 10 ms,
+which the other events do not pay because they reuse the keys of `owned`. Growth is the time of ten times the members
+and partitions, divided by ten; n log n would be 1.25, caches that no longer hold it all add to that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
+from zkcoord.core.model import Subscriber, consumer_of
+
+TOPICS = [f"topic-{number:02d}" for number in range(10)]
+CHOICES_MIXED = 20
+EVENTS = ("start", "settled", "join", "death")
+
+
+def group(members: int, partitions: int, *, mixed: bool) -> AssignorInput:
+    """A group that owns nothing yet, always the same for the same arguments."""
+    choose = random.Random(members)
+    choices = [sorted(choose.sample(TOPICS, choose.randint(1, 9))) for _ in range(CHOICES_MIXED)] if mixed else [TOPICS]
+    return AssignorInput(
+        subscribers=tuple(
+            Subscriber(
+                consumer_id=f"g_host{number}-1700000000000-{choose.getrandbits(32):08x}",
+                threads=dict.fromkeys(choices[number % len(choices)], 1),
+            )
+            for number in range(members)
+        ),
+        partitions={topic: tuple(range(partitions // len(TOPICS))) for topic in TOPICS},
+        owned={},
+        preferred={},
+    )
+
+
+def after(event: str, start: AssignorInput) -> AssignorInput:
+    """The group as the assignor sees it when `event` has happened to the settled group."""
+    if event == "start":
+        return start
+    owned = ASSIGNORS["sticky"](start)
+    check_assignment(start, owned)
+    subscribers = start.subscribers
+    if event == "join":
+        joiner = Subscriber(consumer_id="g_joiner-1700000000001-00000000", threads=dict(subscribers[0].threads))
+        subscribers = (*subscribers, joiner)
+    elif event == "death":
+        gone = subscribers[0].consumer_id
+        subscribers = subscribers[1:]
+        owned = {pair: thread for pair, thread in owned.items() if consumer_of(thread) != gone}
+    return AssignorInput(subscribers=subscribers, partitions=start.partitions, owned=owned, preferred={})
+
+
+def best_ms(function: Callable[[], object], runs: int) -> float:
+    """The shortest of `runs` calls, in milliseconds."""
+    times = []
+    for _ in range(runs):
+        begin_ns = time.perf_counter_ns()
+        function()
+        times.append(time.perf_counter_ns() - begin_ns)
+    return min(times) / 1e6
+
+
+def measure(members: int, partitions: int, *, mixed: bool, event: str, runs: int) -> float:
+    """Milliseconds of one assignment."""
+    given = after(event, group(members, partitions, mixed=mixed))
+    return best_ms(lambda: ASSIGNORS["sticky"](given), runs)
+
+
+def goal_ms(members: int, *, mixed: bool, event: str) -> float:
+    """What section "Numbers" of the design allows, see above."""
+    if members <= 10:
+        return 1.5
+    if mixed:
+        return 200.0
+    return 60.0 if event == "start" else 20.0
+
+
+def all_measures(*, quick: bool) -> list[tuple[str, float, float]]:
+    """(measure, value, goal), in the order in which they are printed."""
+    rows: list[tuple[str, float, float]] = []
+    for mixed in (False, True):
+        kind = "mixed" if mixed else "uniform"
+        joins = {}
+        for members, partitions, runs in ((10, 1_000, 50), (1_000, 10_000, 20), (10_000, 100_000, 5 if quick else 25)):
+            for event in EVENTS:
+                value = measure(members, partitions, mixed=mixed, event=event, runs=runs)
+                if event == "join":
+                    joins[members] = value
+                if members != 1_000:
+                    rows.append(
+                        (f"{kind}_{members}x{partitions}_{event}_ms", value, goal_ms(members, mixed=mixed, event=event))
+                    )
+        rows.append((f"{kind}_growth_1000_to_10000", joins[10_000] / joins[1_000] / 10, 2.0))
+    return rows
+
+
+def main() -> int:
+    """Print the measures; 0 when all reach their goals."""
+    parser = argparse.ArgumentParser(description="How long the sticky assignor takes.")
+    parser.add_argument("--quick", action="store_true", help="fewer runs of the large groups")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    options = parser.parse_args()
+    rows = all_measures(quick=options.quick)
+    if options.json:
+        figures = [{"measure": name, "value": value, "goal": goal, "ok": value <= goal} for name, value, goal in rows]
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    for name, value, goal in rows:
+        print(f"{name} {value:.2f} {goal:g} {'ok' if value <= goal else 'short'}")
+    return 0 if all(value <= goal for _, value, goal in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
