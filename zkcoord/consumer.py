@@ -22,7 +22,7 @@ from zkcoord.logs import emit_fields
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
-from zkcoord.shell.zk import zookeeper_sessions
+from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 
 Positions = Mapping[TopicPartition, int]
@@ -90,7 +90,10 @@ class Consumer:
         registration(session_timeout_ms)  # refuses now what would be refused at joining
         self._fatal: ZkcoordError | None = None
         sessions = zookeeper_sessions(
-            zookeeper, session_timeout_ms=session_timeout_ms, config=zookeeper_config, fatal=self._fail
+            zookeeper,
+            session_timeout_ms=session_timeout_ms,
+            fatal=self._fail,
+            **({} if zookeeper_config is None else {"config": zookeeper_config}),
         )
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._driver = Driver(sessions, "zkcoord-consumer")

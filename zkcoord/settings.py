@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+
 SESSION_TIMEOUT_MS = 10_000
 """A dead consumer is noticed after this; shorter ones suffer from garbage collections and slow disks of an ensemble."""
 
@@ -17,3 +19,8 @@ ASSIGNORS = ("sticky", "range")
 
 TOOL_TIMEOUT_MS = 15_000
 """How long a command-line tool waits for ZooKeeper before it says that it cannot be reached."""
+
+
+def version() -> str:
+    """The installed version of zkcoord."""
+    return metadata.version("zkcoord")

@@ -52,24 +52,24 @@ class Committing:
             self._verify(self._lookup)
         if self._active or not self._queue:
             return
-        held = self._desk.holdings.held
-        for asked in self._queue:
-            missing = sorted(p for p in asked[0] if p not in held)
-            if missing:
-                names = ", ".join(map(str, missing[:5]))
-                asked[1].set_exception(FencedError(f"not held by this consumer any more: {names}"))
-            else:
-                self._active.append(asked)
-        self._queue = []
+        self._active, self._queue = self._queue, []
         self._send()
 
     def _send(self) -> None:
+        """Send what is asked for and not yet so. Who names a partition that was lost meanwhile is told: should it have
+        been started again, then from what is committed, and what was read before counts no more."""
         desk, held = self._desk, self._desk.holdings.held
+        mine = held.keys() & desk.holdings.running
+        for offsets, future in self._active:
+            missing = ", ".join(str(p) for p in sorted(offsets) if p not in mine)
+            if missing:
+                future.set_exception(FencedError(f"not held by this consumer any more: {missing[:200]}"))
+        self._active = [asked for asked in self._active if not asked[1].done()]
         wanted = {p: offset for offsets, _ in self._active for p, offset in offsets.items()}
         self._offsets = {p: offset for p, offset in wanted.items() if held[p].offset != offset}
         if self._offsets:
             desk.write("commit", member.commit(desk.paths, held, self._offsets))
-        else:
+        elif self._active:
             self._succeed(wanted)
 
     def written(self, outcomes: list[CommitDone]) -> None:
@@ -109,5 +109,4 @@ class Committing:
             else:
                 again.append((offsets, future))
         self._active = again
-        if again:
-            self._send()
+        self._send()

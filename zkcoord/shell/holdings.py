@@ -33,10 +33,12 @@ class Lookup:
     def __init__(self, paths: MemberPaths, tracker: Tracker, scope: str) -> None:
         self._paths, self._tracker, self._scope = paths, tracker, scope
         self._nodes: dict[str, Node | None] = {}
+        self.partitions: frozenset[TopicPartition] = frozenset()
 
     def begin(self, partitions: Iterable[TopicPartition], *, parents: bool = False) -> None:
         """Read owners and offsets of these partitions, with `parents` also what stands above the offsets."""
         chosen = list(partitions)
+        self.partitions |= frozenset(chosen)
         above: set[str] = {self._paths.offset(p).rpartition("/")[0] for p in chosen} if parents else set()
         if above:
             above.add(self._paths.layout.offsets(self._paths.group))
@@ -105,11 +107,11 @@ class Holdings:
         """Compare what is held with what was read after a refused or unknown write of the offsets `written`.
 
         Returns partitions that are no longer this registration's, and offsets that somebody else wrote. An own value
-        at the next version was the own write (design, section 4, step 5).
+        at the next version was the own write (design, section 4, step 5). Only what was looked up is judged.
         """
         gone: set[TopicPartition] = set()
         foreign: dict[TopicPartition, int] = {}
-        for partition in partitions:
+        for partition in sorted(read.partitions.intersection(partitions)):
             mine = self.held.get(partition)
             if mine is None:
                 continue

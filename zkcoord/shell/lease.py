@@ -39,6 +39,7 @@ class Lease:
         self.sync_at_ms = now_ms + max(1, self.timeout_ms // SYNCS_PER_TIMEOUT)
         return True
 
-    def wake_at_ms(self, now_ms: int) -> int:
-        """The next moment at which a sync is due or the lease ends."""
-        return min(self.sync_at_ms, self.until_ms) if self.until_ms > now_ms else self.sync_at_ms
+    def wake_at_ms(self, now_ms: int, *, connected: bool) -> int | None:
+        """The next moment at which a sync is due (only while there is a link) or the lease ends."""
+        times = (self.until_ms, self.sync_at_ms if connected else -1)
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)

@@ -28,7 +28,7 @@ from zkcoord.shell.ports import (
     WatchFired,
 )
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import Transaction
 
 REOPEN_MS = 250
@@ -82,7 +82,8 @@ class _Session:
     number: int
     store: TreeStore
     tracker: Tracker = field(default_factory=Tracker)
-    commits: dict[int, tuple[Any, int]] = field(default_factory=dict)  # token -> tag, time of sending
+    commits: dict[int, tuple[Any, int, list[tuple[str, Kind]]]] = field(default_factory=dict)
+    # token -> tag, time of sending, what it touched
     syncs: dict[int, tuple[int, bool]] = field(default_factory=dict)  # token -> time of sending, gates the reads
     connected: bool = False
     opened: bool = False
@@ -133,10 +134,10 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on."""
         session = self._current()
         token = self._next_token()
-        session.commits[token] = (tag, now_ms)
+        touched = transaction.touched()
+        session.commits[token] = (tag, now_ms, touched)
         session.store.commit(token, transaction)
-        for path in transaction.touched():
-            session.tracker.touch(path)
+        session.tracker.written(touched)
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
@@ -205,7 +206,8 @@ class Loop:
                     if fresh:
                         role.read(fresh, now_ms)
             case CommitDone():
-                tag, sent_ms = session.commits.pop(item.token)
+                tag, sent_ms, touched = session.commits.pop(item.token)
+                session.tracker.settled(touched)
                 if item.outcome is Outcome.UNKNOWN:
                     self._gate(session, now_ms)
                 role.committed(tag, item, sent_ms, now_ms)

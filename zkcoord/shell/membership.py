@@ -200,15 +200,14 @@ class MembershipRole:
             self.desk.now_ms = now_ms
             self._decide_as_member(self.desk, self.lease, now_ms)
         self._publish()
-        return self.lease.wake_at_ms(now_ms) if self.lease is not None else None
+        lease = self.lease
+        return lease.wake_at_ms(now_ms, connected=self._loop.connected) if lease is not None else None
 
     def _join(self, now_ms: int) -> None:
         tracker = self._loop.tracker
-        if self.desk is None or self._joining is None:
-            if tracker.clean(FIRST):
-                self._begin_joining()
-            return
-        if not self._joining.clean:
+        if self.desk is None and tracker.clean(FIRST):
+            self._begin_joining()
+        if self.desk is None or self._joining is None or not self._joining.clean:
             return
         if self._joining.registered():
             self._joining.end()
@@ -269,14 +268,14 @@ class MembershipRole:
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
-        if not self._loop.tracker.clean(CHANNEL) or desk.writing:
+        if not self._loop.tracker.clean(CHANNEL) or desk.writing or self._revived:
             return False
         for sequence in sorted(desk.commands) if not self._leaving else ():
             node = desk.commands[sequence]
             if node is not None and not is_refused(node.data):
                 self._task = self._task_for(desk, sequence, node)
                 return True
-        if self._leaving and not self._revived:
+        if self._leaving:
             self._task = StopTask(desk, None, None)
             return True
         return False
@@ -337,12 +336,12 @@ class MembershipRole:
             self._reviving = desk.lookup("revive")
             self._reviving.begin(idle)
         elif self._reviving.clean:
-            gone, _ = desk.holdings.reconcile(idle, {}, self._reviving)
-            self._reviving.end()
-            self._reviving = None
+            looked_up, self._reviving = self._reviving, None
+            gone, _ = desk.holdings.reconcile(idle, {}, looked_up)
             for partition in gone:
                 del desk.holdings.held[partition]
-            self._revived = tuple(p for p in idle if p not in gone)
+            self._revived = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
+            looked_up.end()
             if self._revived:
                 desk.call("start", _offsets(desk, self._revived), waiting="revive")
 

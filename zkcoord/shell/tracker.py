@@ -1,9 +1,9 @@
 """Which nodes a loop wants to know, and which of them are dirty, being read, or clean.
 
 The rule: a scope (a group, or the whole tree) is decided on only while none of its nodes is dirty or being read. Every
-path that an own transaction touches is dirty from its sending on; a watch event makes its path dirty; a broken link
-makes everything dirty. An event that arrives while the same node is being read was caused before that read (the ports
-keep the order), so the read covers it.
+node that an own transaction touches is dirty from its sending on; a watch event makes its node dirty, also while it is
+being read (nobody can tell whether it came before or after that read); a broken link makes everything dirty. A touched
+node whose watch stands is read when the event of the own write comes, so that one read serves both.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class _Want:
     scope: str
     reading: int = 0  # the token of the request under way, 0: none
     dirty: bool = True  # to be read (again, when `reading`)
+    armed: bool = False  # its watch stands
 
 
 class Tracker:
@@ -30,7 +31,9 @@ class Tracker:
 
     def __init__(self) -> None:
         self._wants: dict[tuple[str, Kind], _Want] = {}
-        self._queue: dict[tuple[str, Kind], None] = {}  # invariant: exactly the wants that are dirty and not reading
+        self._queue: dict[tuple[str, Kind], None] = {}
+        # invariant: the queue holds exactly the wants that are dirty, not being read and not expected to fire
+        self._expecting: set[tuple[str, Kind]] = set()
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
 
     def want(self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "") -> None:
@@ -48,6 +51,7 @@ class Tracker:
         if want is None:
             return
         self._queue.pop((path, kind), None)
+        self._expecting.discard((path, kind))
         if want.dirty or want.reading:
             self._count(want.scope, -1)
 
@@ -60,26 +64,49 @@ class Tracker:
         """True while the node is wanted."""
         return (path, kind) in self._wants
 
-    def touch(self, path: str, kind: Kind | None = None) -> None:
-        """Make a path dirty: an own write was sent, or another node says that this one changed."""
-        for each in (kind,) if kind else (Kind.DATA, Kind.CHILDREN):
-            self._soil((path, each), again=True)
+    def touch(self, path: str, kind: Kind = Kind.DATA) -> None:
+        """Make a node dirty: another one says that it changed."""
+        self._soil((path, kind))
+
+    def written(self, touched: Iterable[tuple[str, Kind]]) -> None:
+        """An own write of these was sent: they are dirty; where a watch stands, its event says when to read."""
+        for key in touched:
+            want = self._wants.get(key)
+            if want is not None and want.armed and not want.dirty and not want.reading:
+                want.dirty = True
+                self._count(want.scope, 1)
+                self._expecting.add(key)
+            else:
+                self._soil(key)
+
+    def settled(self, touched: Iterable[tuple[str, Kind]]) -> None:
+        """The outcome of that write is there: what is still expected to fire did not change, or fires no more."""
+        for key in touched:
+            if key in self._expecting:
+                self._expecting.discard(key)
+                self._queue[key] = None
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:
         """A watch event came."""
-        if data:
-            self._soil((path, Kind.DATA), again=False)
-        if children:
-            self._soil((path, Kind.CHILDREN), again=False)
+        for kind, ended in ((Kind.DATA, data), (Kind.CHILDREN, children)):
+            want = self._wants.get((path, kind))
+            if want is None or not ended:
+                continue
+            want.armed = False
+            if (path, kind) in self._expecting:
+                self._expecting.discard((path, kind))
+                self._queue[(path, kind)] = None
+            else:
+                self._soil((path, kind))
 
     def touch_all(self) -> None:
         """The link broke: every watch is lost, every answer under way will not come."""
         for key, want in self._wants.items():
             if not (want.dirty or want.reading):
                 self._count(want.scope, 1)
-            want.reading = 0
-            want.dirty = True
+            want.reading, want.dirty, want.armed = 0, True, False
             self._queue[key] = None
+        self._expecting.clear()
 
     def take(self, token: int) -> list[Read]:
         """The reads to send as request `token` (not 0), oldest want first, at most READS_PER_REQUEST_MAX."""
@@ -99,6 +126,7 @@ class Tracker:
             if want is None or want.reading != token:
                 continue
             want.reading = 0
+            want.armed = want.read.watch
             if want.dirty:
                 self._queue[key] = None
             else:
@@ -110,14 +138,14 @@ class Tracker:
         """True when nothing of this scope is dirty or being read."""
         return scope not in self._unclean
 
-    def _soil(self, key: tuple[str, Kind], *, again: bool) -> None:
+    def _soil(self, key: tuple[str, Kind]) -> None:
         want = self._wants.get(key)
-        if want is None or want.dirty or (want.reading and not again):
+        if want is None or want.dirty:
             return
+        want.dirty = True
         if not want.reading:
             self._count(want.scope, 1)
             self._queue[key] = None
-        want.dirty = True
 
     def _count(self, scope: str, change: int) -> None:
         count = self._unclean.get(scope, 0) + change

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from zkcoord.tree.snapshot import Kind
+
 ANY_VERSION = -1
 """`check` with it asks only that the node exists. A `SetNode` or `DeleteNode` with it needs a reason beside it."""
 
@@ -50,19 +52,20 @@ class Transaction:
     writes: tuple[Write, ...]
     why: str = ""
 
-    def touched(self) -> list[str]:
-        """Paths that this changes, in order, parents of created and deleted nodes included once each."""
-        paths: dict[str, None] = {}
+    def touched(self) -> list[tuple[str, Kind]]:
+        """What this changes, in order and once each: data of what is set, lists of what is created in or deleted."""
+        touched: dict[tuple[str, Kind], None] = {}
         for write in self.writes:
             if isinstance(write, CheckNode):
                 continue
             if isinstance(write, CreateNode) and write.sequential:
-                paths[write.path] = None
+                touched[(write.path, Kind.CHILDREN)] = None
                 continue
-            paths[write.path] = None
+            touched[(write.path, Kind.DATA)] = None
             if not isinstance(write, SetNode):
-                paths[write.path.rpartition("/")[0] or "/"] = None
-        return list(paths)
+                touched[(write.path, Kind.CHILDREN)] = None
+                touched[(write.path.rpartition("/")[0] or "/", Kind.CHILDREN)] = None
+        return list(touched)
 
     def payload_bytes(self) -> int:
         """An upper estimate of the request's size on the wire, in bytes."""

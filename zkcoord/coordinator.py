@@ -1,0 +1,91 @@
+"""One coordinator: stands for election and, when elected, decides who reads what. Any number may run; one serves."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zkcoord import settings
+from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.logs import emit_fields
+from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.shell.driver import Driver
+from zkcoord.shell.standing import ID_MAX
+from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.tree.paths import layout_named
+
+
+class Coordinator:
+    """A coordinator of every group in one ZooKeeper tree (design, section 11)."""
+
+    def __init__(
+        self,
+        zookeeper: str,
+        coordinator_id: int | None = None,
+        layout: str = "draft",
+        *,
+        session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
+        zookeeper_config: Any = None,
+        on_serving: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election.
+
+        Raises UsageError for an address, an id or a layout that can never work.
+        """
+        if coordinator_id is not None and not 0 <= coordinator_id <= ID_MAX:
+            raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
+        chosen = layout_named(layout)
+        self._on_serving = on_serving
+        sessions = zookeeper_sessions(
+            zookeeper,
+            session_timeout_ms=session_timeout_ms,
+            fatal=self._fail,
+            **({} if zookeeper_config is None else {"config": zookeeper_config}),
+        )
+        self._driver = Driver(sessions, "zkcoord-coordinator")
+        standing = {
+            "wanted_id": coordinator_id,
+            "description": _description(),
+            "first_reads": first_revision_reads(layout),
+            "first_writes": lambda nodes: first_revision_writes(nodes, layout),
+            "revision": history()[-1].revision,
+        }
+        self._driver.loop.run_role(CoordinatorRole(self._driver.loop, chosen, standing, self._event))
+
+    def run(self) -> None:
+        """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
+        self._driver.run()
+        if self._driver.loop.fatal is not None:
+            raise self._driver.loop.fatal
+
+    def start(self) -> None:
+        """`run` on an own thread; what ends it is in `error`."""
+        self._driver.start()
+
+    def stop(self) -> None:
+        """End the session, from any thread: a standby takes over at once. Idempotent."""
+        self._driver.ask("stop")
+        self._driver.join()
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it ended by itself; None while it runs, and after `stop`."""
+        return self._driver.loop.fatal
+
+    def _fail(self, error: ZkcoordError) -> None:
+        self._driver.ask("abandon", error)
+
+    def _event(self, name: str, fields: Mapping[str, Any]) -> None:
+        emit_fields(name, fields)
+        if name == "elected" and self._on_serving is not None:
+            self._on_serving(fields["coordinator"], fields["epoch"])
+
+
+def _description() -> bytes:
+    """What a candidate's node says of its process."""
+    version = settings.version()
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "version": version}).encode("ascii")
