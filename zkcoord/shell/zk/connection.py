@@ -16,7 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss, MarshallingError, UnimplementedError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect
@@ -25,7 +25,8 @@ from zkcoord.shell.zk import jute
 from zkcoord.shell.zk.jute import Event, Op
 
 CONNECTION_LOSS: int = ConnectionLoss.code
-MARSHALLING = -5
+MARSHALLING: int = MarshallingError.code
+UNIMPLEMENTED: int = UnimplementedError.code
 PACKET_BYTES = 64 * 1024
 """Requests sent in one write: more would keep the replies waiting."""
 CHUNK_BYTES = 64 * 1024
@@ -83,6 +84,9 @@ class Owner(Protocol):
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired; `path` is as the server spells it."""
+
+    def no_multi_read(self) -> None:
+        """The server does not know the multi-read."""
 
     def trouble(self, where: str, error: object) -> None:
         """A server could not be reached."""
@@ -205,6 +209,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             return None
         pending = self.client._pending
         if not pending or pending[0][2] != xid:
+            if error == UNIMPLEMENTED:  # the one answer that overtakes: given where a request is received
+                self.client.no_multi_read()
             raise ConnectionDropped(f"the server answered request {xid}, which is not the next one")
         request, call, _ = pending.popleft()
         if zxid > 0:

@@ -174,14 +174,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         if self._checked and self.multi_read is not None:
             self._link_up()
             return
-        root = self.address.chroot or "/"
-        with self._lock:
-            look = Call(Op.EXISTS, jute.path_watch(root, False), self._saw_chroot)
-            self._queue.append((look, look))
-            if self.multi_read is None:
-                probe = Call(Op.MULTI_READ, next(multiread.chunks([root]))[1], self._saw_probe)
-                self._queue.append((probe, probe))
-            self.wake()
+        self._first(Op.EXISTS, jute.path_watch(self.address.chroot or "/", False), self._saw_chroot)
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
@@ -258,21 +251,32 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             with self._lock:
                 self._end()
             return
-        self._checked = not error
-        if self._checked and self.multi_read is not None:
+        if error:
+            return  # the connection broke: asked again on the next one
+        self._checked = True
+        if self.multi_read is not None:
             self._link_up()
+            return
+        probe = next(multiread.chunks([self.address.chroot or "/"]))[1]
+        self._first(Op.MULTI_READ, probe, self._saw_probe)  # alone: "unknown" overtakes the answers to other requests
 
     def _saw_probe(self, error: int, _frame: bytes, _offset: int) -> None:
         if not error:
             self.multi_read = self.abilities.multi_read = True
-            if self._checked:
-                self._link_up()
+            self._link_up()
             return
         self._probes_lost += 1
         if error == UnimplementedError.code:
             self.no_multi_read()
         elif self._probes_lost >= PROBES_LOST_MAX:
             self.multi_read = False  # a guess: for this session only
+
+    def _first(self, op: Op, body: bytes, answer: Callable[[int, bytes, int], None]) -> None:
+        """Ask before anybody else may."""
+        with self._lock:
+            call = Call(op, body, answer)
+            self._queue.append((call, call))
+            self.wake()
 
     def _end(self) -> None:
         self._linked = False

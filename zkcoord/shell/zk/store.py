@@ -40,7 +40,11 @@ class KazooStore:
         self._acl = acl
 
     def read(self, token: int, reads: Sequence[Read]) -> None:
-        """See `TreeStore.read`. They are executed in their order; a run of unwatched data reads is one multi-read."""
+        """See `TreeStore.read`. They are executed in their order; a run of unwatched data reads is one multi-read.
+
+        Several reads are several answers: an event that is reported between this call and its ReadDone may be of a
+        watch that this very call left, so that the ReadDone still shows what was before it.
+        """
         reading = _Reading(token, tuple(reads), self)
         if not reading.reads:
             self._session.post(ReadDone(token, ()))
