@@ -114,6 +114,11 @@ def configure(log_format: str, level: int, stream: TextIO | None = None) -> None
     logging.captureWarnings(True)  # a line that is no JSON would break the reader
 
 
+def json_log() -> bool:
+    """True when standard error takes JSON lines only."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
+
+
 def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
     event = getattr(record, "zkcoord_event", None)
     if event is None:

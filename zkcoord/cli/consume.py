@@ -1,0 +1,207 @@
+"""`zkcoord consume`: prints the records of the partitions that the group's coordinator gives it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import select
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, pass_settings
+from zkcoord.cli.output import cell
+from zkcoord.cli.stopping import stopping
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.logs import emit
+
+if TYPE_CHECKING:
+    from zkcoord.kafka.client import Message
+    from zkcoord.kafka.consumer import KafkaConsumer, Membership
+
+LOG = logging.getLogger("zkcoord.cli")
+
+COMMIT_MS = 1_000
+RECORDS_MAX = 500  # printed at once: little enough to be printed while a stop waits for it
+POLL_SECONDS = 0.2  # how late a signal is noticed
+
+
+@click.command(cls=Command)
+@click.option("--group", required=True, metavar="G", help="The consumer group.")
+@click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
+@click.option("--include", metavar="REGEX", help="All topics that match.")
+@click.option("--exclude", metavar="REGEX", help="All topics that do not match.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Shares of the group's work.")
+@click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
+@click.option("--consumer-id", metavar="C", help="The instance: a stable name, part of the consumer's id.")
+@click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many.")
+@click.option("--timeout-ms", type=click.IntRange(1), metavar="N", help="Stop when there was none for so long.")
+@click.option("--no-commit", is_flag=True, help="Leave the group's offsets as they are.")
+@pass_settings
+def consume(settings: Settings, **options: Any) -> None:
+    """Print a group's records as one of its consumers, until SIGTERM, SIGINT or a closed pipe.
+
+    Commits what it has printed every second and whenever a partition is taken away: a record may come twice, none is
+    left out. With --output json one object a line: topic, partition, offset, timestamp, key and value (as text, else
+    key_base64 and value_base64). For people: partition, offset, key, value.
+    """
+    address, servers = settings.zookeeper_address(), settings.kafka_address()
+    if servers is None:
+        raise UsageError(f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}")
+    topics = _topics(options["topics"], options["include"], options["exclude"])
+    from zkcoord.kafka.consumer import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        address,
+        servers,
+        options["group"],
+        topics,
+        threads=options["threads"],
+        instance=options["consumer_id"],
+        from_beginning=options["from_beginning"],
+        config=settings.kafka_settings(),
+        membership=_keeping_offsets if options["no_commit"] else None,
+        zookeeper_config=settings.zookeeper_settings(),
+    )
+    printing = Printing(
+        consumer,
+        json_line if settings.json else text_line,
+        max_messages=options["max_messages"],
+        timeout_ms=options["timeout_ms"],
+        commits=not options["no_commit"],
+    )
+    with stopping() as asked:
+        try:
+            with consumer:
+                printing.run(asked)
+        finally:
+            if settings.log_format == "text":
+                click.echo(f"{printing.printed} messages", err=True)
+
+
+class Printing:
+    """The loop of `consume`. Invariant: what is committed has been printed, and left the process, before."""
+
+    def __init__(
+        self,
+        consumer: KafkaConsumer,
+        line: Callable[[Message], str],
+        *,
+        max_messages: int | None,
+        timeout_ms: int | None,
+        commits: bool,
+    ) -> None:
+        self._consumer, self._line = consumer, line
+        self._max_messages, self._timeout_ms, self._commits = max_messages, timeout_ms, commits
+        self._pipe = _pipe(sys.stdout)
+        self.printed = 0
+
+    def run(self, asked: threading.Event) -> None:
+        """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more."""
+        committed_ms = heard_ms = _now_ms()
+        while not asked.is_set() and self.printed != self._max_messages:
+            left = RECORDS_MAX if self._max_messages is None else self._max_messages - self.printed
+            messages = self._consumer.poll_many(min(RECORDS_MAX, left), POLL_SECONDS)
+            now_ms = _now_ms()
+            if messages:
+                heard_ms = now_ms
+                self._print(messages)
+            elif self._timeout_ms is not None and now_ms - heard_ms >= self._timeout_ms:
+                return
+            if self._commits and now_ms - committed_ms >= COMMIT_MS:
+                committed_ms = now_ms
+                self._commit()
+            if self._pipe is not None and self._pipe.poll(0):
+                raise BrokenPipeError
+
+    def _print(self, messages: Sequence[Message]) -> None:
+        sys.stdout.write("".join(f"{self._line(message)}\n" for message in messages))
+        sys.stdout.flush()
+        self.printed += len(messages)
+        ranges: dict[TopicPartition, list[int]] = {}
+        for message in messages:
+            partition = TopicPartition(message.topic(), message.partition())
+            ranges.setdefault(partition, [message.offset()] * 2)[1] = message.offset()
+        for partition, (first, last) in ranges.items():
+            emit("fetched", partition=partition, first=first, last=last)
+
+    def _commit(self) -> None:
+        try:
+            self._consumer.commit()
+        except (FencedError, UnavailableError) as error:  # tried again in a second; what is gone comes again elsewhere
+            LOG.warning("%s", error)
+
+
+def json_line(message: Message) -> str:
+    """The record as one JSON object; keys and values that are no UTF-8 under `key_base64`, `value_base64`."""
+    document = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": message.timestamp()[1],
+        **_member("key", message.key()),
+        **_member("value", message.value()),
+    }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def text_line(message: Message) -> str:
+    """The record for people: partition, offset, key, value, on one line."""
+    partition = TopicPartition(message.topic(), message.partition())
+    return f"{partition}\t{message.offset()}\t{_shown(message.key())}\t{_shown(message.value())}"
+
+
+def _member(name: str, data: bytes | None) -> Mapping[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+def _shown(data: bytes | None) -> str:
+    return cell(None if data is None else data.decode("utf-8", "backslashreplace"))
+
+
+def _topics(topics: Sequence[str], include: str | None, exclude: str | None) -> list[str]:
+    if sum((bool(topics), include is not None, exclude is not None)) != 1:
+        raise UsageError("give either --topic (once or more), or --include, or --exclude")
+    if not topics:
+        raise UsageError("wildcards (--include, --exclude) come with a later version: name each --topic")
+    return list(dict.fromkeys(topics))
+
+
+def _keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:
+    """A membership that gives partitions back where it found them."""
+    from zkcoord.consumer import Consumer
+
+    def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        on_stop(partitions)
+        return {}
+
+    return Consumer(*args, on_stop=stop, **settings)
+
+
+def _pipe(stream: Any) -> select.poll | None:
+    """Tells when the reader of standard output has gone; None if that is no pipe."""
+    try:
+        if not stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+            return None
+    except (OSError, ValueError):  # not a file
+        return None
+    waiting = select.poll()
+    waiting.register(stream.fileno(), 0)  # POLLERR is always reported
+    return waiting
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,49 @@
+"""`zkcoord coordinator`: stands for election and, when elected, serves."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import print_json
+from zkcoord.cli.stopping import stopping
+from zkcoord.errors import UnavailableError
+from zkcoord.tree.paths import LAYOUTS
+
+
+@click.command(cls=Command, usual_log_level=logging.INFO)
+@click.option("--id", "coordinator_id", type=int, metavar="N", help="Its number (default: the smallest free one).")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Of the tree.")
+@pass_settings
+def coordinator(settings: Settings, coordinator_id: int | None, layout: str) -> None:
+    """Run a coordinator until SIGTERM or SIGINT.
+
+    Any number may run: one serves, the others stand by. On an empty tree it applies the first revision. Prints one
+    line at each election that it wins.
+    """
+    from zkcoord.coordinator import Coordinator
+
+    address = settings.zookeeper_address()
+
+    def serving(number: int, epoch: int) -> None:
+        try:
+            if settings.json:
+                print_json({"coordinator": number, "epoch": epoch, "layout": layout, "zookeeper": address})
+            else:
+                click.echo(f"coordinator {number} serves: epoch {epoch}, layout {layout}, ZooKeeper {address}")
+        except OSError:  # nobody reads the line; the groups still need a coordinator
+            logging.getLogger("zkcoord.cli").warning("cannot write to standard output")
+
+    running = Coordinator(
+        address,
+        coordinator_id,
+        layout,
+        zookeeper_config=settings.zookeeper_settings(),
+        on_serving=serving,
+    )
+    with stopping(running.stop) as asked:
+        running.run()
+        if not asked.is_set():
+            raise UnavailableError("the coordinator ended without being asked to")

@@ -1,0 +1,269 @@
+"""`zkcoord group`: what groups there are, and how one of them is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Group, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, table, warn
+from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
+from zkcoord.migrate import BlockingTree
+
+WAIT_TURN_SECONDS = 0.1
+LOG_ENDS_TIMEOUT_MS = 10_000
+PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
+STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED")
+
+Ends = Mapping[TopicPartition, int]
+
+
+@click.group(cls=Group)
+def group() -> None:
+    """Consumer groups."""
+
+
+@group.command(name="list")
+@click.option("--state", is_flag=True, help="Also the state of each.")
+@pass_settings
+def list_(settings: Settings, state: bool) -> None:
+    """List all groups."""
+    with settings.tree() as tree:
+        above = read_tree(tree, settings.zookeeper_address())
+        names = group_names(tree, above.layout)
+        reports = [read_group(tree, above.layout, name) for name in names] if state or settings.json else []
+    if settings.json:
+        for report in reports:
+            print_json(_state(above, report))
+    elif state:
+        click.echo(table(STATE_COLUMNS, [_state_row(above, report) for report in reports]))
+    elif names:
+        click.echo("\n".join(cell(name) for name in names))
+
+
+@group.command()
+@click.argument("name", metavar="[G]", required=False)
+@click.option("--all-groups", is_flag=True, help="Every group instead of one.")
+@click.option("--members", is_flag=True, help="Its members instead of its partitions.")
+@click.option("--state", is_flag=True, help="Its state instead of its partitions.")
+@click.option("--wait", type=click.Choice(["stable"]), help="First wait until it is.")
+@click.option("--timeout-ms", type=click.IntRange(0), default=60_000, show_default=True, help="Of --wait.")
+@pass_settings
+def describe(
+    settings: Settings,
+    name: str | None,
+    all_groups: bool,
+    members: bool,
+    state: bool,
+    wait: str | None,
+    timeout_ms: int,
+) -> None:
+    """Show the partitions of group G, its members, or its state.
+
+    Log ends and lag need --bootstrap-servers; all else comes from ZooKeeper. With --output json one object a group,
+    with all of it.
+    """
+    if bool(name) is all_groups:
+        raise UsageError("name one group, or give --all-groups")
+    if members and state:
+        raise UsageError("choose one of --members and --state")
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        above = read_tree(tree, address)
+        names = [name] if name else list(group_names(tree, above.layout))
+        deadline = time.monotonic() + timeout_ms / 1000
+        if wait:
+            reports = [_wait_stable(tree, above, one, deadline) for one in names]
+            above = read_tree(tree, address)
+        else:
+            reports = [read_group(tree, above.layout, one) for one in names]
+    for report in reports:
+        for path, problem in sorted(report.problems.items()):
+            warn(f"{path}: {problem}")
+    ends = _log_ends(settings, reports) if settings.json or not (members or state) else {}
+    for number, report in enumerate(reports):
+        if settings.json:
+            print_json(_document(above, report, ends))
+        else:
+            click.echo(("\n" if number else "") + _text(above, report, ends, members=members, state=state))
+
+
+def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: float) -> GroupReport:
+    """The group once it is settled: two equal readings in a row, so that it was so at one moment."""
+    before: GroupReport | None = None
+    while True:
+        report = read_group(tree, above.layout, name)
+        if report.view.failed:
+            raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
+        if report.settled and before is not None and before.view == report.view:
+            return report
+        before = report
+        if time.monotonic() >= deadline:
+            raise UnavailableError(
+                f"group {name} is not stable yet ({report.phase.value}, {report.commands()} commands outstanding): "
+                f"wait longer, or see `zkcoord group describe {name} --members`"
+            )
+        time.sleep(WAIT_TURN_SECONDS)
+
+
+def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
+    """Where the logs end; without Kafka nothing is known, and that is said."""
+    servers = settings.kafka_address()
+    partitions = [partition for report in reports for partition in report.partitions()]
+    if servers is None or not partitions:
+        return {}
+    try:
+        from zkcoord.kafka.client import KafkaClient
+        from zkcoord.kafka.lag import log_ends
+
+        with KafkaClient(servers, settings.kafka_settings()) as client:
+            found = log_ends(client, partitions, timeout_ms=LOG_ENDS_TIMEOUT_MS)
+    except UsageError:
+        raise
+    except ZkcoordError as error:
+        warn(f"{error}; no log ends and no lag are shown")
+        return {}
+    for reason in sorted(set(found.unknown.values())):
+        warn(reason)
+    return found.ends
+
+
+# what is printed
+
+
+def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, state: bool) -> str:
+    if state:
+        return table(STATE_COLUMNS, [_state_row(above, report)])
+    if members:
+        return table(MEMBER_COLUMNS, [_member_row(report, name) for name in sorted(report.view.members)])
+    rows = [
+        [
+            report.view.group,
+            row["topic"],
+            row["partition"],
+            row["current_offset"],
+            row["log_end_offset"],
+            row["lag"],
+            None if row["owner"] is None else row["owner"] + ("" if row["alive"] else " (gone)"),
+        ]
+        for row in _partitions(report, ends)
+    ]
+    return "\n".join([_sentence(above, report), "", table(PARTITION_COLUMNS, rows)])
+
+
+def _sentence(above: TreeReport, report: GroupReport) -> str:
+    """The group's state in one line."""
+    view = report.view
+    words = [
+        f"Group {view.group}: {report.phase.value}",
+        f"generation {view.generation}",
+        f"coordinator {_coordinator(above)}",
+        f"epoch {above.epoch}",
+        f"{report.commands()} commands outstanding",
+        f"{len(view.members)} members",
+    ]
+    return cell(", ".join(words + ([f"FAILED: {view.failed}"] if view.failed else [])))
+
+
+def _coordinator(above: TreeReport) -> str:
+    if above.coordinator is not None:
+        return above.coordinator
+    if above.epoch_since_ms is None or not above.epoch:
+        return "NONE ELECTED"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(above.epoch_since_ms / 1000))
+    return f"NONE ELECTED (the last one was at {since})"
+
+
+def _state_row(above: TreeReport, report: GroupReport) -> list[Any]:
+    document = _state(above, report)
+    shown: dict[str, Any] = {**document, "coordinator": document["coordinator"] or "NONE ELECTED"}
+    keys = ("group", "state", "generation", "coordinator", "epoch", "commands", "member_count", "failed")
+    return [shown[key] for key in keys]
+
+
+def _member_row(report: GroupReport, name: str) -> list[Any]:
+    member = _member(report, name)
+    topics = ",".join(f"{topic}:{threads}" for topic, threads in member["topics"].items())
+    return [
+        report.view.group,
+        name,
+        member["instance"],
+        len(member["partitions"]),
+        len(member["commands"]),
+        topics,
+        member["note"],
+    ]
+
+
+def _document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, Any]:
+    """All that is known of the group."""
+    return {
+        **_state(above, report),
+        "members": [_member(report, name) for name in sorted(report.view.members)],
+        "partitions": _partitions(report, ends),
+        "problems": dict(sorted(report.problems.items())),
+    }
+
+
+def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
+    view = report.view
+    return {
+        "group": view.group,
+        "state": report.phase.value,
+        "settled": report.settled,
+        "generation": view.generation,
+        "coordinator": above.coordinator,
+        "epoch": above.epoch,
+        "commands": report.commands(),
+        "member_count": len(view.members),
+        "failed": view.failed,
+    }
+
+
+def _member(report: GroupReport, name: str) -> dict[str, Any]:
+    view = report.view
+    member, channel = view.members[name], view.channels.get(name)
+    notes = {
+        f"unreadable: {member.unreadable}": member.unreadable is not None,
+        "an old consumer": not member.coordinated,
+        "no channel": channel is None,
+        "evicted": channel is not None and channel.evicted is not None,
+    }
+    return {
+        "consumer": name,
+        "instance": member.instance,
+        "topics": dict(sorted(member.threads.items())),
+        "partitions": [str(p) for p, owner in sorted(view.owners.items()) if consumer_of(owner.thread) == name],
+        "commands": [
+            {"sequence": c.sequence, "option": c.option, "partitions": c.threads and sorted(map(str, c.threads))}
+            for c in (channel.commands if channel else ())
+        ],
+        "note": "; ".join(text for text, holds in notes.items() if holds) or None,
+    }
+
+
+def _partitions(report: GroupReport, ends: Ends) -> list[dict[str, Any]]:
+    rows = []
+    for partition in report.partitions():
+        owner = report.view.owners.get(partition)
+        offset, end = report.offsets.get(partition), ends.get(partition)
+        consumer = consumer_of(owner.thread) if owner and owner.thread else None
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "current_offset": offset,
+                "log_end_offset": end,
+                "lag": None if offset is None or end is None else end - offset,
+                "owner": owner.thread if owner and owner.thread else None,
+                "consumer": consumer,
+                "alive": consumer in report.view.members,
+            }
+        )
+    return rows

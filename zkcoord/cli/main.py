@@ -1,0 +1,119 @@
+"""The command line `zkcoord`: puts the nouns together, and turns every error into a line and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from typing import Any, NoReturn, TextIO
+
+import click
+
+from zkcoord.cli.consume import consume
+from zkcoord.cli.coordinator import coordinator
+from zkcoord.cli.demo import demo
+from zkcoord.cli.group import group
+from zkcoord.cli.migrate import migrate
+from zkcoord.cli.options import Group
+from zkcoord.cli.output import say
+from zkcoord.errors import InvariantError, ZkcoordError
+from zkcoord.logs import json_log
+
+INTERRUPTED = 130  # as a shell reports SIGINT
+
+
+class _PipeClosedError(Exception):
+    """Whoever read our output has seen enough."""
+
+
+class _Root(Group):
+    """The whole command line. `main` ends the process with the exit code that `zkcoord.errors` documents."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what it printed has left the process when it is done."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise _PipeClosedError from error
+        return result
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run with these arguments (default: the process's), then exit."""
+        extra["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows its number
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            done = super().main(*args, **extra)
+            code = done if isinstance(done, int) else 0
+        except ZkcoordError as error:
+            code = _say(str(error), error.exit_code)
+        except click.UsageError as error:
+            code = _say_usage(error)
+        except click.ClickException as error:
+            code = _say(error.format_message(), error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except _PipeClosedError:
+            _forget(sys.stdout)
+            code = 0
+        except OSError as error:
+            code = _say(str(error), ZkcoordError.exit_code)
+        except Exception as error:
+            code = _say_bug(error)
+        sys.exit(code)
+
+
+def _say(text: str, code: int) -> int:
+    try:
+        say("error", text, exit_code=code)
+    except BrokenPipeError:
+        _forget(sys.stderr)
+    return code
+
+
+def _say_usage(error: click.UsageError) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and newer: the message is the help
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    hint = "" if error.ctx is None else f" (see `{error.ctx.command_path} --help`)"
+    return _say(f"{error.format_message()}{hint}", error.exit_code)
+
+
+def _say_bug(error: Exception) -> int:
+    if json_log():
+        logging.getLogger("zkcoord.cli").critical("a bug in zkcoord", exc_info=error)
+    else:
+        traceback.print_exception(error, file=sys.stderr)
+    return _say(f"a bug in zkcoord: {error!r}; please report it with what stands above", InvariantError.exit_code)
+
+
+def _forget(stream: TextIO) -> None:
+    """What is left in a stream nobody reads goes nowhere, or the interpreter would complain at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # it is no file
+        return
+
+
+@click.group(cls=_Root)
+@click.version_option(package_name="zkcoord", prog_name="zkcoord", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
+
+
+for command in (coordinator, consume, group, migrate, demo):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """The entry point `zkcoord`."""
+    cli.main(prog_name="zkcoord")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The options that every command takes, before or after the subcommand, and what they stand for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from zkcoord import logs, settings
+from zkcoord.errors import UsageError
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
+
+ZOOKEEPER = "ZKCOORD_ZOOKEEPER"
+BOOTSTRAP_SERVERS = "ZKCOORD_BOOTSTRAP_SERVERS"
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the common options said; of an option that is given twice the last one counts, `-v` adds up."""
+
+    zookeeper: str | None = None
+    bootstrap_servers: str | None = None
+    command_config: str | None = None
+    zookeeper_config: str | None = None
+    output: str = "table"
+    log_format: str = "text"
+    verbose: int = 0
+
+    @property
+    def json(self) -> bool:
+        """True when the output is for programs."""
+        return self.output == "json"
+
+    def zookeeper_address(self) -> str:
+        """Where ZooKeeper is; UsageError if nobody said."""
+        address = self.zookeeper or os.environ.get(ZOOKEEPER)
+        if not address:
+            raise UsageError(
+                f"where is ZooKeeper? give --zookeeper HOST:PORT[,HOST:PORT…][/chroot], or set {ZOOKEEPER}"
+            )
+        return address
+
+    def kafka_address(self) -> str | None:
+        """Where Kafka is, None if nobody said."""
+        return self.bootstrap_servers or os.environ.get(BOOTSTRAP_SERVERS) or None
+
+    def zookeeper_settings(self) -> ZooKeeperConfig:
+        """Authentication and encryption, out of the file that was named."""
+        return load_config(self.zookeeper_config) if self.zookeeper_config else ZooKeeperConfig()
+
+    def kafka_settings(self) -> dict[str, str]:
+        """librdkafka's settings, out of the Kafka client properties that were named."""
+        from zkcoord.kafka.client import load_command_config
+
+        return load_command_config(self.command_config) if self.command_config else {}
+
+    def tree(self) -> Tree:
+        """A session for a tool that waits for each answer."""
+        config = self.zookeeper_settings()
+        return Tree(self.zookeeper_address(), deadline_ms=settings.TOOL_TIMEOUT_MS, config=config)
+
+    def configure_log(self, usual_level: int) -> None:
+        """Text: from the command's usual level on; JSON: every event, for the program that asked for it; `-v`: more."""
+        level = min(usual_level, logging.INFO) if self.log_format == "json" else usual_level
+        logs.configure(self.log_format, max(logging.DEBUG, level - 10 * self.verbose))
+
+
+COMMON = frozenset(field.name for field in fields(Settings))
+
+
+def common_options() -> list[click.Option]:
+    """Fresh instances of the options that every command takes."""
+    return [
+        _option("--zookeeper", metavar="H:P[,H:P…][/CHROOT]", help=f"Where ZooKeeper is (or {ZOOKEEPER})."),
+        _option("--bootstrap-servers", metavar="H:P[,H:P…]", help=f"Where Kafka is (or {BOOTSTRAP_SERVERS})."),
+        _option("--command-config", metavar="FILE", help="Kafka client properties."),
+        _option("--zookeeper-config", metavar="FILE", help="ZooKeeper authentication and TLS."),
+        _option("--output", type=click.Choice(["table", "json"]), help="For people (table) or programs."),
+        _option("--log-format", type=click.Choice(list(logs.FORMATS)), help="Of the log on standard error."),
+        _option("-v", "--verbose", count=True, help="Log more; twice: everything."),
+    ]
+
+
+def _option(*names: str, **attributes: Any) -> click.Option:
+    return click.Option(list(names), expose_value=False, callback=_keep, **attributes)
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    known = context.ensure_object(Settings)
+    name = option.name or ""
+    if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        setattr(known, name, known.verbose + value if name == "verbose" else value)
+        if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
+            known.configure_log(logging.WARNING)
+
+
+def format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
+    """The help's options: the command's own first, those of every command below."""
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for option in command.get_params(context):
+        record = option.get_help_record(context) if isinstance(option, click.Option) else None
+        if record is not None:
+            (common if option.name in COMMON else own).append(record)
+    for title, records in (("Options", own), ("Options of every command", common)):
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class Command(click.Command):
+    """A command with the common options; sets the log up before it runs."""
+
+    def __init__(self, *args: Any, usual_log_level: int = logging.WARNING, **attributes: Any) -> None:
+        attributes.setdefault("context_settings", HELP)
+        super().__init__(*args, **attributes)
+        self.params += common_options()
+        self._usual_log_level = usual_log_level
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        ctx.ensure_object(Settings).configure_log(self._usual_log_level)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See the function of this name."""
+        format_options(self, ctx, formatter)
+
+
+class Group(click.Group):
+    """A noun: takes the common options, too."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        attributes.setdefault("context_settings", HELP)
+        super().__init__(*args, **attributes)
+        self.params += common_options()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See the function of this name; the commands come first."""
+        self.format_commands(ctx, formatter)
+        format_options(self, ctx, formatter)
+
+
+pass_settings: Callable[..., Any] = click.make_pass_decorator(Settings, ensure=True)

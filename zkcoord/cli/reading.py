@@ -1,0 +1,187 @@
+"""Reads what the tools show: the tree's schema and coordinator, and one group, with a few requests whatever its size.
+
+Everything here may change while it is read. What is shown of a group is therefore of several moments, unless two
+readings in a row are equal: then nothing changed between them (each node's version is part of what is compared).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import FoundGroup, GrantPartitions, RaiseGeneration, StopFetching
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.view import GroupView, phase
+from zkcoord.errors import CorruptError, SchemaError, UsageError
+from zkcoord.migrate import BlockingTree, current, history
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import EPOCH, EVICTED_MARK, TOPICS, Layout, layout_named
+from zkcoord.tree.schema import decode_epoch
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.state import digest
+from zkcoord.tree.topic import decode_topic
+from zkcoord.tree.view import GroupNodes, empty, fold
+
+PENDING = (FoundGroup, RaiseGeneration, StopFetching, GrantPartitions)
+"""What a coordinator that read the same tree would do now; until then a group is not settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeReport:
+    """Who serves, and since when: `coordinator` None = nobody; `epoch_since_ms` is the server's wall clock."""
+
+    layout: Layout
+    coordinator: str | None
+    epoch: int | None
+    epoch_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """One group as read. `settled`: stable, and a coordinator that read the same would change nothing."""
+
+    view: GroupView
+    phase: Phase
+    settled: bool
+    offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
+    problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """All that the group has to do with: of its topics, owned, or with an offset; in order."""
+        subscribed = {TopicPartition(topic, n) for topic, numbers in self.view.topics.items() for n in numbers}
+        return tuple(sorted(subscribed | self.view.owners.keys() | self.offsets.keys()))
+
+    def commands(self) -> int:
+        """How many commands are outstanding."""
+        return sum(len(channel.commands) for channel in self.view.channels.values())
+
+
+def read_tree(tree: BlockingTree, address: str) -> TreeReport:
+    """The tree's layout and coordinator; SchemaError if there is no tree, or one that this program cannot read."""
+    schema = current(tree)
+    if schema is None:
+        raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
+    if schema.revision not in [revision.revision for revision in history()]:
+        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
+    layout = layout_named(schema.layout)
+    leader, epoch = tree.read([Read(layout.coordinator), Read(EPOCH)])
+    number: int | None = None
+    try:
+        number = decode_epoch(epoch.data) if epoch.exists else None
+    except CorruptError as error:
+        raise CorruptError(f"{EPOCH}: {error}; an operator must restore it") from error
+    return TreeReport(
+        layout=layout,
+        coordinator=leader.data.decode("utf-8", "backslashreplace") if leader.exists else None,
+        epoch=number,
+        epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
+    )
+
+
+def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
+    """All groups, in order."""
+    return tree.read([Read(layout.groups, Kind.CHILDREN)])[0].children
+
+
+def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
+    """One group; UsageError if there is none of that name."""
+    if not group or "/" in group or not tree.read([Read(layout.group(group))])[0].exists:
+        raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
+    return _Reading(tree, layout, group).report()
+
+
+class _Reading:
+    """One reading of one group. In the order ids, channels, owners, topics, offsets, record and state."""
+
+    def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
+        self._tree, self._layout, self._group = tree, layout, group
+        self._nodes: GroupNodes = empty(group)
+        self._problems: dict[str, str] = {}
+
+    def report(self) -> GroupReport:
+        """Read all of it."""
+        layout, group = self._layout, self._group
+        for consumer in self._names(layout.ids(group), layout.registration(group, "")):
+            self._nodes = fold(self._nodes, [consumer], layout)
+        self._read_channels()
+        owned = self._read_partitions(layout.owners(group))
+        self._take([Read(layout.owner(group, partition)) for partition in owned])
+        topics = self._read_topics()
+        offsets = self._read_offsets()
+        self._take([Read(layout.record(group)), Read(layout.state(group))])
+        view = replace(self._nodes.view, topics=topics)
+        memory = Memory()
+        decisions, _ = decide(view, memory, 0, digest)
+        pending = any(isinstance(decision, PENDING) for decision in decisions)
+        now = phase(view, memory.target)
+        if now is Phase.STABLE and any(isinstance(decision, FoundGroup) for decision in decisions):
+            now = Phase.PREPARING_REBALANCE  # no coordinator has seen it yet: nothing has been given to its members
+        return GroupReport(
+            view=view,
+            phase=now,
+            settled=now is Phase.STABLE and not pending,
+            offsets=offsets,
+            problems={**self._nodes.problems, **self._problems},
+        )
+
+    def _take(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        nodes = self._tree.read(reads) if reads else ()
+        self._nodes = fold(self._nodes, nodes, self._layout)
+        return nodes
+
+    def _names(self, parent: str, prefix: str) -> tuple[Node, ...]:
+        """The data of a node's children, the list of children taken in before."""
+        (listed,) = self._take([Read(parent, Kind.CHILDREN)])
+        return self._tree.read([Read(f"{prefix}{name}") for name in listed.children]) if listed.children else ()
+
+    def _read_channels(self) -> None:
+        layout, group = self._layout, self._group
+        (listed,) = self._take([Read(layout.channels_of(group), Kind.CHILDREN)])
+        paths = [layout.channel(group, name) for name in listed.children]
+        self._take([Read(path) for path in paths])
+        answers = self._take([Read(path, Kind.CHILDREN) for path in paths])
+        inside = [
+            f"{channel.path}/{name}"
+            for channel in answers
+            for name in channel.children
+            if name.isdigit() or name == EVICTED_MARK
+        ]
+        self._take([Read(path) for path in inside])
+
+    def _read_partitions(self, parent: str) -> list[TopicPartition]:
+        """The partitions that have a node below `parent/<topic>`."""
+        (topics,) = self._tree.read([Read(parent, Kind.CHILDREN)])
+        lists = self._tree.read([Read(f"{parent}/{topic}", Kind.CHILDREN) for topic in topics.children])
+        return [
+            TopicPartition(topic, int(name))
+            for topic, node in zip(topics.children, lists, strict=True)
+            for name in node.children
+            if name.isascii() and name.isdigit()
+        ]
+
+    def _read_topics(self) -> dict[str, tuple[int, ...]]:
+        subscribed = sorted({topic for member in self._nodes.view.members.values() for topic in member.threads})
+        found: dict[str, tuple[int, ...]] = {}
+        for topic, node in zip(subscribed, self._tree.read([Read(f"{TOPICS}/{t}") for t in subscribed]), strict=True):
+            try:
+                partitions = decode_topic(node.data).partitions if node.exists else ()
+            except CorruptError as error:
+                self._problems[node.path] = f"{error}: the broker or an operator must mend it"
+                continue
+            if partitions:
+                found[topic] = partitions
+        return found
+
+    def _read_offsets(self) -> dict[TopicPartition, int | None]:
+        layout, group = self._layout, self._group
+        partitions = self._read_partitions(layout.offsets(group))
+        found: dict[TopicPartition, int | None] = {}
+        nodes = self._tree.read([Read(layout.offset(group, partition)) for partition in partitions])
+        for partition, node in zip(partitions, nodes, strict=True):
+            try:
+                found[partition] = decode_offset(node.data) if node.exists else None
+            except CorruptError as error:
+                found[partition] = None
+                self._problems[node.path] = f"{error}: an operator must set it to a number"
+        return found
