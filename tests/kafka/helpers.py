@@ -19,6 +19,7 @@ from zkcoord.kafka.consumer import KafkaConsumer
 
 PATIENCE_SECONDS = 20.0
 TOPICS = itertools.count(1)
+Open = Callable[..., KafkaConsumer]  # the fixture `open_consumer`
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -63,6 +64,7 @@ class Coordinator:
         self.held: set[TopicPartition] = set()
         self.lease = True
         self.error: Exception | None = None
+        self.consumer_id: str | None = "g_h-1-aaaaaaaa"
         self.refusal: Exception | None = None  # what the next commit raises
         self.gate = threading.Event()  # a commit waits for it
         self.gate.set()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, read, wait_until, where
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until, where
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
-
-Open = Callable[..., KafkaConsumer]
 
 
 def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
@@ -212,68 +210,6 @@ def test_commits_write_what_has_changed_and_can_be_repeated(
     assert coordinator.commits == [{a: 7}, {a: 6}]
 
 
-@pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])
-def test_an_offset_ahead_of_the_log_is_reset_by_the_policy_and_reported(
-    open_consumer: Open,
-    coordinator: Coordinator,
-    broker: Broker,
-    caplog: pytest.LogCaptureFixture,
-    from_beginning: bool,
-    goes_on_at: int,
-) -> None:
-    a = TopicPartition(broker.topic([20]), 0)
-    consumer = open_consumer(from_beginning=from_beginning)
-    assert coordinator.settings["reset"]((a,)) == {a: goes_on_at}
-    coordinator.give({a: 3000})
-    poll_until(consumer, lambda: consumer.position(a) == goes_on_at)
-    broker.produce(a, [b"20"])
-    assert read(consumer, 1) == [(0, goes_on_at)] if not from_beginning else True
-    policy = "earliest" if from_beginning else "latest"
-    assert f"offset 3000 of {a} is outside of its log (0 to 20): going on at {goes_on_at} ({policy})" in caplog.text
-
-
-def poll_until(consumer: KafkaConsumer, holds: Callable[[], bool]) -> None:
-    """Poll with nothing to be handed out until `holds()`."""
-
-    def polled() -> bool:
-        message = consumer.poll(0)
-        assert message is None or holds()
-        return holds()
-
-    wait_until(polled, "the position")
-
-
-def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    a = TopicPartition(broker.topic([]), 0)
-    broker.produce(a, [bytes(900_000)] * 10)  # the broker keeps 5 MB
-    consumer = open_consumer(from_beginning=True)
-    first = coordinator.settings["reset"]((a,))[a]
-    assert first > 0
-    coordinator.give({a: 0})
-    assert read(consumer, 1) == [(0, first)]
-    assert f"offset 0 of {a} is outside of its log ({first} to 10): going on at {first} (earliest)" in caplog.text
-
-
-def test_seek_pause_and_resume(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
-    a, b = (TopicPartition(broker.topic([20, 20]), partition) for partition in (0, 1))
-    consumer = open_consumer()
-    coordinator.give({a: 0, b: 10})
-    read(consumer, 4)
-    consumer.pause([a, TopicPartition("else", 0)])
-    consumer.seek(b, 15)
-    assert read(consumer, 5) == [(1, offset) for offset in range(15, 20)]
-    assert consumer.poll(0.1) is None
-    consumer.seek(a, 17)
-    consumer.resume([a])
-    assert read(consumer, 3) == [(0, offset) for offset in range(17, 20)]
-    with pytest.raises(FencedError):
-        consumer.seek(TopicPartition("else", 0), 1)
-    with pytest.raises(FencedError):
-        consumer.position(TopicPartition("else", 0))
-
-
 def test_many_messages_come_in_the_order_of_each_partition(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
@@ -287,6 +223,20 @@ def test_many_messages_come_in_the_order_of_each_partition(
         consumer.poll_many(0, 1.0)
     with pytest.raises(UsageError):
         consumer.poll(-1)
+
+
+def test_what_is_handed_out_is_an_event_at_debug_level(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = TopicPartition(broker.topic([20]), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 15})
+    caplog.set_level(logging.DEBUG, "zkcoord.events")
+    read(consumer, 2)
+    list(more(consumer, 3))
+    events = [vars(record)["zkcoord_fields"] for record in caplog.records if record.name == "zkcoord.events"]
+    assert {(event["partition"], event["group"], event["consumer"]) for event in events} == {(a, "g", "g_h-1-aaaaaaaa")}
+    assert [offset for event in events for offset in range(event["first"], event["last"] + 1)] == list(range(15, 20))
 
 
 def test_close_gives_back_all_that_was_handed_out(
@@ -370,32 +320,3 @@ def test_two_threads_cannot_poll(open_consumer: Open) -> None:
         consumer.poll(0)
     consumer.close()
     first.join(PATIENCE_SECONDS)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("enable.auto.commit", "true"), ("group.id", "other"), ("auto.offset.reset", "latest"), ("no.such.key", "1")],
-)
-def test_settings_that_are_not_the_users_are_refused(open_consumer: Open, key: str, value: str) -> None:
-    with pytest.raises(UsageError, match=key):
-        open_consumer(config={key: value})
-
-
-def test_refused_credentials_are_an_error_and_an_absent_broker_is_none(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "zkcoord.kafka")
-    secured = open_consumer(
-        config={
-            "security.protocol": "sasl_plaintext",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": "secret",
-        }
-    )
-    with pytest.raises(UsageError, match="credentials"):
-        secured.poll(PATIENCE_SECONDS)
-    secured.close()
-    with KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["clicks"], membership=Coordinator()) as away:
-        assert away.poll(0.3) is None
-    assert "secret" not in caplog.text

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from zkcoord import logs
 from zkcoord import settings as defaults
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
@@ -40,6 +41,8 @@ class Membership(Protocol):
     def stop(self) -> None: ...
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
     def allowed(self, partition: TopicPartition) -> bool: ...
+    @property
+    def consumer_id(self) -> str | None: ...
     @property
     def error(self) -> Exception | None: ...
 
@@ -78,7 +81,7 @@ class KafkaConsumer:
         membership: MembershipFactory | None = None,
         **settings: Any,
     ) -> None:
-        self._servers = bootstrap_servers
+        self._servers, self._group = bootstrap_servers, group
         self._config = dict(config or {})
         self._policy: ResetPolicy = "earliest" if from_beginning else "latest"
         self._stop_seconds = (
@@ -313,7 +316,17 @@ class KafkaConsumer:
                 partition, epoch, allowed = known[name]
                 if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
                     handed.append(message)
+            if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
+                self._report(handed)  # before a stop can be answered
         return handed
+
+    def _report(self, handed: Sequence[Message]) -> None:
+        offsets: dict[TopicPartition, list[int]] = {}
+        for message in handed:
+            offsets.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message.offset())
+        who = {"group": self._group, "consumer": self._membership.consumer_id}
+        for partition, found in offsets.items():
+            logs.emit("fetched", partition=partition, first=found[0], last=found[-1], **who)
 
     def _move_into_range(self, partition: TopicPartition) -> None:
         """The broker does not have our position: apply the reset policy, and say so."""

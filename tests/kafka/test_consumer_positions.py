@@ -1,0 +1,104 @@
+"""Where the poll-style consumer reads: positions outside of the log, seeks, pauses; and what Kafka refuses it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UsageError
+from zkcoord.kafka.consumer import KafkaConsumer
+
+
+@pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])
+def test_an_offset_ahead_of_the_log_is_reset_by_the_policy_and_reported(
+    open_consumer: Open,
+    coordinator: Coordinator,
+    broker: Broker,
+    caplog: pytest.LogCaptureFixture,
+    from_beginning: bool,
+    goes_on_at: int,
+) -> None:
+    a = TopicPartition(broker.topic([20]), 0)
+    consumer = open_consumer(from_beginning=from_beginning)
+    assert coordinator.settings["reset"]((a,)) == {a: goes_on_at}
+    coordinator.give({a: 3000})
+    poll_until(consumer, lambda: consumer.position(a) == goes_on_at)
+    broker.produce(a, [b"20"])
+    assert read(consumer, 1) == [(0, goes_on_at)] if not from_beginning else True
+    policy = "earliest" if from_beginning else "latest"
+    assert f"offset 3000 of {a} is outside of its log (0 to 20): going on at {goes_on_at} ({policy})" in caplog.text
+
+
+def poll_until(consumer: KafkaConsumer, holds: Callable[[], bool]) -> None:
+    """Poll with nothing to be handed out until `holds()`."""
+
+    def polled() -> bool:
+        message = consumer.poll(0)
+        assert message is None or holds()
+        return holds()
+
+    wait_until(polled, "the position")
+
+
+def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = TopicPartition(broker.topic([]), 0)
+    broker.produce(a, [bytes(900_000)] * 10)  # the broker keeps 5 MB
+    consumer = open_consumer(from_beginning=True)
+    first = coordinator.settings["reset"]((a,))[a]
+    assert first > 0
+    coordinator.give({a: 0})
+    assert read(consumer, 1) == [(0, first)]
+    assert f"offset 0 of {a} is outside of its log ({first} to 10): going on at {first} (earliest)" in caplog.text
+
+
+def test_seek_pause_and_resume(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
+    a, b = (TopicPartition(broker.topic([20, 20]), partition) for partition in (0, 1))
+    consumer = open_consumer()
+    coordinator.give({a: 0, b: 10})
+    read(consumer, 4)
+    consumer.pause([a, TopicPartition("else", 0)])
+    consumer.seek(b, 15)
+    assert read(consumer, 5) == [(1, offset) for offset in range(15, 20)]
+    assert consumer.poll(0.1) is None
+    consumer.seek(a, 17)
+    consumer.resume([a])
+    assert read(consumer, 3) == [(0, offset) for offset in range(17, 20)]
+    with pytest.raises(FencedError):
+        consumer.seek(TopicPartition("else", 0), 1)
+    with pytest.raises(FencedError):
+        consumer.position(TopicPartition("else", 0))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("enable.auto.commit", "true"), ("group.id", "other"), ("auto.offset.reset", "latest"), ("no.such.key", "1")],
+)
+def test_settings_that_are_not_the_users_are_refused(open_consumer: Open, key: str, value: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        open_consumer(config={key: value})
+
+
+def test_refused_credentials_are_an_error_and_an_absent_broker_is_none(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zkcoord.kafka")
+    secured = open_consumer(
+        config={
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        }
+    )
+    with pytest.raises(UsageError, match="credentials"):
+        secured.poll(PATIENCE_SECONDS)
+    secured.close()
+    with KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["clicks"], membership=Coordinator()) as away:
+        assert away.poll(0.3) is None
+    assert "secret" not in caplog.text
