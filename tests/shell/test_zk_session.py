@@ -1,8 +1,11 @@
 """The session on a real server: connecting, breaking, coming back, expiring, closing."""
 
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -171,6 +174,26 @@ def test_closing_executes_what_is_in_flight_and_reports_nothing_more(chroot: str
     assert set(threading.enumerate()) <= threads
 
 
+def test_the_interpreters_end_closes_what_was_left_open(chroot: str) -> None:
+    program = (
+        "import sys, threading\n"
+        "from zkcoord.shell.ports import CommitDone, LinkChanged\n"
+        "from zkcoord.shell.zk.store import zookeeper_sessions\n"
+        "from zkcoord.tree.writes import CreateNode, Transaction\n"
+        "linked, done = threading.Event(), threading.Event()\n"
+        "def sink(item):\n"
+        "    (linked if isinstance(item, LinkChanged) else done).set()\n"
+        "store = zookeeper_sessions(sys.argv[1], session_timeout_ms=60_000)(sink)\n"
+        "assert linked.wait(30)\n"
+        "store.commit(1, Transaction(writes=(CreateNode('/mine', ephemeral=True), CreateNode('/ran'))))\n"
+        "assert done.wait(30)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, chroot], check=True, timeout=60, cwd=Path(__file__).parents[2])
+
+    with Tree(chroot) as tree:
+        assert tree.read([Read("/", Kind.CHILDREN)])[0].children == ("ran",)
+
+
 def test_a_session_may_be_closed_from_its_own_thread(chroot: str) -> None:
     done = threading.Event()
 
@@ -211,16 +234,16 @@ def test_a_server_that_is_away_is_told_once_and_looked_for_until_it_is_there(
         zk = Recorder(below(chroot, proxy), session_timeout_ms=60_000)
         try:
             attempts = threading.Event()
-            trouble = zk.store.session.trouble
-            counted: list[str] = []
+            unreachable = zk.store.session.unreachable
+            counted: list[None] = []
 
-            def count(where: str, error: object) -> None:
-                counted.append(where)
-                trouble(where, error)
+            def count() -> None:
+                counted.append(None)
+                unreachable()
                 if len(counted) >= 4:
                     attempts.set()
 
-            zk.store.session.trouble = count
+            zk.store.session.unreachable = count
             assert attempts.wait(DEADLINE_S)
             assert zk.seen == []
             proxy.up()

@@ -20,6 +20,7 @@ from kazoo.exceptions import ConnectionDropped, ConnectionLoss, MarshallingError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect
+from kazoo.retry import ForceRetryError
 
 from zkcoord.shell.zk import jute
 from zkcoord.shell.zk.jute import Event, Op
@@ -32,8 +33,8 @@ PACKET_BYTES = 64 * 1024
 CHUNK_BYTES = 64 * 1024
 """Bytes read at once: more than this the allocator maps and unmaps at each read."""
 CONNECT_WAIT_S = 3.0
-"""How long one server may take to answer the request for a session before the next is tried: a server whose port is
-open but which does not serve yet never answers."""
+"""How long one server may take to answer the request for a session before the next is tried (doubled each time, up to
+kazoo's own limit, the session timeout divided by the servers): one whose port opens before it serves never answers."""
 
 _HEAD = Struct("!iii")  # length, xid, opcode
 _XID_MAX = 2**31 - 1
@@ -88,8 +89,11 @@ class Owner(Protocol):
     def no_multi_read(self) -> None:
         """The server does not know the multi-read."""
 
-    def trouble(self, where: str, error: object) -> None:
-        """A server could not be reached."""
+    def trouble(self, what: str) -> None:
+        """One server could not be reached, or no name resolved."""
+
+    def unreachable(self) -> None:
+        """All servers were tried, in vain."""
 
     def ended(self, error: BaseException | None) -> None:
         """The connection's thread ends."""
@@ -104,6 +108,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def __init__(self, client: Any, retry: Any, logger: logging.Logger, sasl_options: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self._inbound = bytearray()
+        self._patience_s = CONNECT_WAIT_S
+        self._reached = False
 
     def drop(self) -> None:
         """Break the TCP connection, from any thread; a blocked write is broken off too."""
@@ -126,18 +132,28 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         found: list[tuple[str, str, int]] = super()._expand_client_hosts()
         if not found:
-            self.client.trouble("", "no host name could be resolved")
+            self.client.trouble("no host name could be resolved")
         return found
+
+    def _connect_loop(self, retry: Any) -> Any:
+        self._reached = False
+        try:
+            return super()._connect_loop(retry)
+        except ForceRetryError:  # kazoo's word for: once more, after a pause
+            if not self._reached:
+                self.client.unreachable()
+            raise
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._inbound.clear()
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except (ConnectionDropped, KazooTimeoutError) as error:
-            self.client.trouble(f"{host}:{port}", error)
+            self.client.trouble(f"{host}:{port}: {error}")
             raise
         session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
+        self._reached, self._patience_s = True, CONNECT_WAIT_S
+        with contextlib.suppress(OSError, AttributeError):  # Linux only
             # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout))
         self.client.connected(session_timeout_ms)
@@ -145,7 +161,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
-            timeout = min(timeout, CONNECT_WAIT_S)
+            timeout = min(timeout, self._patience_s)
+            self._patience_s *= 2  # until one answers
         return super()._invoke(timeout, request, xid)
 
     # -- traffic

@@ -7,7 +7,6 @@ both stand in one queue, in the order in which the connection's thread read them
 
 from __future__ import annotations
 
-import atexit
 import errno
 import logging
 import math
@@ -35,6 +34,13 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         self.callback_queue = self.completion_queue = self._work
         self._worker: threading.Thread | None = None
 
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> threading.Thread:
+        """Start a daemon thread."""
+        name = f"zkcoord-zk-{func.__name__.strip('_')}"
+        thread = threading.Thread(target=func, name=name, args=args, kwargs=kwargs, daemon=True)
+        thread.start()
+        return thread
+
     def start(self) -> None:
         """Start the worker; nothing if it runs."""
         with self._state_change:
@@ -42,7 +48,6 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
                 return
             self._running = True
             self._worker = self.spawn(self._run)
-            atexit.register(self.stop)
 
     def stop(self) -> None:
         """Run what waits, then end the worker. Called by the worker itself it returns at once."""
@@ -58,7 +63,6 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
                 return
             self._running = False
             self._work.put(None)
-            atexit.unregister(self.stop)
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for the worker's end; True if it ended in time (or never ran, or is the caller)."""

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, SASLException, UnimplementedError
@@ -33,6 +34,8 @@ PROBES_LOST_MAX = 2
 EXIT_WAIT_MS = 2_000
 """How long the interpreter's end waits for a session to be closed, so that its ephemeral nodes go at once."""
 TROUBLE_EVERY_S = 60
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("zkcoord.zk")
 _KAZOO_LOG = logging.getLogger("zkcoord.zk.kazoo")
@@ -63,7 +66,10 @@ class _OnceAMinute(logging.Filter):
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
-    """Reports inputs to `sink` and at most one error to `fatal`, in order, on one thread; after LOST nothing."""
+    """Reports inputs to `sink` and errors that somebody must act on to `fatal`, in order, on one thread.
+
+    After LOST, and after `finish`, nothing is reported.
+    """
 
     def __init__(
         self,
@@ -123,14 +129,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         """Report `item` after everything that was reported before."""
         with self._lock:
             if not self._over:
-                self.handler.submit(partial(self._deliver, item))
+                self.handler.submit(partial(self._deliver, self._sink, item))
 
     def tell(self, error: ZkcoordError) -> None:
         """Log an error that somebody must act on, and report it to `fatal` in the order of the inputs."""
         _LOG.error("%s", error)
         with self._lock:
             if not self._over:
-                self.handler.submit(partial(self._fatal, error))
+                self.handler.submit(partial(self._deliver, self._fatal, error))
 
     def drop(self) -> None:
         """Break the connection; the session goes on with the next server."""
@@ -146,6 +152,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     def join(self, timeout_ms: int) -> bool:
         """Wait until the session has ended and its threads with it; False if that takes longer."""
+        routine: threading.Thread | None = self._connection._connection_routine
+        if routine is not None and routine is not threading.current_thread():
+            routine.join(timeout_ms / 1000)
+            if routine.is_alive():
+                return False
         return bool(self.handler.join(timeout_ms))
 
     def no_multi_read(self) -> None:
@@ -170,7 +181,6 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     def connected(self, session_timeout_ms: int) -> None:
         """A server accepted the session. At first the chroot is looked for, and multi-read tried."""
         self._negotiated_ms = session_timeout_ms
-        self._quiet = _OnceAMinute()
         if self._checked and self.multi_read is not None:
             self._link_up()
             return
@@ -183,16 +193,16 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             path = path[len(chroot) :] or "/"
         self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
 
-    def trouble(self, where: str, error: object) -> None:
-        """A server could not be reached: log it, at most once a minute."""
+    def trouble(self, what: str) -> None:
+        """One server could not be reached, or no name resolved."""
+        self.last_trouble = what
+
+    def unreachable(self) -> None:
+        """All servers were tried, in vain: log it, at most once a minute."""
         if self._stopped.is_set():
             return
-        self.last_trouble = f"{where}: {error}" if where else str(error)
-        text, words = (
-            "ZooKeeper cannot be reached at %s (%s): still trying",
-            (self.address.hosts_text, self.last_trouble),
-        )
-        record = _LOG.makeRecord(_LOG.name, logging.WARNING, __file__, 0, text, words, None)
+        text = f"ZooKeeper cannot be reached at {self.address.hosts_text} ({self.last_trouble}): still trying"
+        record = _LOG.makeRecord(_LOG.name, logging.WARNING, __file__, 0, text, (), None)
         if _LOG.isEnabledFor(logging.WARNING) and self._quiet.filter(record):
             _LOG.handle(record)
 
@@ -284,9 +294,9 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._queue.append((CloseInstance, None))
         self.wake()
 
-    def _deliver(self, item: StoreInput) -> None:
+    def _deliver(self, to: Callable[[T], None], item: T) -> None:
         if not self._closing:
-            self._sink(item)
+            to(item)
 
     def _at_exit(self) -> None:
         self.finish()
