@@ -15,7 +15,7 @@ from zkcoord.spark.progress import LiveLine, LogLines, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.reader_kafka import KafkaReader, assignment, reader_options
 from zkcoord.spark.settings import split_settings
-from zkcoord.spark.sinks import Written, range_writer, write_parquet_ranges
+from zkcoord.spark.sinks import name_files, write_parquet_ranges
 
 RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
 REPORT = Report(
@@ -110,46 +110,35 @@ def test_without_a_terminal_there_is_no_live_line() -> None:
     assert isinstance(progress_to(None, "g"), LogLines)
 
 
-def record_batch(*rows: tuple[str, int, int]) -> Any:
+def draft(folder: Path, name: str, *rows: tuple[str, int, int]) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    return pyarrow.RecordBatch.from_pylist([{"topic": t, "partition": p, "offset": o} for t, p, o in rows])
+    schema = pyarrow.schema([("topic", "string"), ("partition", "int32"), ("offset", "int64")])
+    table = pyarrow.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    folder.mkdir(exist_ok=True)
+    pytest.importorskip("pyarrow.parquet").write_table(table, folder / name)
 
 
-def test_a_task_writes_each_range_to_its_own_file(tmp_path: Path) -> None:
-    batches = [record_batch(("t", 0, 5), ("t", 0, 6)), record_batch(("t", 0, 7), ("t", 3, 0))]
-    (written,) = range_writer(RANGES, str(tmp_path))(batches)
-    assert written.to_pylist() == [
-        {"file": "t-0-5-8.parquet", "rows": 3},
-        {"file": "t-3-0-2.parquet", "rows": 1},
-    ]
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0-5-8.parquet", "t-3-0-2.parquet"]
-    assert parquet.read_table(tmp_path / "t-0-5-8.parquet")["offset"].to_pylist() == [5, 6, 7]
+def test_files_are_named_by_the_ranges_that_their_footers_tell(tmp_path: Path) -> None:
+    drafts, folder = tmp_path / "drafts", tmp_path
+    draft(drafts, "part-0.parquet", ("t", 3, 0))
+    draft(drafts, "part-1.parquet", ("t", 0, 5), ("t", 0, 6), ("t", 0, 7))
+    draft(drafts, "part-2.parquet")
+    assert name_files(drafts, RANGES, folder) == (("t-0-5-8.parquet", 3), ("t-3-0-2.parquet", 1))
+    assert sorted(path.name for path in folder.glob("*.parquet")) == ["t-0-5-8.parquet", "t-3-0-2.parquet"]
 
 
-def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    def batches() -> Any:
-        yield record_batch(("t", 0, 5))
-        raise RuntimeError("the executor is gone")
-
-    with pytest.raises(RuntimeError):
-        list(range_writer(RANGES, str(tmp_path))(batches()))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_range_that_two_tasks_wrote_is_an_error(tmp_path: Path) -> None:
-    rows = [SimpleNamespace(file="t-0-5-8.parquet", rows=2), SimpleNamespace(file="t-0-5-8.parquet", rows=1)]
-    frame = SimpleNamespace(
-        columns=["topic", "partition"], mapInArrow=lambda writer, schema: SimpleNamespace(collect=lambda: rows)
-    )
-    with pytest.raises(UsageError, match="several tasks"):
-        write_parquet_ranges(frame, REPORT.batch, tmp_path)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("second", "text"), [((("t", 0, 7),), "several tasks"), ((("t", 3, 0), ("t", 0, 7)), "several ranges")]
+)
+def test_a_batch_that_was_dealt_out_anew_is_refused_and_names_no_file(tmp_path: Path, second: Any, text: str) -> None:
+    drafts = tmp_path / "drafts"
+    draft(drafts, "part-0.parquet", ("t", 0, 5), ("t", 0, 6))
+    draft(drafts, "part-1.parquet", *second)
+    with pytest.raises(UsageError, match=text):
+        name_files(drafts, RANGES, tmp_path)
+    assert list(tmp_path.glob("*.parquet")) == []
 
 
 def test_the_sink_needs_topic_and_partition(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'partition'"):
         write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
-
-
-def test_a_written_file_sorts_by_name() -> None:
-    assert sorted([Written("b", 1), Written("a", 2)]) == [Written("a", 2), Written("b", 1)]

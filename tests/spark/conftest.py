@@ -1,0 +1,78 @@
+"""One Spark session for all tests that need a real one, and topics on the real broker."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from zkcoord.embedded import EmbeddedKafka
+
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="session")
+def spark(spark_java: None) -> Iterator[SparkSession]:
+    from zkcoord.embedded import connector_jars
+    from zkcoord.spark import spark_session
+
+    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF")
+    yield session
+    session.stop()
+
+
+class Topic:
+    """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
+
+    def __init__(self, bootstrap_servers: str, partitions: int) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.bootstrap_servers = bootstrap_servers
+        self.name = f"topic-{uuid.uuid4().hex[:8]}"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._partitions = partitions
+        self.create()
+
+    def create(self) -> None:
+        from confluent_kafka.admin import NewTopic
+
+        made = self._admin.create_topics([NewTopic(self.name, self._partitions, 1)])
+        made[self.name].result(TIMEOUT_S)
+
+    def delete(self) -> None:
+        self._admin.delete_topics([self.name])[self.name].result(TIMEOUT_S)
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """As retention does it: the log starts at `offset`."""
+        from confluent_kafka import TopicPartition
+
+        for each in self._admin.delete_records([TopicPartition(self.name, partition, offset)]).values():
+            each.result(TIMEOUT_S)
+
+    def fill(self, partition: int, count: int, headers: list[tuple[str, bytes]] | None = None) -> None:
+        from confluent_kafka import Producer
+
+        failed: list[Any] = []
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        for number in range(count):
+            producer.produce(
+                self.name,
+                value=f"value-{number}".encode(),
+                key=b"key",
+                partition=partition,
+                headers=headers,
+                on_delivery=lambda error, message: failed.append(error) if error else None,
+            )
+            producer.poll(0)
+        assert producer.flush(TIMEOUT_S) == 0
+        assert failed == []
+
+
+@pytest.fixture
+def make_topic(kafka: EmbeddedKafka) -> Callable[[int], Topic]:
+    return lambda partitions: Topic(kafka.bootstrap_servers, partitions)

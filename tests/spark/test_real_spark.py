@@ -1,0 +1,229 @@
+"""The loop with real Spark, the real connector and a real broker; the membership is played by the test."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
+from zkcoord.core.model import TopicPartition
+from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
+from zkcoord.spark.settings import split_settings
+from zkcoord.spark.wiring import RealParts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.conftest import Topic
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+
+
+class PlayedParts(RealParts):
+    """Everything real but the membership."""
+
+    def __init__(self, world: World, spark: SparkSession, topic: Topic, config: dict[str, str], headers: bool) -> None:
+        super().__init__(
+            spark,
+            "",
+            topic.bootstrap_servers,
+            "g",
+            [topic.name],
+            kafka=split_settings(config),
+            include_headers=headers,
+            threads=1,
+            instance=None,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            assignors=["sticky"],
+            zookeeper_config=None,
+        )
+        self._world = world
+
+    def membership(self, **callbacks: Any) -> FakeMembership:
+        return self._world.membership(**callbacks)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_for_other_tests() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def consume(world: World, spark: SparkSession) -> Callable[..., SparkConsumer]:
+    def make(topic: Topic, *, include_headers: bool = False, config: Any = None, **settings: Any) -> SparkConsumer:
+        world.given = world.given or {TopicPartition(topic.name, 0): 0}
+        parts = PlayedParts(world, spark, topic, config or {}, include_headers)
+        return SparkConsumer(
+            spark, "", topic.bootstrap_servers, "g", [topic.name], parts=parts, config=config, **settings
+        )
+
+    return make
+
+
+def endless(df: DataFrame) -> int:
+    """A job that takes hours, in tasks that can be cancelled."""
+    spark = df.sparkSession
+    return df.crossJoin(spark.range(10**13)).selectExpr("hash(value, id) as h").where("h = 1").count()
+
+
+def await_job(spark: SparkSession) -> None:
+    tracker, tick = spark.sparkContext.statusTracker(), threading.Event()
+    for _ in range(int(DEADLINE_S * 20)):
+        if tracker.getActiveJobsIds():
+            return
+        tick.wait(0.05)
+    raise AssertionError("no job became active")
+
+
+def test_every_record_is_read_once_and_in_order(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession
+) -> None:
+    topic = make_topic(3)
+    for partition, count in enumerate((40, 5, 0)):
+        topic.fill(partition, count, [("h", b"1")])
+    world.given = {TopicPartition(topic.name, partition): 0 for partition in range(3)}
+    seen: list[tuple[int, int]] = []
+    plans: list[str] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        rows = df.selectExpr("partition", "offset", "cast(value as string) as value", "headers").collect()
+        assert all(row.value == f"value-{row.offset}" for row in rows)
+        assert {(header.key, bytes(header.value)) for row in rows for header in row.headers} == {("h", b"1")}
+        seen.extend(sorted((row.partition, row.offset) for row in rows))
+        plans.append(df._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+        described.append(spark.sparkContext.getLocalProperty("spark.job.description"))
+
+    described: list[str] = []
+    consumer = consume(topic, include_headers=True, max_offsets_per_batch=16)
+    assert consumer.run(process, idle_timeout_ms=0) == 3
+    assert sorted(seen) == [(0, offset) for offset in range(40)] + [(1, offset) for offset in range(5)]
+    assert world.final == {
+        TopicPartition(topic.name, 0): 40,
+        TopicPartition(topic.name, 1): 5,
+        TopicPartition(topic.name, 2): 0,
+    }
+    assert all("BatchScan" in plan for plan in plans), plans[0]  # the V2 path
+    assert f"16 offsets: {topic.name}-0 0..11, {topic.name}-1 0..5" in described[0]
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+    assert list(spark.sparkContext.getJobTags()) == []
+
+
+def test_a_loss_cancels_the_running_job_and_commits_nothing(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession
+) -> None:
+    topic = make_topic(2)
+    topic.fill(0, 10)
+    topic.fill(1, 10)
+    first, second = TopicPartition(topic.name, 0), TopicPartition(topic.name, 1)
+    world.given = {first: 0, second: 0}
+    counts: list[int] = []
+    running = InThread(
+        lambda: consume(topic).run(
+            lambda df, batch: counts.append(endless(df) if batch.seq == 0 else df.count()), max_batches=1
+        )
+    )
+    assert world.joined.wait(DEADLINE_S)
+    await_job(spark)
+    world.member.lose(first)
+    assert running.result() == 1
+    assert counts == [10]
+    assert world.commits == [{second: 10}]
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_sigterm_during_a_job_lets_it_finish(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 1000)
+    counts: list[int] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        InThread(lambda: (await_job(spark), os.kill(os.getpid(), signal.SIGTERM)))
+        counts.append(df.crossJoin(spark.range(300_000)).selectExpr("hash(value, id) as h").where("h = 1").count())
+
+    assert consume(topic, max_offsets_per_batch=100).run(process) >= 1
+    assert world.commits == [{TopicPartition(topic.name, 0): 100 * (n + 1)} for n in range(len(counts))]
+    assert world.events[-1] == "leave"
+
+
+def test_records_deleted_under_a_running_batch_are_skipped_by_the_policy(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 100)
+    ranges: list[str] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        ranges.extend(str(each).removeprefix(topic.name) for each in batch.ranges)
+        if batch.seq == 0:
+            topic.delete_before(0, 30)
+        assert df.count() == sum(each.end - each.start for each in batch.ranges)
+
+    consumer = consume(topic, starting_offsets="earliest", max_offsets_per_batch=40)
+    assert consumer.run(process, idle_timeout_ms=0) == 2
+    assert ranges == ["-0-0-40", "-0-30-70", "-0-70-100"]
+    (told,) = [record.message for record in caplog.records if getattr(record, "event", "") == "position_reset"]
+    assert "records were deleted before this group read them" in told
+
+
+def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says(
+    consume: Any, make_topic: Callable[[int], Topic], world: World
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 5)
+    world.given = {TopicPartition(topic.name, 0): 5_000}
+    ranges: list[str] = []
+    consumer = consume(topic, starting_offsets="earliest")
+    consumer.run(lambda df, batch: ranges.extend(str(each) for each in batch.ranges), max_batches=1)
+    assert ranges == [f"{topic.name}-0-0-5"]
+
+
+def test_a_range_written_again_replaces_its_own_file(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+    topic.fill(0, 30)
+    topic.fill(1, 20)
+    world.given = {TopicPartition(topic.name, partition): 0 for partition in range(2)}
+    written: list[object] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        for _ in range(2):
+            written.append(write_parquet_ranges(df, batch, tmp_path))
+
+    consume(topic).run(process, max_batches=1)
+    names = [f"{topic.name}-0-0-30.parquet", f"{topic.name}-1-0-20.parquet"]
+    assert written == [((names[0], 30), (names[1], 20))] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert spark.read.parquet(str(tmp_path)).count() == 50
+
+
+def test_a_user_error_reaches_the_caller_and_commits_nothing(
+    consume: Any, make_topic: Callable[[int], Topic], world: World
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 5)
+    with pytest.raises(Exception, match="a bad record"):
+        consume(topic).run(lambda df, batch: df.selectExpr("raise_error('a bad record') as e").collect())
+    assert world.commits == []
+    assert world.events[-1] == "leave"
