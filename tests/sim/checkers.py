@@ -25,19 +25,20 @@ OPERATOR = "operator"
 
 
 def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
-    """Nobody acknowledges a start while another member that is still registered has not released the partition."""
+    """Nobody acknowledges a start while another member that is still registered has not released the partition.
+
+    What it does not own then, or gives back in the same multi, it leaves out; the journal tells whether it reads it.
+    """
     for command in facts.gone_commands:
         if command.option != START or not field.owned_by(facts.session, command.group, command.consumer):
             continue
         emptied = {v.partition for v in facts.owners if v.group == command.group and not v.after}
         for partition in sorted((command.partitions or frozenset()) - emptied):
-            owner = field.owners.get((command.group, partition), "")
-            if consumer_of(owner) != command.consumer:
-                yield f"{command.consumer} acknowledged a start of {partition} that {owner or 'nobody'} owns"
-            holding = field.holdings.get((command.group, partition))
-            if holding is None or holding.consumer == command.consumer:
+            key = command.group, partition
+            holding = field.holdings.get(key)
+            if holding is None or consumer_of(field.owners.get(key, "")) != command.consumer:
                 continue
-            if (command.group, holding.consumer) in field.registrations:
+            if holding.consumer != command.consumer and (command.group, holding.consumer) in field.registrations:
                 yield f"{command.consumer} starts {partition}, {holding.consumer} has not released it"
 
 
