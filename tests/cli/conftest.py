@@ -1,0 +1,48 @@
+"""The command line under test: in this process (`run`), or as a process of its own (`spawn`)."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.program import Program, Run, Spawn
+from zkcoord.cli.main import cli
+from zkcoord.cli.options import BOOTSTRAP_SERVERS, ZOOKEEPER
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment says nothing, and logging is as before after the test."""
+    for name in (ZOOKEEPER, BOOTSTRAP_SERVERS):
+        monkeypatch.delenv(name, raising=False)
+    root, ours = logging.getLogger(), logging.getLogger("zkcoord")
+    handlers, level = list(root.handlers), ours.level
+    yield
+    root.handlers[:] = handlers
+    ours.setLevel(level)
+    logging.captureWarnings(False)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs the command line with these arguments; the result has exit code, stdout and stderr."""
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord")
+
+    return invoke
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts `zkcoord` with these arguments; nothing of it outlives the test."""
+    programs: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program(*arguments))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()

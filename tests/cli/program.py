@@ -1,0 +1,74 @@
+"""A running `zkcoord`, and what the tests of the command line share."""
+
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+import pytest
+from click.testing import Result
+
+PATIENCE_SECONDS = 30.0
+Run = Callable[..., Result]
+Spawn = Callable[..., "Program"]
+
+
+class Program:
+    """A running `zkcoord`; its output can be waited for, line by line."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._lines: dict[str, queue.SimpleQueue[str | None]] = {}
+        self._threads: list[threading.Thread] = []
+        for name, stream in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
+            assert stream is not None
+            self._lines[name] = queue.SimpleQueue()
+            thread = threading.Thread(target=self._copy, args=(stream, self._lines[name]), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def line(self, stream: str = "stdout", *, having: str = "") -> str:
+        """The next line that has this text; fails at the stream's end or after the deadline."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        seen: list[str] = []
+        while True:
+            try:
+                line = self._lines[stream].get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                pytest.fail(f"waited too long for {having!r} after {seen}")
+            if line is None:
+                pytest.fail(f"{stream} ended without {having!r}: {seen}")
+            if having in line:
+                return line
+            seen.append(line)
+
+    def rest(self, stream: str = "stdout") -> list[str]:
+        """All further lines until the stream's end."""
+        lines = []
+        while (line := self._lines[stream].get(timeout=PATIENCE_SECONDS)) is not None:
+            lines.append(line)
+        return lines
+
+    def end(self) -> int:
+        """The exit code, once it has ended by itself."""
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        """Kill what is left of it."""
+        self.process.kill()
+        self.process.wait(PATIENCE_SECONDS)
+        for thread in self._threads:
+            thread.join(PATIENCE_SECONDS)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    @staticmethod
+    def _copy(stream: IO[str], lines: "queue.SimpleQueue[str | None]") -> None:
+        for line in stream:
+            lines.put(line.rstrip("\n"))
+        lines.put(None)

@@ -1,0 +1,69 @@
+"""`zkcoord coordinator` as a process, on a real server."""
+
+import json
+import signal
+
+import pytest
+
+from tests.cli.program import Run, Spawn
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_makes_the_tree_serves_says_so_and_leaves_cleanly(
+    chroot: str, run: Run, spawn: Spawn, number: signal.Signals
+) -> None:
+    program = spawn("coordinator", "--zookeeper", chroot)
+    assert program.line() == f"coordinator 0 serves: epoch 1, layout draft, ZooKeeper {chroot}"
+
+    program.process.send_signal(number)
+
+    assert program.end() == 0
+    assert program.rest() == []
+    assert run("migrate", "current", "--zookeeper", chroot).stdout == "0001 (head), layout draft\n"
+
+
+def test_a_standby_takes_over_at_once(chroot: str, spawn: Spawn) -> None:
+    first = spawn("coordinator", "--zookeeper", chroot, "--id", "7", "--output", "json")
+    serving = {"coordinator": 7, "epoch": 1, "layout": "draft", "zookeeper": chroot}
+    assert json.loads(first.line()) == serving
+    second = spawn("coordinator", "--zookeeper", chroot, "--id", "8", "--output", "json")
+
+    first.process.terminate()
+
+    assert json.loads(second.line()) == {**serving, "coordinator": 8, "epoch": 2}
+
+
+def test_its_log_in_json_tells_the_election(chroot: str, spawn: Spawn) -> None:
+    program = spawn("--log-format", "json", "coordinator", "--zookeeper", chroot)
+
+    elected = json.loads(program.line("stderr", having="elected"))
+
+    assert (elected["event"], elected["coordinator"], elected["epoch"]) == ("elected", 0, 1)
+    assert {"time_ms", "mono_ms"} <= elected.keys()
+
+
+def test_it_refuses_a_tree_of_another_layout(chroot: str, run: Run, spawn: Spawn) -> None:
+    run("migrate", "upgrade", "--layout", "legacy", "--zookeeper", chroot)
+
+    program = spawn("coordinator", "--zookeeper", chroot)
+
+    assert program.end() == 7
+    assert "start it with --layout legacy" in program.line("stderr", having="error:")
+
+
+def test_it_refuses_a_chroot_that_does_not_exist(chroot: str, spawn: Spawn) -> None:
+    program = spawn("coordinator", "--zookeeper", f"{chroot}/deeper")
+
+    assert program.end() == 2
+    assert "/deeper" in program.line("stderr", having="error:")
+
+
+def test_a_signal_ends_it_also_while_no_server_answers(spawn: Spawn) -> None:
+    program = spawn("coordinator", "--zookeeper", "127.0.0.1:1")
+    program.line("stderr", having="127.0.0.1:1")  # it looks for the server
+
+    program.process.terminate()
+
+    assert program.end() == 0

@@ -1,0 +1,221 @@
+"""What holds for every command: options before and after it, errors as one line with their exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.program import Run
+from zkcoord.cli.main import cli
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.errors import (
+    ConsumerRebalanceFailed,
+    CorruptError,
+    FencedError,
+    InvariantError,
+    SchemaError,
+    UnavailableError,
+    UsageError,
+    ZkcoordError,
+)
+
+ERROR: list[BaseException] = []
+
+
+@pytest.fixture
+def probe() -> Iterator[list[Settings]]:
+    """A command `probe` that keeps the settings it was called with, then raises what stands in ERROR."""
+    seen: list[Settings] = []
+
+    @cli.command(cls=Command)
+    @pass_settings
+    def probe(settings: Settings) -> None:
+        seen.append(settings)
+        if ERROR:
+            raise ERROR[0]
+
+    yield seen
+    ERROR.clear()
+    del cli.commands["probe"]
+
+
+def test_version_names_program_and_version(run: Run) -> None:
+    result = run("--version")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("zkcoord 0.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["coordinator"],
+        ["consume"],
+        ["group"],
+        ["group", "list"],
+        ["group", "describe"],
+        ["migrate"],
+        ["migrate", "current"],
+        ["migrate", "history"],
+        ["migrate", "upgrade"],
+        ["demo"],
+    ],
+)
+def test_every_command_takes_the_common_options(run: Run, words: list[str]) -> None:
+    result = run(*words, "--help")
+
+    assert result.exit_code == 0
+    for option in (
+        "--zookeeper ",
+        "--bootstrap-servers ",
+        "--command-config ",
+        "--zookeeper-config ",
+        "--output ",
+        "--log-format ",
+        "--verbose",
+    ):
+        assert option in result.stdout
+
+
+def test_options_stand_before_or_after_the_command_and_the_last_one_counts(run: Run, probe: list[Settings]) -> None:
+    run("--zookeeper", "a:1", "--output", "json", "-v", "probe")
+    run("probe", "--zookeeper", "b:1", "-vv")
+    run("--zookeeper", "a:1", "-v", "probe", "--zookeeper", "b:1", "-v")
+
+    assert [(s.zookeeper_address(), s.output, s.verbose) for s in probe] == [
+        ("a:1", "json", 1),
+        ("b:1", "table", 2),
+        ("b:1", "table", 2),
+    ]
+
+
+def test_the_environment_names_servers_unless_the_command_line_does(
+    run: Run, probe: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZKCOORD_ZOOKEEPER", "env:1")
+    monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", "env:2")
+
+    run("probe")
+    run("--zookeeper", "a:1", "--bootstrap-servers", "a:2", "probe")
+
+    addresses = [(s.zookeeper_address(), s.kafka_address()) for s in probe]
+    assert addresses[1] == ("a:1", "a:2")
+    assert addresses[0] == ("env:1", "env:2")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ZkcoordError("this happened"), 1),
+        (UsageError("this happened"), 2),
+        (ConsumerRebalanceFailed("this happened"), 3),
+        (FencedError("this happened"), 4),
+        (UnavailableError("this happened"), 5),
+        (CorruptError("this\nhappened"), 6),
+        (SchemaError("this happened"), 7),
+        (OSError("this happened"), 1),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    run: Run, probe: list[Settings], error: BaseException, code: int
+) -> None:
+    ERROR.append(error)
+
+    result = run("probe")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", "error: this happened\n")
+
+
+@pytest.mark.parametrize("error", [InvariantError("two owners"), ZeroDivisionError("two owners")])
+def test_a_bug_shows_its_traceback(run: Run, probe: list[Settings], error: Exception) -> None:
+    ERROR.append(error)
+
+    result = run("probe")
+
+    *above, last = result.stderr.splitlines()
+    assert result.exit_code == 70
+    assert above[0] == "Traceback (most recent call last):"
+    assert last.startswith("error: a bug in zkcoord: ") and "two owners" in last
+
+
+def test_an_interrupt_exits_as_a_shell_reports_it(run: Run, probe: list[Settings]) -> None:
+    ERROR.append(KeyboardInterrupt())
+
+    result = run("probe")
+
+    assert result.exit_code == 130
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("error", [UnavailableError("this happened"), InvariantError("this happened")])
+def test_with_a_json_log_every_line_on_standard_error_is_an_object(
+    run: Run, probe: list[Settings], error: Exception
+) -> None:
+    ERROR.append(error)
+
+    result = run("--log-format", "json", "probe")
+
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    code = getattr(error, "exit_code", None)
+    assert (lines[-1]["event"], lines[-1]["exit_code"], result.exit_code) == ("error", code, code)
+    assert "this happened" in lines[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["nothing"], "No such command 'nothing'. (see `zkcoord --help`)"),
+        (["migrate", "current", "--nothing"], "No such option '--nothing'. (see `zkcoord migrate current --help`)"),
+        (["group", "describe"], "name one group, or give --all-groups"),
+        (["group", "describe", "g", "--all-groups"], "name one group, or give --all-groups"),
+        (["group", "describe", "g", "--members", "--state"], "choose one of --members and --state"),
+        (["group", "list"], "where is ZooKeeper? give --zookeeper"),
+        (["coordinator"], "where is ZooKeeper? give --zookeeper"),
+        (["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1"], "where is Kafka? give --bootstrap-servers"),
+        (["consume", "--topic", "t"], "Missing option '--group'. (see `zkcoord consume --help`)"),
+        (["group", "list", "--zookeeper", "h:port"], "'port' is no port"),
+        (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
+        (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),
+        (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "coordinator id -1"),
+        (["migrate", "current", "--zookeeper", "h:1", "--zookeeper-config", "/none"], "/none cannot be read"),
+    ],
+)
+def test_a_wrong_call_is_refused_with_what_to_change(run: Run, words: list[str], why: str) -> None:
+    result = run(*words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert why in result.stderr
+
+
+def test_a_noun_alone_shows_its_help(run: Run) -> None:
+    assert "describe" in run("group").output
+
+
+def test_a_server_that_is_away_is_unavailable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 300)
+
+    result = run("migrate", "current", "--zookeeper", "127.0.0.1:1")
+
+    assert result.exit_code == 5
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "zkcoord.cli.main", "migrate", "history"]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    finally:
+        os.close(write)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_these_nouns_and_verbs_exist() -> None:
+    assert sorted(cli.commands) == ["consume", "coordinator", "demo", "group", "migrate"]
