@@ -106,7 +106,7 @@ def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: flo
         before = report
         if time.monotonic() >= deadline:
             raise UnavailableError(
-                f"group {name} is not stable yet ({report.phase.value}, {report.commands()} commands outstanding): "
+                f"group {name} is not stable yet ({report.phase.value}, {_count(report.commands(), 'command')} outstanding): "
                 f"wait longer, or see `zkcoord group describe {name} --members`"
             )
         time.sleep(WAIT_TURN_SECONDS)
@@ -165,10 +165,14 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
         f"generation {view.generation}",
         f"coordinator {_coordinator(above)}",
         f"epoch {above.epoch}",
-        f"{report.commands()} commands outstanding",
-        f"{len(view.members)} members",
+        f"{_count(report.commands(), 'command')} outstanding",
+        _count(len(view.members), "member"),
     ]
     return cell(", ".join(words + ([f"FAILED: {view.failed}"] if view.failed else [])))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _coordinator(above: TreeReport) -> str:
