@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,19 @@ class Topic:
         made = self._admin.create_topics([NewTopic(self.name, self._partitions, 1)])
         made[self.name].result(TIMEOUT_S)
 
-    def delete(self) -> None:
-        self._admin.delete_topics([self.name])[self.name].result(TIMEOUT_S)
+    def show_in(self, zookeeper: str) -> None:
+        """Put the topic's node into another tree, as this broker has put it into its own."""
+        from kazoo.client import KazooClient
+
+        client = KazooClient(zookeeper)
+        client.start(TIMEOUT_S)
+        try:
+            partitions = {str(number): [0] for number in range(self._partitions)}
+            text = json.dumps({"version": 1, "partitions": partitions})
+            client.create(f"/brokers/topics/{self.name}", text.encode(), makepath=True)
+        finally:
+            client.stop()
+            client.close()
 
     def delete_before(self, partition: int, offset: int) -> None:
         """As retention does it: the log starts at `offset`."""

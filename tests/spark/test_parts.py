@@ -78,8 +78,9 @@ def test_a_batch_is_one_structured_log_line(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.INFO, "zkcoord.spark")
     LogLines("g").batch_done(REPORT)
     (record,) = caplog.records
-    assert record.event == "batch_done"  # type: ignore[attr-defined]
-    assert record.fields == {  # type: ignore[attr-defined]
+    assert record.getMessage().startswith("batch 3 of group g: 5 offsets in 2 ranges, plan 2 ms")
+    assert record.__dict__["zkcoord_event"] == "batch_done"
+    assert record.__dict__["zkcoord_fields"] == {
         "group": "g",
         "batch": "ab",
         "seq": 3,

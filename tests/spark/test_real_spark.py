@@ -182,7 +182,7 @@ def test_records_deleted_under_a_running_batch_are_skipped_by_the_policy(
     consumer = consume(topic, starting_offsets="earliest", max_offsets_per_batch=40)
     assert consumer.run(process, idle_timeout_ms=0) == 2
     assert ranges == ["-0-0-40", "-0-30-70", "-0-70-100"]
-    (told,) = [record.message for record in caplog.records if getattr(record, "event", "") == "position_reset"]
+    (told,) = [record.message for record in caplog.records if getattr(record, "zkcoord_event", "") == "position_reset"]
     assert "records were deleted before this group read them" in told
 
 

@@ -199,7 +199,7 @@ class SparkConsumer:
             try:
                 partitions = log_ends.partitions_of(topic)[:PROBED_MAX]
             except UsageError as error:  # it may be created later
-                log_event(logging.WARNING, "topic_missing", f"nothing to warm up with: {error}")
+                log_event(logging.WARNING, "topic_missing", f"nothing to warm up with: {error}", topic=topic)
                 continue
             level = self._loop_settings.isolation
             starts, _ = log_ends.ask_offsets(partitions, "earliest", None, None)

@@ -136,9 +136,7 @@ class DriverLoop:
             if self._out_of_log.repair(leased, ends, self._settings.isolation):
                 return Turn.AGAIN
         except (UnavailableError, FencedError) as error:
-            log_event(
-                logging.WARNING, "planning_failed", f"no batch can be planned: {error}", group=self._settings.group
-            )
+            self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")
             return Turn.AWAY
         positions = {each: hold.position for each, hold in held.items()}
         ranges = plan_ranges(positions, ends, self._settings.max_offsets_per_batch, self._seq)
@@ -159,7 +157,7 @@ class DriverLoop:
                 if failed
                 else "all logs answer again"
             )
-            log_event(logging.WARNING, "log_ends", text, group=self._settings.group, partitions=names)
+            self._tell(logging.WARNING, "log_ends", text, partitions=names)
         return ends
 
     def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
@@ -214,7 +212,7 @@ class DriverLoop:
         except Exception as error:
             if not self._holdings.fenced:
                 raise
-            log_event(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
+            self._tell(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
         return not self._holdings.fenced
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
@@ -224,12 +222,12 @@ class DriverLoop:
             try:
                 self._membership.commit(offsets)
             except FencedError as error:
-                log_event(logging.WARNING, "commit_refused", f"the batch is not committed: {error}")
+                self._tell(logging.WARNING, "commit_refused", f"the batch is not committed: {error}")
                 return End.REFUSED
             except UnavailableError as error:
                 end = End.UNKNOWN
                 self._holdings.commit_failed()
-                log_event(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
+                self._tell(logging.WARNING, "commit_delayed", f"the batch is not committed yet: {error}")
                 self._holdings.await_change(self._holdings.view().change, COMMIT_RETRY_MS)
             else:
                 return End.COMMITTED
@@ -237,11 +235,10 @@ class DriverLoop:
 
     def _lost(self, seen: View, batch: Batch, end: End) -> Turn:
         """Tell that a batch was dropped; after a refused commit wait for the command that explains it."""
-        log_event(
+        self._tell(
             logging.WARNING,
             "batch_lost",
             f"batch {batch.seq} of group {self._settings.group} is not committed: partitions of it were lost",
-            group=self._settings.group,
             batch=batch.id,
             seq=batch.seq,
             generation=batch.generation,
@@ -260,11 +257,14 @@ class DriverLoop:
             partitions = [each.topic_partition for each in batch.ranges]
             explained = self._out_of_log.explains(view, partitions, self._settings.isolation)
         except Exception as unknown:
-            log_event(logging.DEBUG, "explaining_failed", f"the log could not be compared: {unknown}")
+            self._tell(logging.DEBUG, "explaining_failed", f"the log could not be compared: {unknown}")
             return False
         if explained:
-            log_event(logging.WARNING, "records_gone", f"batch {batch.seq} failed since its records are gone: {error}")
+            self._tell(logging.WARNING, "records_gone", f"batch {batch.seq} failed since its records are gone: {error}")
         return explained
+
+    def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
+        log_event(level, event, text, group=self._settings.group, **fields)
 
 
 def _now_ms() -> int:

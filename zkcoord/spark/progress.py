@@ -15,8 +15,9 @@ REDRAW_MS = 100  # ten times a second is as much as an eye follows
 
 
 def log_event(level: int, event: str, text: str, **fields: object) -> None:
-    """One line of the log: `text` for people; `event` and `fields` are attributes of the record for programs."""
-    LOG.log(level, text, extra={"event": event, "fields": fields})
+    """One event of the log (`zkcoord.logs`) whose record also says `text`, for who configured no logging at all."""
+    shown = fields if level == logging.INFO else {**fields, "why": text}  # at INFO the fields say it all
+    LOG.log(level, "%s", text, extra={"zkcoord_event": event, "zkcoord_fields": shown})
 
 
 def progress_to(stream: TextIO | None, group: str) -> Progress:

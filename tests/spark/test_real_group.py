@@ -1,0 +1,158 @@
+"""Spark consumers as members of a real group: coordinator, ZooKeeper, Kafka and Spark are all real."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.fakes import InThread
+from zkcoord.coordinator import Coordinator
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.spark import Batch, SparkConsumer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.conftest import Topic
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_for_other_tests() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()
+
+
+@contextmanager
+def coordinating(zookeeper: str) -> Iterator[None]:
+    """With a coordinator that serves."""
+    serving = threading.Event()
+    coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set())
+    coordinator.start()
+    try:
+        assert serving.wait(DEADLINE_S)
+        yield
+    finally:
+        coordinator.stop()
+
+
+class Seen:
+    """What all consumers together have processed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.records: Counter[tuple[int, int]] = Counter()
+        self.by: dict[str, set[int]] = {}
+
+    def process_as(self, name: str) -> Callable[[DataFrame, Batch], None]:
+        def process(df: DataFrame, batch: Batch) -> None:
+            rows = [(row.partition, row.offset) for row in df.select("partition", "offset").collect()]
+            with self._changed:
+                self.records.update(rows)
+                self.by.setdefault(name, set()).update(partition for partition, _ in rows)
+                self._changed.notify_all()
+
+        return process
+
+    def wait_for(self, what: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(what, DEADLINE_S), (sum(self.records.values()), self.by)
+
+
+def test_a_consumer_cut_off_from_zookeeper_drops_its_batch_and_comes_back(
+    spark: SparkSession, make_topic: Callable[[int], Topic]
+) -> None:
+    topic = make_topic(2)
+    topic.fill(0, 20)
+    seen = Seen()
+    process = seen.process_as("a")
+    cut, lost = threading.Event(), threading.Event()
+
+    def hang_once(df: DataFrame, batch: Batch) -> None:
+        if cut.is_set():
+            process(df, batch)
+            return
+        cut.set()
+        try:
+            df.crossJoin(spark.range(10**13)).selectExpr("hash(value, id) as h").where("h = 1").count()
+        finally:
+            lost.set()
+
+    with EmbeddedZooKeeper(fsync=False) as zookeeper, coordinating(zookeeper.hosts):
+        topic.show_in(zookeeper.hosts)
+        consumer = SparkConsumer(
+            *(spark, zookeeper.hosts, topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+            session_timeout_ms=4_000,
+        )
+        running = InThread(lambda: consumer.run(hang_once))
+        assert cut.wait(DEADLINE_S)
+        zookeeper.pause()
+        assert lost.wait(DEADLINE_S), "the batch runs on without a lease"
+        zookeeper.resume()
+        seen.wait_for(lambda: len(seen.records) == 20)
+        consumer.stop()
+        assert running.result() == 1
+    assert set(seen.records.values()) == {1}
+
+
+def test_records_are_read_once_each_while_consumers_come_and_go(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    topic = make_topic(4)
+    topic.show_in(chroot)
+    seen = Seen()
+    made: dict[str, SparkConsumer] = {}
+    running: dict[str, InThread] = {}
+    group = f"g-{uuid.uuid4().hex[:8]}"
+
+    def join(name: str) -> None:
+        made[name] = SparkConsumer(
+            spark,
+            chroot,
+            topic.bootstrap_servers,
+            group,
+            [topic.name],
+            starting_offsets="earliest",
+            instance=name,
+            session_timeout_ms=6_000,
+        )
+        running[name] = InThread(lambda: made[name].run(seen.process_as(name)))
+
+    def fill(count: int) -> None:
+        for partition in range(4):
+            topic.fill(partition, count)
+
+    with coordinating(chroot):
+        fill(50)
+        join("a")
+        seen.wait_for(lambda: len(seen.records) == 200)
+        join("b")
+        for count in range(1, 200):
+            fill(10)
+            seen.wait_for(lambda count=count: len(seen.records) == 200 + 40 * count)
+            if seen.by.get("b"):
+                break
+        assert len(seen.by["b"]) == 2
+        made["a"].stop()
+        running["a"].result()
+        fill(10)
+        seen.wait_for(lambda: len(seen.by["b"]) == 4 and len(seen.records) == 240 + 40 * count)
+        made["b"].stop()
+        assert running["b"].result() >= 2
+    assert set(seen.records.values()) == {1}, "a record came twice"
