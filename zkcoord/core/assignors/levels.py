@@ -7,7 +7,7 @@ That is stronger than Kafka's sticky balance, which looks at chains of length on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from zkcoord.core.assignors.classes import ThreadClass
 
@@ -67,7 +67,7 @@ class Flow:
         """Give `count` partitions to the topic's readers, the emptiest first, as water finds its level."""
         readers, load, threads = self.readers[topic], self.load, self.threads
         low = min(self.bottom(index) for index in readers)
-        high = max(self.bottom(index) for index in readers) + count + 1
+        high = max(self.bottom(index) for index in readers) + 2 + count // sum(threads[index] for index in readers)
         while low < high and count:  # the lowest level at which all fits
             level = (low + high) // 2
             if sum(max(level * threads[index] - load[index], 0) for index in readers) >= count:
@@ -87,34 +87,16 @@ class Flow:
         top = max(map(self.top, classes))
         while top > min(map(self.bottom, classes)) + 1:
             sources = [index for index in classes if self.top(index) == top]
-            chain = self._chain(sources, top - 2)
-            if chain:
-                self._push(chain)
-            else:  # what these classes can reach is as even as it can be, and stays so
+            if not _Phase(self, sources, top).run():  # what these can reach is as even as it can be, and stays so
                 top = max(self.top(index) for index in classes if self.top(index) < top)
+            elif not any(self.top(index) == top for index in sources):
+                top = max(self.top(index) for index in classes if self.top(index) <= top)
 
-    def _chain(self, sources: list[int], most: int) -> list[tuple[int, str, int]]:
-        """The shortest chain of (giving class, topic, taking class) to a class whose emptiest thread has <= `most`."""
-        arrived: dict[int, tuple[int, str, int]] = {}
-        seen_classes, seen_topics = set(sources), set[str]()
-        queue = list(sources)
-        for giver in queue:  # grows while it is walked: breadth first
-            for topic, count in self.shares[giver].items():
-                if count == 0 or topic in seen_topics:
-                    continue
-                seen_topics.add(topic)
-                for taker in self.readers[topic]:
-                    if taker in seen_classes:
-                        continue
-                    seen_classes.add(taker)
-                    arrived[taker] = (giver, topic, taker)
-                    if self.bottom(taker) <= most:
-                        return _walk_back(arrived, taker)
-                    queue.append(taker)
-        return []
+    def push(self, chain: list[tuple[int, str, int]]) -> None:
+        """Move as much along `chain` as still takes from a thread with at least two more than the taker's.
 
-    def _push(self, chain: list[tuple[int, str, int]]) -> None:
-        """Move as much along `chain` as still takes from a thread with at least two more than the taker's."""
+        A chain is a list of (giving class, topic, taking class).
+        """
         first, last = chain[0][0], chain[-1][2]
         low, high = 1, min(self.shares[giver][topic] for giver, topic, _ in chain)
         while low < high:
@@ -132,9 +114,73 @@ class Flow:
         self.load[last] += low
 
 
-def _walk_back(arrived: Mapping[int, tuple[int, str, int]], last: int) -> list[tuple[int, str, int]]:
-    chain: list[tuple[int, str, int]] = []
-    while last in arrived:
-        chain.append(arrived[last])
-        last = arrived[last][0]
-    return chain[::-1]
+class _Phase:
+    """All chains of the shortest length from threads at `top` to such with at least two fewer (as Dinic's algorithm).
+
+    Distances are taken once, breadth first; then every chain that follows them is pushed, and a node that leads nowhere
+    any more is never looked at again. So a phase costs one look at each share, plus what it moves.
+    """
+
+    def __init__(self, flow: Flow, sources: list[int], top: int) -> None:
+        self._flow, self._sources, self._top = flow, sources, top
+        self._arcs: dict[int | str, Iterator[int | str]] = {}  # those that were not tried yet
+        self._now: dict[int | str, int | str | None] = {}  # the arc that is in use
+        self._distance: dict[int | str, int] = dict.fromkeys(sources, 0)
+
+    def run(self) -> bool:
+        """Whether anything was moved."""
+        self._measure()
+        pushed = False
+        for source in self._sources:
+            while self._flow.top(source) == self._top:
+                chain = self._chain(source)
+                if not chain:
+                    break
+                self._flow.push(chain)
+                pushed = True
+        return pushed
+
+    def _measure(self) -> None:
+        shares, readers, distance = self._flow.shares, self._flow.readers, self._distance
+        queue: list[int | str] = list(self._sources)
+        for node in queue:  # grows while it is walked
+            steps: Iterable[int | str] = readers[node] if isinstance(node, str) else shares[node]
+            further = distance[node] + 1
+            for step in steps:
+                if step not in distance and (isinstance(node, str) or shares[node][str(step)]):
+                    distance[step] = further
+                    queue.append(step)
+
+    def _chain(self, source: int) -> list[tuple[int, str, int]]:
+        """The next chain from `source`; empty when there is none left. Walks depth first along the distances."""
+        nodes: list[int | str] = [source]
+        while nodes:
+            node = nodes[-1]
+            if isinstance(node, int) and node != source and self._flow.bottom(node) <= self._top - 2:
+                return [
+                    (int(giver), str(topic), int(taker))
+                    for giver, topic, taker in zip(nodes[0::2], nodes[1::2], nodes[2::2], strict=False)
+                ]
+            step = self._step(node)
+            if step is None:
+                nodes.pop()
+                if nodes:
+                    self._now[nodes[-1]] = None  # that arc leads nowhere any more
+            else:
+                nodes.append(step)
+        return []
+
+    def _step(self, node: int | str) -> int | str | None:
+        """The node that the current arc leads to, or the next arc's; None when no arc is left."""
+        shares, readers, further = self._flow.shares, self._flow.readers, self._distance[node] + 1
+        if node not in self._arcs:
+            self._arcs[node] = iter(readers[node] if isinstance(node, str) else shares[node])
+        step = self._now.get(node)
+        while step is None or not (isinstance(node, str) or shares[node][str(step)]):
+            step = next(self._arcs[node], None)
+            if step is None:
+                return None
+            if self._distance.get(step) != further:
+                step = None
+        self._now[node] = step
+        return step

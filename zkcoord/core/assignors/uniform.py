@@ -22,16 +22,15 @@ from zkcoord.core.model import TopicPartition
 
 def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartition, str]:
     """Counts of any two threads differ by at most one; the fewest owned partitions change their thread."""
-    answer, counts, pool = _holdings(group, given)
-    held = list(map(counts.get, group.threads, repeat(0)))
-    quotas = _quotas(group.threads, len(answer) + len(pool), held)
-    surplus = _surplus(answer, counts, quotas)
-    if surplus:
-        pool = sorted(pool + surplus, key=canonical_key)
+    answer, held, pool = _holdings(group, given)
+    quotas = _quotas(held, len(answer) + len(pool))
+    over = {thread: quota for thread, number, quota in zip(group.threads, held, quotas, strict=True) if number > quota}
+    if over:
+        pool = sorted(pool + _surplus(answer, over), key=canonical_key)
     places = chain.from_iterable(
-        repeat(thread, quotas[thread] - number)
-        for thread, number in zip(group.threads, held, strict=True)
-        if number < quotas[thread]
+        repeat(thread, quota - number)
+        for thread, number, quota in zip(group.threads, held, quotas, strict=True)
+        if number < quota
     )
     answer.update(zip(pool, places, strict=True))
     return answer
@@ -39,23 +38,23 @@ def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartit
 
 def _holdings(
     group: ThreadClass, given: AssignorInput
-) -> tuple[dict[TopicPartition, str], Mapping[str, int], list[TopicPartition]]:
-    """(what threads of the group hold of its partitions, how many each of them holds, what nobody holds, in order)."""
+) -> tuple[dict[TopicPartition, str], list[int], list[TopicPartition]]:
+    """(what threads of the group hold of its partitions, how many each thread holds, what nobody holds, in order)."""
     if not given.owned:
-        return {}, {}, as_partitions(canonical(group.topics, given.partitions))
-    owned = dict(given.owned)
-    counts = Counter(owned.values())
-    free = _free(group, given.partitions, owned)
+        return {}, [0] * len(group.threads), as_partitions(canonical(group.topics, given.partitions))
     total = sum(len(given.partitions[topic]) for topic in group.topics)
-    if len(owned) + len(free) != total or not counts.keys() <= set(group.threads):
+    owned = dict(given.owned)
+    held = list(map(Counter(owned.values()).get, group.threads, repeat(0)))
+    free = _free(group, given.partitions, owned)
+    if sum(held) != len(owned) or len(owned) + len(free) != total:
         owned = owned_among(owned, [group], given.partitions)
-        counts = Counter(owned.values())
+        held = list(map(Counter(owned.values()).get, group.threads, repeat(0)))
         free = _free(group, given.partitions, owned)
     if len(free) <= total // 8:
         free.sort(key=canonical_key)
     else:  # a walk over all is cheaper than sorting by a key
         free = list(filterfalse(owned.__contains__, canonical(group.topics, given.partitions)))
-    return owned, counts, as_partitions(free)
+    return owned, held, as_partitions(free)
 
 
 def _free(
@@ -66,25 +65,22 @@ def _free(
     return list(filterfalse(owned.__contains__, pairs))
 
 
-def _quotas(threads: list[str], partitions: int, held: list[int]) -> dict[str, int]:
-    """Thread to the number of partitions it ends with."""
-    quotient, remainder = divmod(partitions, len(threads))
-    quotas = dict.fromkeys(threads, quotient)
-    more = [thread for thread, number in zip(threads, held, strict=True) if number > quotient][:remainder]
+def _quotas(held: list[int], partitions: int) -> list[int]:
+    """The number of partitions that each thread ends with, in the order of the threads."""
+    quotient, remainder = divmod(partitions, len(held))
+    quotas = [quotient] * len(held)
+    more = [index for index, number in enumerate(held) if number > quotient][:remainder]
     if len(more) < remainder:
-        chosen = set(more)
-        more += [thread for thread in threads if thread not in chosen][: remainder - len(more)]
-    quotas.update(dict.fromkeys(more, quotient + 1))
+        others = [index for index, number in enumerate(held) if number <= quotient]
+        more += others[: remainder - len(more)]
+    for index in more:
+        quotas[index] += 1
     return quotas
 
 
-def _surplus(
-    owned: Mapping[TopicPartition, str], counts: Mapping[str, int], quotas: Mapping[str, int]
-) -> list[TopicPartition]:
-    """What threads hold above their quotas: of each the canonically last."""
-    over: dict[str, list[TopicPartition]] = {thread: [] for thread, number in counts.items() if number > quotas[thread]}
-    if not over:
-        return []
+def _surplus(owned: Mapping[TopicPartition, str], over: Mapping[str, int]) -> list[TopicPartition]:
+    """What threads hold above their quotas (`over`: thread to quota): of each the canonically last."""
+    holdings: dict[str, list[TopicPartition]] = {thread: [] for thread in over}
     for pair in compress(owned, map(over.__contains__, owned.values())):
-        over[owned[pair]].append(pair)
-    return [pair for thread, pairs in over.items() for pair in sorted(pairs, key=canonical_key)[quotas[thread] :]]
+        holdings[owned[pair]].append(pair)
+    return [pair for thread, pairs in holdings.items() for pair in sorted(pairs, key=canonical_key)[over[thread] :]]

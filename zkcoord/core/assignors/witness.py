@@ -30,6 +30,8 @@ class Witness:
         self._load = {thread: 0 for group in classes for thread in group.threads}
         self._class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
         self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
+        self._givers = {topic: dict.fromkeys(readers) for topic, readers in self.flow.readers.items()}  # or more
+        self._ways: dict[_Node, _Node] | None = None
         self._refused: set[tuple[str, int, int]] = set()  # what was kept only grows, so a refusal is for good
 
     def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
@@ -88,14 +90,15 @@ class Witness:
         """By class: topic to the number of partitions that it is still to be given; a function of what was kept alone.
 
         Of all most even distributions with what was kept the one that, pair after pair of topic and class, first comes
-        nearest to `base` from below, then has the most. `kept` is used up by it.
+        nearest to `base` from below, then has the most. `_kept` is used up by it.
         """
         given = [dict(counts) for counts in self._kept]
-        loose = {
-            topic: size - sum(kept.get(topic, 0) for kept in self._kept) for topic, size in self.flow.sizes.items()
-        }
+        loose = {topic: size - sum(kept.get(topic, 0) for kept in given) for topic, size in self.flow.sizes.items()}
+        for topic, readers in self.flow.readers.items():
+            self._givers[topic] = {i: None for i in readers if self.flow.shares[i][topic] > given[i][topic]}
         for bounded in (True, False):
             for topic in sorted(loose):
+                self._ways = None
                 for index in self.flow.readers[topic]:
                     if loose[topic]:
                         most = base.shares[index][topic] if bounded else self.flow.sizes[topic]
@@ -106,66 +109,83 @@ class Witness:
         ]
 
     def _fix(self, topic: str, index: int, most: int) -> int:
-        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose."""
+        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose.
+
+        `_ways` are the ways to `topic`. Bounds that rise only take ways away, so a class that has none stays so.
+        """
         kept, shares = self._kept[index], self.flow.shares[index]
         before = kept[topic]
         kept[topic] = max(before, min(shares[topic], most))
-        while shares[topic] < most and self._raise_share(topic, index, most):
+        while shares[topic] < most:
+            if self._ways is not None and index not in self._ways:
+                break
+            self._ways = self._ways_to(topic)
+            if index not in self._ways:
+                break
+            shares[topic] += self._follow(index, topic, self._ways, most - shares[topic])
             kept[topic] = shares[topic]
+            self._ways = None
         return kept[topic] - before
 
     def _raise_share(self, topic: str, index: int, most: int) -> bool:
         """Let a class have more of `topic`, towards `most`; False if no most even distribution gives it one more."""
-        detour = self._detour(index, topic)
-        if detour:
-            wanted = max(most - self.flow.shares[index][topic], 1)
-            self.flow.shares[index][topic] += self._follow(detour, wanted)
-        return bool(detour)
+        ways = self._ways_to(topic, index)
+        if index not in ways:
+            return False
+        wanted = max(most - self.flow.shares[index][topic], 1)
+        self.flow.shares[index][topic] += self._follow(index, topic, ways, wanted)
+        return True
 
     def _raise_load(self, index: int) -> bool:
         """Let a class have one partition more in all; False if no most even distribution gives it one more."""
-        detour = self._detour((self.flow.bottom(index) + 1,), index)
-        if detour:
-            self.flow.load[index] += self._follow(detour, 1)
-        return bool(detour)
+        level = (self.flow.bottom(index) + 1,)
+        ways = self._ways_to(index, level)
+        if level not in ways:
+            return False
+        self.flow.load[index] += self._follow(level, index, ways, 1)
+        return True
 
-    def _detour(self, start: _Node, goal: _Node) -> list[tuple[_Node, _Node]]:
-        """The arcs of a shortest path in the residual graph; none if there is no path."""
-        came: dict[_Node, _Node] = {start: start}
-        queue = [start]
+    def _ways_to(self, goal: _Node, start: _Node | None = None) -> dict[_Node, _Node]:
+        """Each node from which the residual graph leads to `goal`, with the next node on a shortest path there.
+
+        Walks backwards from the goal, until it meets `start`.
+        """
+        ways: dict[_Node, _Node] = {goal: goal}
+        queue = [goal]
         for node in queue:  # grows while it is walked: breadth first
-            for step in self._steps(node):
-                if step in came:
-                    continue
-                came[step] = node
-                if step == goal:
-                    arcs = []
-                    while step != start:
-                        arcs.append((came[step], step))
-                        step = came[step]
-                    return arcs
-                queue.append(step)
-        return []
+            for step in self._into(node):
+                if step not in ways:
+                    ways[step] = node
+                    if step == start:
+                        return ways
+                    queue.append(step)
+        return ways
 
-    def _steps(self, node: _Node) -> Iterator[_Node]:
+    def _into(self, node: _Node) -> Iterator[_Node]:
+        """The nodes with an arc to `node`."""
+        flow, kept = self.flow, self._kept
         if isinstance(node, str):
-            yield from self.flow.readers[node]
+            shares = flow.shares
+            yield from [index for index in self._givers[node] if shares[index][node] > kept[index][node]]
         elif isinstance(node, int):
-            kept = self._kept[node]
-            yield from (topic for topic, count in self.flow.shares[node].items() if count > kept[topic])
-            yield (self.flow.bottom(node) + 1,)
+            yield from kept[node]
+            if self._can_lose(node) > 0:
+                yield (flow.top(node),)
         else:
-            for index in range(len(self._kept)):
-                if self.flow.top(index) == node[0] and self._can_lose(index) > 0:
-                    yield index
+            bottom = node[0] - 1
+            yield from [i for i, load in enumerate(flow.load) if load // flow.threads[i] == bottom]
 
     def _can_lose(self, index: int) -> int:
         """How many threads of a class may come down from its top level with what they keep."""
         threads, top = self.flow.threads[index], self.flow.top(index)
         return self.flow.load[index] - threads * (top - 1) - self._at[index].get(top, 0) if top else 0
 
-    def _follow(self, arcs: list[tuple[_Node, _Node]], wanted: int) -> int:
-        """Move as much along the arcs as they carry, at most `wanted`; how much."""
+    def _follow(self, start: _Node, goal: _Node, ways: dict[_Node, _Node], wanted: int) -> int:
+        """Move as much along the way from `start` to `goal` as it carries, at most `wanted`; how much."""
+        arcs, node = [], start
+        while node != goal:
+            arcs.append((node, ways[node]))
+            node = ways[node]
         amount = min(wanted, *(self._carries(tail, head) for tail, head in arcs))
         flow = self.flow
         for tail, head in arcs:
@@ -177,6 +197,7 @@ class Witness:
             elif isinstance(head, int):
                 if isinstance(tail, str):
                     flow.shares[head][tail] += amount
+                    self._givers[tail][head] = None
                 else:
                     flow.load[head] -= amount
         return amount
