@@ -1,0 +1,316 @@
+"""What the hand-over benchmarks share: processes that are asked over a pipe, a bare session, a log, figures.
+
+All times are `time.monotonic_ns()`, which is one clock for all processes of a machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
+from zkcoord.shell.zk import connection
+from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.writes import Transaction, Write
+
+DEADLINE_S = 60.0
+SESSION_TIMEOUT_MS = 60_000  # long: nothing expires, hardly a ping, one lease sync each 10 s
+POINTS = ((2, 100), (10, 1_000), (50, 1_000))
+GROUP, TOPIC = "etl", "clicks"
+OUT = Path(__file__).parent / "out"
+
+now_ns = time.monotonic_ns
+
+
+class Child:
+    """A process that holds one object; `ask` calls one of its methods there and waits for what it returns."""
+
+    def __init__(self, factory: Callable[..., Any], *arguments: Any) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, factory, arguments), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The method's answer; RuntimeError with its traceback, or when there is none in time."""
+        self._pipe.send((method, arguments))
+        if not self._pipe.poll(DEADLINE_S + 10):
+            raise RuntimeError(f"{method}: no answer within {DEADLINE_S + 10:.0f} s")
+        succeeded, answer = self._pipe.recv()
+        if not succeeded:
+            raise RuntimeError(f"{method} failed in its process:\n{answer}")
+        return answer
+
+    def close(self) -> None:
+        """Let it end its sessions (`close` of its object), then the process."""
+        try:
+            self.ask("close")
+        finally:
+            self._pipe.close()
+            self._process.join(5)
+            if self._process.is_alive():
+                self._process.kill()
+                self._process.join()
+
+
+def _serve(pipe: Connection, factory: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    served = None
+    try:
+        while True:
+            method, given = pipe.recv()
+            try:
+                served = served or factory(*arguments)
+                pipe.send((True, getattr(served, method)(*given)))
+            except Exception:
+                pipe.send((False, traceback.format_exc()))
+    except (EOFError, OSError, KeyboardInterrupt):
+        os._exit(0)  # sessions were ended by `close`; nothing else is worth waiting for
+
+
+class Client:
+    """A session of the product's own store; answers are handled where they arrive, on the session's thread."""
+
+    def __init__(self, connect: str) -> None:
+        self._tokens = count(1)
+        self._waiting: dict[int, Callable[[Any, int], None]] = {}
+        self.watching: dict[str, Callable[[int], None]] = {}
+        self.refused: list[str] = []
+        self._link = threading.Event()
+        self.store = zookeeper_sessions(connect, session_timeout_ms=SESSION_TIMEOUT_MS)(self._take)
+
+    def connected(self) -> None:
+        """Wait for the connection."""
+        if not self._link.wait(DEADLINE_S):
+            raise RuntimeError("ZooKeeper did not accept the session in time")
+
+    def read(self, reads: Sequence[Read], then: Callable[[tuple[Node, ...], int], None]) -> None:
+        """Ask; `then` is given the nodes and the time."""
+        token = next(self._tokens)
+        self._waiting[token] = lambda item, at_ns: then(item.nodes, at_ns)
+        self.store.read(token, reads)
+
+    def commit(self, writes: Sequence[Write], then: Callable[[int], None] | None = None) -> None:
+        """Send a multi; `then` is given the time of its reply. A refusal spoils the run (`check`)."""
+        token = next(self._tokens)
+
+        def replied(item: CommitDone, at_ns: int) -> None:
+            if item.outcome is not Outcome.COMMITTED:
+                self.refused.append(f"{item.outcome}: {item.reason} of {writes[item.failed_at]}")
+            if then is not None:
+                then(at_ns)
+
+        self._waiting[token] = replied
+        self.store.commit(token, Transaction(writes=tuple(writes), why="benchmark"))
+
+    def check(self) -> None:
+        """RuntimeError if any multi was refused."""
+        if self.refused:
+            raise RuntimeError(f"{len(self.refused)} multis were refused: {self.refused[0]}")
+
+    def nodes(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        """Ask and wait."""
+        answer: Future[tuple[Node, ...]] = Future()
+        self.read(reads, lambda nodes, _: answer.set_result(nodes))
+        return answer.result(DEADLINE_S)
+
+    def write(self, *writes: Write) -> int:
+        """Send a multi and wait; returns the time of its reply."""
+        answer: Future[int] = Future()
+        self.commit(writes, answer.set_result)
+        at_ns = answer.result(DEADLINE_S)
+        self.check()
+        return at_ns
+
+    def _take(self, item: StoreInput) -> None:
+        at_ns = now_ns()
+        match item:
+            case ReadDone() | CommitDone() | SyncDone():
+                self._waiting.pop(item.token)(item, at_ns)
+            case WatchFired(path):
+                fired = self.watching.get(path)
+                if fired is not None:
+                    fired(at_ns)
+            case LinkChanged(link=Link.CONNECTED):
+                self._link.set()
+
+
+class Log:
+    """Who holds what since when, as the members' logs tell it. Any thread adds; one waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.held: dict[TopicPartition, str] = {}
+        self.loads: dict[str, int] = {}  # of living members
+        self._free_since_ns: dict[TopicPartition, int] = {}
+        self.started: list[int] = []  # times of acknowledged starts
+        self.moved = 0
+        self.unowned_ns: list[int] = []
+        self.seen_ns = 0
+
+    def begin(self) -> None:
+        """Forget what was measured; what is held stays."""
+        with self._changed:
+            self.started, self.moved, self.unowned_ns, self.seen_ns = [], 0, [], 0
+
+    def joined(self, consumer: str) -> None:
+        """A member more."""
+        with self._changed:
+            self.loads.setdefault(consumer, 0)
+            self._changed.notify_all()
+
+    def died(self, consumer: str, at_ns: int) -> None:
+        """A member's registration is gone."""
+        with self._changed:
+            self.loads.pop(consumer, None)
+            for partition in [p for p, holder in self.held.items() if holder == consumer]:
+                del self.held[partition]
+                self._free_since_ns[partition] = at_ns
+
+    def seen(self, at_ns: int) -> None:
+        """A command came."""
+        with self._changed:
+            self.seen_ns = at_ns
+            self._changed.notify_all()
+
+    def stop(self, consumer: str, partitions: Iterable[TopicPartition], at_ns: int) -> None:
+        """A member reads these no more."""
+        with self._changed:
+            for partition in partitions:
+                if self.held.pop(partition, None) is not None and consumer in self.loads:
+                    self.loads[consumer] -= 1
+                self._free_since_ns[partition] = at_ns
+
+    def start(self, consumer: str, partitions: Iterable[TopicPartition], at_ns: int) -> None:
+        """A member's start was acknowledged."""
+        with self._changed:
+            self.started.append(at_ns)
+            for partition in partitions:
+                self.held[partition] = consumer
+                self.loads[consumer] = self.loads.get(consumer, 0) + 1
+                self.moved += 1
+                free_ns = self._free_since_ns.pop(partition, None)
+                if free_ns is not None:
+                    self.unowned_ns.append(at_ns - free_ns)
+            self._changed.notify_all()
+
+    def settled(self, members: int, partitions: int) -> None:
+        """Wait until that many members hold all, evenly."""
+        least = partitions // members
+
+        def even() -> bool:
+            enough = len(self.held) == partitions and len(self.loads) == members
+            return enough and min(self.loads.values()) >= least
+
+        self._wait(even, lambda: f"{len(self.held)} of {partitions} held, by {sorted(self.loads.values())}")
+
+    def wait_members(self, members: int) -> None:
+        """Wait until that many have registered."""
+        self._wait(lambda: len(self.loads) == members, lambda: f"{len(self.loads)} of {members} registered")
+
+    def wait_seen(self) -> int:
+        """Wait for the command; returns when it came."""
+        self._wait(lambda: self.seen_ns > 0, lambda: "no command seen")
+        return self.seen_ns
+
+    def _wait(self, condition: Callable[[], bool], trouble: Callable[[], str]) -> None:
+        with self._changed:
+            if not self._changed.wait_for(condition, DEADLINE_S):
+                raise RuntimeError(trouble())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One event: times in ms, counts as they are; requests without pings and lease syncs (`apart`)."""
+
+    settled_ms: float
+    unowned_ms: tuple[float, ...]
+    moved: int
+    stable_ms: float | None = None
+    requests: int | None = None
+    apart: int = 0
+
+    @property
+    def unowned_p50_ms(self) -> float:
+        """Per partition that somebody had before."""
+        return median(self.unowned_ms) if self.unowned_ms else 0.0
+
+
+def result(log: Log, t0_ns: int) -> Result:
+    """What a log holds since `t0_ns`; the last start counts."""
+    return Result(
+        settled_ms=(max(log.started) - t0_ns) / 1e6,
+        unowned_ms=tuple(ns / 1e6 for ns in log.unowned_ns),
+        moved=log.moved,
+    )
+
+
+class Pings:
+    """Counts the pings of all sessions of this process, from its making on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        original = connection.Connection._send_ping
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return original(*arguments)
+
+        connection.Connection._send_ping = counted
+
+
+@dataclass(slots=True)
+class Figures:
+    """The measures of a benchmark, with their goals."""
+
+    rows: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def add(self, measure: str, value: float, goal: float) -> None:
+        """A value that should be at most `goal`."""
+        self.rows.append((measure, value, goal))
+
+    def finish(self, details: Mapping[str, Any], json_file: Path | None) -> int:
+        """Print one line a measure; the exit code: 0 when all hold."""
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            rows = [{"measure": m, "value": v, "goal": g, "ok": v <= g} for m, v, g in self.rows]
+            document = {"measures": rows, **details}
+            json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        for measure, value, goal in self.rows:
+            print(f"{measure} {value:.2f} {goal:g} {'ok' if value <= goal else 'short'}")
+        sys.stdout.flush()
+        return 0 if all(value <= goal for _, value, goal in self.rows) else 1
+
+
+def options(what: str) -> argparse.ArgumentParser:
+    """The options of every benchmark here."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--quick", action="store_true", help="few runs: under a minute, for no verdict")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--runs", type=int, metavar="N", help="runs of each (default 7, quick 1)")
+    parser.add_argument("--point", action="append", metavar="N,P", help="only this point: members, partitions")
+    return parser
+
+
+def points(chosen: Sequence[str] | None) -> tuple[tuple[int, int], ...]:
+    """The points to measure."""
+    if not chosen:
+        return POINTS
+    pairs = (text.partition(",") for text in chosen)
+    return tuple((int(members), int(partitions)) for members, _, partitions in pairs)
