@@ -7,7 +7,8 @@ from setuptools import setup
 HERE = Path(__file__).parent
 
 # Why each dependency is here:
-#   kazoo            the ZooKeeper client that everything stands on
+#   kazoo            the ZooKeeper client that everything stands on; one minor version, since shell/zk/connection.py
+#                    takes over a private part of it
 #   click            the command line
 #   confluent-kafka  librdkafka: end offsets, offset commits, the plain Python consumer
 #   pyspark          the data pipeline; its jars also hold the embedded ZooKeeper and Ivy
@@ -33,6 +34,7 @@ setup(
         "zkcoord.cli",
         "zkcoord.core",
         "zkcoord.core.assignors",
+        "zkcoord.demo",
         "zkcoord.embedded",
         "zkcoord.kafka",
         "zkcoord.migrate",
@@ -46,7 +48,7 @@ setup(
     ],
     package_dir={"zkcoord_migrations": "migrations"},
     package_data={"zkcoord": ["py.typed"], "zkcoord.embedded": ["*.json"]},
-    install_requires=["kazoo>=2.10,<3", "click>=8.1,<9"],
+    install_requires=["kazoo>=2.11,<2.12", "click>=8.1,<9"],
     extras_require={
         "kafka": KAFKA,
         "spark": SPARK,

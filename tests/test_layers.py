@@ -45,7 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
     "zkcoord.shell.zk": (STDLIB - {"time"}) | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors"},
     "zkcoord.kafka": STDLIB
-    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.offsets", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"},
+    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.offsets", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
+    | {"zkcoord.logs"},
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.offsets", "zkcoord.consumer"}

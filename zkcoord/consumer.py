@@ -97,7 +97,12 @@ class Consumer:
         )
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._driver = Driver(sessions, "zkcoord-consumer")
-        functions = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        functions: dict[str, Callable[[Any], Any]] = {
+            "start": on_start,
+            "stop": on_stop,
+            "lost": on_lost,
+            "reset": reset or _no_reset,
+        }
         self._worker = Worker(functions, self._driver.put)
         self._role = MembershipRole(
             self._driver.loop,
@@ -164,7 +169,8 @@ class Consumer:
     @property
     def error(self) -> Exception | None:
         """Why this consumer ended by itself (a wrong chroot, another layout, a bug); None while it runs."""
-        return self._fatal or self._driver.loop.fatal or (self._driver.bug if self._bug() else None)
+        bug = self._driver.bug
+        return self._fatal or self._driver.loop.fatal or (bug if isinstance(bug, Exception) else None)
 
     def __enter__(self) -> Consumer:
         self.start()
@@ -174,9 +180,6 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _bug(self) -> bool:
-        return isinstance(self._driver.bug, Exception)
 
     def _fail(self, error: ZkcoordError) -> None:
         self._fatal = error

@@ -25,7 +25,7 @@ class UsageError(ZkcoordError):
     exit_code = 2
 
 
-class ConsumerRebalanceFailed(ZkcoordError):
+class ConsumerRebalanceFailed(ZkcoordError):  # noqa: N818 - the draft's own name
     """A group could not be rebalanced within its retries (draft, "ConsumerRebalanceFailedException")."""
 
     exit_code = 3

@@ -79,6 +79,7 @@ class Committing:
             self._desk.holdings.committed(offsets)
             self._succeed(offsets)
             return
+        self._desk.uncertain = True
         self._lookup = self._desk.lookup("commit")
         self._lookup.begin(self._offsets)
 
@@ -92,7 +93,7 @@ class Committing:
         desk = self._desk
         gone, foreign = desk.holdings.reconcile(self._offsets, self._offsets, lookup)
         lookup.end()
-        self._lookup = None
+        self._lookup, desk.uncertain = None, False
         for partition in gone:
             del desk.holdings.held[partition]
         if gone or foreign:

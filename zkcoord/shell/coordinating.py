@@ -7,10 +7,22 @@ a group is decided at most once a step, however many events came (the draft's "a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import Decision, EvictMember, GrantPartitions, RaiseGeneration, StopFetching
+from zkcoord.core.decisions import (
+    Decision,
+    EvictMember,
+    FailGroup,
+    FoundGroup,
+    GrantPartitions,
+    MarkTopic,
+    PurgeChannel,
+    RaiseGeneration,
+    RejectMember,
+    RemoveRefused,
+    StopFetching,
+)
 from zkcoord.core.model import Phase
 from zkcoord.core.view import phase
 from zkcoord.errors import CorruptError, SchemaError
@@ -25,6 +37,7 @@ from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
 
 ELECTION, GROUP = "election", "group"
+REPORTED = {RejectMember: "member_rejected", PurgeChannel: "channel_purged", RemoveRefused: "command_removed"}
 
 
 class CoordinatorRole:
@@ -134,6 +147,7 @@ class CoordinatorRole:
             return None
         for group, at_ms in list(self._wake_at_ms.items()):
             if now_ms >= at_ms:
+                del self._wake_at_ms[group]
                 self._pending.add(group)
         for group in sorted(self._pending):
             if self._clean(group):
@@ -266,8 +280,19 @@ class CoordinatorRole:
             case EvictMember():
                 name = "evicted"
                 fields |= {"consumer": decision.consumer_id}
+            case FailGroup():
+                name = "rebalance_failed" if decision.error else "rebalance_recovered"
+                fields |= {"level": "warning"}
+            case RejectMember() | PurgeChannel() | RemoveRefused():
+                name = REPORTED[type(decision)]
+                fields |= {"consumer": decision.consumer_id}
+            case MarkTopic():
+                name = "topic_marked"
+                fields |= {"topic": decision.topic}
+            case FoundGroup():
+                name = "group_found"
             case _:
-                name = type(decision).__name__
+                assert_never(decision)
         self._events(name, fields)
 
     def _report(self, following: Following, memory: Memory) -> None:

@@ -40,6 +40,7 @@ class Desk:
         self._writer = ""  # whose multis are under way; "" = nobody's
         self._outcomes: list[CommitDone] = []
         self._awaited = 0
+        self.uncertain = False  # a commit's outcome is being looked up
         self.now_ms = 0
 
     # the channel
@@ -81,6 +82,11 @@ class Desk:
     def channel_clean(self) -> bool:
         """True when registration, channel and commands are read, and no write is under way."""
         return self._loop.settled and self._loop.tracker.clean(CHANNEL) and not self._writer
+
+    @property
+    def may_write(self) -> bool:
+        """True when a task may send its multis: what they are decided from is read, and no commit is uncertain."""
+        return self.channel_clean and not self.uncertain
 
     @property
     def registration_gone(self) -> bool:

@@ -248,23 +248,31 @@ class MembershipRole:
             self._loop.drop_connection()
         if not self._loop.settled:
             return
+        for _ in range(2):  # a commit that became certain lets a waiting task go on
+            self._work(desk, now_ms)
+            if not self.member:
+                return
+            self._revive(desk, lease)
+            may_commit = self._task is None or self._task.step in (Step.READ, Step.CALL, Step.WRITE)
+            if self._committing is None or not may_commit or desk.writing:
+                return
+            self._committing.advance()
+
+    def _work(self, desk: Desk, now_ms: int) -> None:
+        """Take up commands and advance them until something has to be waited for."""
         while self._task is not None or self._take_up(desk):
             task = self._task
             if task is None:
                 return
             task.advance()
             if task.step is not Step.DONE:
-                break
+                return
             self._task = None
             if isinstance(task, StopTask) and task.sequence is None:
                 self._leave(desk, now_ms)
                 return
             if isinstance(task, StartTask) and desk.holdings.held:
                 self._losses = 0
-        self._revive(desk, lease, now_ms)
-        may_commit = self._task is None or self._task.step in (Step.READ, Step.CALL)
-        if self._committing is not None and may_commit and not desk.writing:
-            self._committing.advance()
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
@@ -322,9 +330,9 @@ class MembershipRole:
             future.set_result(None)
         self._leaving.clear()
 
-    def _revive(self, desk: Desk, lease: Lease, now_ms: int) -> None:
+    def _revive(self, desk: Desk, lease: Lease) -> None:
         """What is held but does not run (the lease ended, somebody set its offset) starts again from its offset."""
-        if not lease.holds(now_ms) or self._revived or desk.writing or self._leaving:
+        if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._leaving:
             return
         if self._committing is not None and self._committing.busy:
             return

@@ -80,7 +80,7 @@ class StartTask:
             self.step = Step.READ
         if self.step is Step.READ and self._lookup.clean:
             self._read()
-        if self.step is Step.WRITE and self._desk.channel_clean:
+        if self.step is Step.WRITE and self._desk.may_write:
             self._write()
 
     def _granted(self) -> list[TopicPartition]:
@@ -214,7 +214,7 @@ class StopTask:
         """Do what can be done now."""
         if self.step is Step.VERIFY and self._lookup is not None and self._lookup.clean and self._desk.channel_clean:
             self._verify(self._lookup)
-        if self.step is Step.WRITE and self._desk.channel_clean:
+        if self.step is Step.WRITE and self._desk.may_write:
             self._write()
 
     def _write(self) -> None:
@@ -283,7 +283,7 @@ class WriteTask:
 
     def advance(self) -> None:
         """Send it."""
-        if self.step is Step.WRITE and self._desk.channel_clean:
+        if self.step is Step.WRITE and self._desk.may_write:
             self.step = Step.SENT
             self._desk.write("task", [self._transaction()])
 
