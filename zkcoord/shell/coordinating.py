@@ -254,7 +254,8 @@ class CoordinatorRole:
                 self._loop.commit(transaction, GROUP, now_ms)
             for decision in decisions:
                 self._note(following, decision)
-        self._report(following, memory)
+        if view.state_version is not None:
+            self._report(following, memory)
 
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
         marks = {}

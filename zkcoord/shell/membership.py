@@ -182,9 +182,9 @@ class MembershipRole:
 
     def decide(self, now_ms: int) -> int | None:
         """Do what can be done now; returns when the lease must be looked at again."""
-        if self._leaving and not self.member:
+        if self._leaving and not self._can_leave_cleanly(now_ms):
             self._loop.end_session(now_ms, reopen_in_ms=None)
-            self._lost("left before it was a member")
+            self._lost("left without a word to ZooKeeper")
             self._left()
         if self.lease is None:
             return None
@@ -202,6 +202,10 @@ class MembershipRole:
         self._publish()
         lease = self.lease
         return lease.wake_at_ms(now_ms, connected=self._loop.connected) if lease is not None else None
+
+    def _can_leave_cleanly(self, now_ms: int) -> bool:
+        """False when there is nothing to release, or no link and no lease: then the session's end does it."""
+        return self.member and (self._loop.connected or (self.lease is not None and self.lease.holds(now_ms)))
 
     def _join(self, now_ms: int) -> None:
         tracker = self._loop.tracker
