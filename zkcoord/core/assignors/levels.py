@@ -28,6 +28,7 @@ class Flow:
                 self.readers.setdefault(topic, []).append(index)
         self.threads = [len(group.threads) for group in classes]
         self.load = [0] * len(classes)
+        self._givers = list(range(len(classes)))
 
     def top(self, index: int) -> int:
         """The load of the fullest thread of a class."""
@@ -48,11 +49,15 @@ class Flow:
         self._improve()
         return self
 
-    def settled_from(self, held: list[dict[str, int]]) -> Flow:
-        """Another most even flow, near to what each class holds: `held` by class, topic to number of partitions."""
+    def settled_from(self, held: list[dict[str, int]], givers: list[int]) -> Flow:
+        """Another most even flow, near to what each class holds: `held` by class, topic to number of partitions.
+
+        Of equal choices the classes first in `givers`, and of a class the topics first in `held`, give first.
+        """
         flow = Flow(self._classes, self.sizes)
+        flow._givers = givers
         for index, counts in enumerate(held):
-            flow.shares[index].update(counts)
+            flow.shares[index] = {**counts, **{topic: 0 for topic in flow.shares[index] if topic not in counts}}
             flow.load[index] = sum(counts.values())
         return flow.settle()
 
@@ -86,7 +91,7 @@ class Flow:
         classes = range(len(self.load))
         top = max(map(self.top, classes))
         while top > min(map(self.bottom, classes)) + 1:
-            sources = [index for index in classes if self.top(index) == top]
+            sources = [index for index in self._givers if self.top(index) == top]
             if not _Phase(self, sources, top).run():  # what these can reach is as even as it can be, and stays so
                 top = max(self.top(index) for index in classes if self.top(index) < top)
             elif not any(self.top(index) == top for index in sources):

@@ -33,7 +33,7 @@ def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[Topic
         answer = dict(given.owned)
     else:
         answer = owned_among(given.owned, classes, given.partitions)
-    witness = Witness(classes, base, _held(classes, order, owners))
+    witness = Witness(classes, base, *_held(classes, order, owners))
     pool = as_partitions(witness.walk(order, owners))
     rooms = witness.complete(base)
     for index, pairs in enumerate(_parts(rooms, pool)):
@@ -41,14 +41,28 @@ def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[Topic
     return answer
 
 
-def _held(classes: list[ThreadClass], order: list[tuple[str, int]], owners: list[str | None]) -> list[dict[str, int]]:
-    """By class: topic to the number of partitions that its threads hold and may read."""
+def _held(
+    classes: list[ThreadClass], order: list[tuple[str, int]], owners: list[str | None]
+) -> tuple[list[dict[str, int]], list[int]]:
+    """(by class: topic to the number of partitions that its threads hold and may read; the classes).
+
+    Topics and classes stand in the order in which the walk comes to the last of their partitions, the last first: what
+    is to be given up is most likely there, so a first witness that takes from there needs few detours.
+    """
     class_of: dict[str | None, int] = {thread: index for index, group in enumerate(classes) for thread in group.threads}
-    numbers = Counter(zip((pair[0] for pair in order), map(class_of.get, owners), strict=True))
-    return [
-        {topic: numbers[topic, index] for topic in group.topics if numbers[topic, index]}
+    keys = list(zip((pair[0] for pair in order), map(class_of.get, owners), strict=True))
+    last = dict(zip(keys, range(len(keys)), strict=True))
+    numbers = Counter(keys)
+    held = [
+        {
+            topic: numbers[topic, index]
+            for topic in sorted(group.topics, key=lambda topic: last.get((topic, index), -1), reverse=True)
+            if (topic, index) in last
+        }
         for index, group in enumerate(classes)
     ]
+    lasts = [last[next(iter(counts)), index] if counts else -1 for index, counts in enumerate(held)]
+    return held, sorted(range(len(classes)), key=lasts.__getitem__, reverse=True)
 
 
 def _parts(rooms: list[dict[str, int]], pool: list[TopicPartition]) -> list[list[TopicPartition]]:

@@ -22,8 +22,8 @@ _Node = int | str | tuple[int]
 class Witness:
     """A most even `flow` with lower bounds: what is kept by class and topic, and by each thread."""
 
-    def __init__(self, classes: list[ThreadClass], base: Flow, held: list[dict[str, int]]) -> None:
-        self.flow = base.settled_from(held) if any(held) else base.copy()
+    def __init__(self, classes: list[ThreadClass], base: Flow, held: list[dict[str, int]], givers: list[int]) -> None:
+        self.flow = base.settled_from(held, givers) if any(held) else base.copy()
         self._held = held
         self._classes = classes
         self._kept: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
@@ -166,14 +166,18 @@ class Witness:
         flow, kept = self.flow, self._kept
         if isinstance(node, str):
             shares = flow.shares
-            yield from [index for index in self._givers[node] if shares[index][node] > kept[index][node]]
+            for index in self._givers[node]:
+                if shares[index][node] > kept[index][node]:
+                    yield index
         elif isinstance(node, int):
             yield from kept[node]
             if self._can_lose(node) > 0:
                 yield (flow.top(node),)
         else:
             bottom = node[0] - 1
-            yield from [i for i, load in enumerate(flow.load) if load // flow.threads[i] == bottom]
+            for index, load in enumerate(flow.load):
+                if load // flow.threads[index] == bottom:
+                    yield index
 
     def _can_lose(self, index: int) -> int:
         """How many threads of a class may come down from its top level with what they keep."""
