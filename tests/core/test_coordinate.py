@@ -1,0 +1,219 @@
+"""What a coordinator decides, as whole values: view in, every decision out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import (
+    Decision,
+    EvictMember,
+    FailGroup,
+    FoundGroup,
+    GrantPartitions,
+    MarkTopic,
+    PurgeChannel,
+    RaiseGeneration,
+    RejectMember,
+    RemoveRefused,
+    StopFetching,
+)
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.patience import JOINING_MS, patience_ms
+from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal, phase
+
+T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
+NOW = 1_000_000
+
+
+def digest(target: Mapping[TopicPartition, str]) -> str:
+    """Readable in a failure."""
+    return ",".join(f"{p}={thread}" for p, thread in sorted(target.items()))
+
+
+def member(name: str, czxid: int = 1, **fields: object) -> Member:
+    """A consumer that reads t."""
+    values = {"threads": {"t": 1}, "assignors": ("sticky", "range"), **fields}
+    return Member(consumer_id=name, czxid=czxid, **values)  # type: ignore[arg-type]
+
+
+def channel(name: str, *commands: Outstanding, **fields: object) -> Channel:
+    """A channel that was registered with."""
+    return Channel(consumer_id=name, version=1, commands=commands, **fields)  # type: ignore[arg-type]
+
+
+def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread: str = "") -> Outstanding:
+    """A command about these partitions."""
+    return Outstanding(sequence=f"{sequence:010d}", version=0, option=option, threads=dict.fromkeys(partitions, thread))
+
+
+def group(members: list[Member], owners: Mapping[TopicPartition, str], **fields: object) -> GroupView:
+    """A group whose topic t has four partitions."""
+    values: dict[str, object] = {
+        "members": {m.consumer_id: m for m in members},
+        "channels": {m.consumer_id: channel(m.consumer_id) for m in members},
+        "owners": {p: Owner(thread, 5) for p, thread in owners.items()},
+        "topics": {"t": (0, 1, 2, 3)},
+        "marked": frozenset({"t"}),
+        "record_version": 0,
+        "state_version": 0,
+        **fields,
+    }
+    return GroupView(group="g", **values)  # type: ignore[arg-type]
+
+
+def decided(view: GroupView, memory: Memory | None = None, now_ms: int = NOW) -> list[Decision]:
+    """The decisions, after checking that deciding twice gives the same."""
+    memory = memory or Memory()
+    first, _ = decide(view, memory, now_ms, digest)
+    second, _ = decide(view, memory, now_ms, digest)
+    assert first == second
+    return list(first)
+
+
+def settled(view: GroupView) -> GroupView:
+    """The view once the raise that its target asks for has been written."""
+    memory = Memory()
+    decide(view, memory, NOW, digest)
+    return replace(view, target_digest=memory.digest, generation=view.generation + 1)
+
+
+def test_a_group_seen_for_the_first_time_gets_its_record_before_anything_else() -> None:
+    view = group([member("a")], {}, record_version=None, state_version=None)
+    assert decided(view) == [FoundGroup(why="first sight of the group")]
+
+
+def test_a_cold_group_is_raised_marked_and_granted_in_one_go() -> None:
+    view = group([member("a"), member("b", 2)], {}, marked=frozenset())
+    assert decided(view) == [
+        RaiseGeneration(generation=1, digest="t-0=a-0,t-1=a-0,t-2=b-0,t-3=b-0", why="the target is another one"),
+        MarkTopic(topic="t", why="members subscribe to it"),
+        GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why="available, and in the target"),
+        GrantPartitions(consumer_id="b", partitions={T2: "b-0", T3: "b-0"}, why="available, and in the target"),
+    ]
+
+
+def test_a_group_at_its_target_is_left_alone() -> None:
+    view = settled(group([member("a")], dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    assert decided(view) == []
+    assert phase(view, dict.fromkeys((T0, T1, T2, T3), "a-0")) is Phase.STABLE
+
+
+def test_a_joiner_is_given_nothing_before_it_is_released() -> None:
+    view = settled(group([member("a"), member("b", 2)], dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    assert decided(view) == [
+        StopFetching(consumer_id="a", partitions={T2: "b-0", T3: "b-0"}, why="the target has them elsewhere")
+    ]
+
+
+def test_what_an_outstanding_command_names_is_neither_stopped_again_nor_granted_back() -> None:
+    members = [member("a"), member("b", 2)]
+    stop = command("stop-fetcher", T2, T3, thread="b-0")
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    view = settled(group(members, dict.fromkeys((T0, T1, T2, T3), "a-0"), channels=channels))
+    assert decided(view) == []
+    half = replace(view, owners={**view.owners, T2: Owner("", 6)})
+    assert decided(half) == [
+        GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why="available, and in the target")
+    ]
+
+
+def test_a_dead_members_partitions_are_granted_at_once_and_its_channel_is_removed() -> None:
+    view = settled(group([member("b", 2)], {T0: "a-0", T1: "a-0", T2: "b-0", T3: "b-0"}))
+    view = replace(view, channels={**view.channels, "a": channel("a")})
+    assert decided(view) == [
+        GrantPartitions(consumer_id="b", partitions={T0: "b-0", T1: "b-0"}, why="available, and in the target"),
+        PurgeChannel(consumer_id="a", why="its registration is gone"),
+    ]
+
+
+def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_channel_for_its_owners() -> None:
+    view = settled(group([member("b", 2)], {T0: "a-0", T1: "b-0", T2: "b-0", T3: "b-0"}))
+    view = replace(view, channels={**view.channels, "a": channel("a", evicted=Evicted(6_000))})
+    memory = Memory()
+    assert decide(view, memory, NOW, digest) == ((), NOW + 6_000)
+    assert decided(view, memory, NOW + 5_999) == []
+    grant = GrantPartitions(consumer_id="b", partitions={T0: "b-0"}, why="available, and in the target")
+    assert decided(view, memory, NOW + 6_000) == [grant]
+    assert decided(view, Memory(), NOW + 6_000) == []  # a new coordinator waits the whole grace again (F47)
+    free = replace(view, owners={**view.owners, T0: Owner("b-0", 6)})
+    assert decided(free, memory, NOW + 6_001) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
+
+
+def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
+    silent = member("a", rebalance_timeout_ms=1_000)
+    stop = command("stop-fetcher", T2, T3, thread="b-0", sequence=4)
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
+    view = settled(group([silent, member("b", 2)], owners, channels=channels, max_rebalance_retries=1))
+    memory, limit_ms = Memory(), patience_ms(1_000, 1)
+    assert decide(view, memory, NOW, digest) == ((), NOW + limit_ms)
+    why = "stop-fetcher 0000000004 was not acknowledged within its retries"
+    evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=10_000, why=why)
+    assert decided(view, memory, NOW + limit_ms) == [evict]
+    failing = replace(view, on_timeout="fail")
+    error = f"ConsumerRebalanceFailed: a: {why}"
+    assert decided(failing, memory, NOW + limit_ms) == [FailGroup(error=error, why=error)]
+    assert decided(replace(failing, failed=error), memory, NOW + limit_ms) == []
+    acknowledged = replace(failing, failed=error, channels={"a": channel("a"), "b": channel("b")})
+    assert FailGroup(error=None, why="acknowledged after all") in decided(acknowledged, memory, NOW + limit_ms)
+
+
+def test_a_channel_without_registration_is_left_to_a_joining_consumer_for_a_while() -> None:
+    view = settled(group([], {}, topics={}))
+    view = replace(view, channels={"new": Channel(consumer_id="new", version=0)})
+    memory = Memory()
+    assert decided(view, memory) == []
+    assert decided(view, memory, NOW + JOINING_MS) == [PurgeChannel(consumer_id="new", why="its registration is gone")]
+
+
+def test_a_member_that_leaves_nothing_in_common_is_sent_away_and_the_group_goes_on() -> None:
+    old, odd = member("a", 1, assignors=("range",)), member("b", 2, assignors=("sticky",))
+    view = settled(group([old, odd], dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    reason = "offers the assignors ['sticky'], the group uses ['range']"
+    assert decided(view) == [RejectMember(consumer_id="b", reason=reason, why=reason)]
+
+
+def test_an_unreadable_member_is_neither_dead_nor_given_anything() -> None:
+    broken = member("a", unreadable="no JSON")
+    view = settled(group([broken, member("b", 2)], {T0: "a-0", T1: "b-0", T2: "b-0", T3: "b-0"}))
+    assert decided(view) == [StopFetching(consumer_id="a", partitions={T0: "b-0"}, why="the target has them elsewhere")]
+
+
+def test_a_refused_start_is_tried_again_later_and_later_still() -> None:
+    memory = Memory()
+    view = settled(group([member("a")], dict.fromkeys((T1, T2, T3), "a-0")))
+
+    def refusing(sequence: str) -> GroupView:
+        refusals = {T0: Refusal(1, sequence, "no disk")}
+        return replace(view, channels={"a": channel("a", refusals=refusals)})
+
+    again = GrantPartitions(consumer_id="a", partitions={T0: "a-0"}, why="available, and in the target")
+    assert decide(refusing("0000000001"), memory, NOW, digest) == ((), NOW + 2_000)
+    assert decided(refusing("0000000001"), memory, NOW + 2_000) == [again]
+    assert decide(refusing("0000000002"), memory, NOW + 3_000, digest) == ((), NOW + 7_000)
+
+
+def test_a_refused_command_is_removed() -> None:
+    refused = replace(command("start-fetcher", T0, thread="a-0"), error="version is 9")
+    view = settled(group([member("a")], dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    view = replace(view, channels={"a": channel("a", refused, refused_mark=True)})
+    why = "its consumer refused it: version is 9"
+    assert decided(view) == [RemoveRefused(consumer_id="a", sequence="0000000000", why=why)]
+
+
+def test_a_partition_that_is_gone_is_stopped_with_nobody_next() -> None:
+    view = group([member("a")], dict.fromkeys((T0, T1, T2, T3), "a-0"), topics={"t": (0, 1, 2)})
+    assert decided(settled(view)) == [
+        StopFetching(consumer_id="a", partitions={T3: ""}, why="the target has them elsewhere")
+    ]
+
+
+def test_every_partial_tree_leads_to_the_same_target() -> None:
+    members = [member("a"), member("b", 2)]
+    start = settled(group(members, dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    for released in ([], [T2], [T3], [T2, T3]):
+        owners = {p: Owner("" if p in released else "a-0", 6) for p in (T0, T1, T2, T3)}
+        after = replace(start, owners=owners)
+        assert not any(isinstance(d, RaiseGeneration) for d in decided(after)), released
