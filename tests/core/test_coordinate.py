@@ -217,3 +217,8 @@ def test_every_partial_tree_leads_to_the_same_target() -> None:
         owners = {p: Owner("" if p in released else "a-0", 6) for p in (T0, T1, T2, T3)}
         after = replace(start, owners=owners)
         assert not any(isinstance(d, RaiseGeneration) for d in decided(after)), released
+
+
+def test_an_owner_that_names_nobody_is_granted_to_nobody() -> None:
+    view = settled(group([member("a")], {T0: "?", T1: "a-0", T2: "a-0", T3: "a-0"}))
+    assert decided(view) == []

@@ -178,11 +178,14 @@ def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
 
 
 def available(view: GroupView, patience: Patience, partition: TopicPartition, owner: Owner | None, now_ms: int) -> bool:
-    """True when the owner node is absent or empty, or names a registration that is gone and past any grace."""
+    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
+
+    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
+    """
     if owner is None or not owner.thread:
         return True
     holder = consumer_of(owner.thread)
-    return holder not in view.members and not patience.in_grace(view, holder, now_ms)
+    return holder != "" and holder not in view.members and not patience.in_grace(view, holder, now_ms)
 
 
 def _refused_commands(view: GroupView) -> list[Decision]:

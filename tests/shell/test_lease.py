@@ -1,0 +1,29 @@
+"""The lease's arithmetic: two thirds of the timeout from the SENDING of the last answered sync or write."""
+
+from __future__ import annotations
+
+from zkcoord.shell.lease import Lease
+
+
+def test_a_lease_counts_from_the_sending_and_never_goes_back() -> None:
+    lease = Lease(timeout_ms=6_000)
+    assert not lease.holds(0)
+    assert lease.extend(sent_ms=100)
+    assert lease.holds(4_099)
+    assert not lease.holds(4_100)
+    assert not lease.extend(sent_ms=50)
+    assert lease.until_ms == 4_100
+
+
+def test_a_sync_is_due_each_sixth_of_the_timeout() -> None:
+    lease = Lease(timeout_ms=6_000)
+    assert [at for at in range(0, 3_001, 500) if lease.sync_due(at)] == [0, 1_000, 2_000, 3_000]
+
+
+def test_it_wakes_for_the_sync_or_its_end_and_without_a_link_for_the_end_only() -> None:
+    lease = Lease(timeout_ms=6_000)
+    lease.extend(0)
+    lease.sync_due(0)
+    assert lease.wake_at_ms(10, connected=True) == 1_000
+    assert lease.wake_at_ms(10, connected=False) == 4_000
+    assert lease.wake_at_ms(4_000, connected=False) is None

@@ -1,0 +1,96 @@
+"""A member's writes, whole: every one begins with the check of its own registration."""
+
+from __future__ import annotations
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree import member
+from zkcoord.tree.member import OFFSETS_PER_COMMIT_MAX, Acknowledgement, Held, MemberPaths
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c")
+GROUP = "/consumers/groups/g"
+FENCE = CheckNode(f"{GROUP}/ids/c", 0)
+DONE = Acknowledgement(sequence="0000000002", command_version=0, status=b"{}", status_version=6)
+ACKNOWLEDGED = (DeleteNode(f"{GROUP}/channel/c/0000000002", 0), SetNode(f"{GROUP}/channel/c", b"{}", 6))
+
+
+def held(offset: int, *, owner_version: int = 3, offset_version: int = 4) -> Held:
+    """A partition that stands at `offset`."""
+    return Held(thread="c-0", owner_version=owner_version, offset=offset, offset_version=offset_version, generation=1)
+
+
+def test_joining_sets_the_status_and_registers_in_one_multi() -> None:
+    assert member.join(PATHS, b"registration", b"status", 0).writes == (
+        SetNode(f"{GROUP}/channel/c", b"status", 0),
+        CreateNode(f"{GROUP}/ids/c", b"registration", ephemeral=True),
+    )
+
+
+def test_parents_are_made_outermost_first_and_only_when_missing() -> None:
+    nodes = [Node("/a", Kind.DATA, Stat(0, 1, 0)), Node("/a/b", Kind.DATA, None), Node("/a/b/c", Kind.DATA, None)]
+    transaction = member.make_parents(nodes)
+    assert transaction is not None
+    assert transaction.writes == (CreateNode("/a/b"), CreateNode("/a/b/c"))
+    assert member.make_parents(nodes[:1]) is None
+
+
+def test_a_start_writes_first_offsets_frees_what_it_refuses_and_deletes_the_command() -> None:
+    transaction = member.start(PATHS, {T0: (10, None), T1: (20, 5)}, [f"{GROUP}/offsets"], {T1: 7}, DONE)
+    assert transaction.writes == (
+        FENCE,
+        CreateNode(f"{GROUP}/offsets"),
+        CreateNode(f"{GROUP}/offsets/t/0", b"10"),
+        SetNode(f"{GROUP}/offsets/t/1", b"20", 5),
+        SetNode(f"{GROUP}/owners/t/1", b"", 7),
+        *ACKNOWLEDGED,
+    )
+
+
+def test_a_release_writes_the_final_offset_and_the_empty_owner_with_the_deletion() -> None:
+    [release] = member.release(PATHS, {T0: held(5), T1: held(9)}, {T0: 8, T1: 9}, DONE)
+    assert release.writes == (
+        FENCE,
+        SetNode(f"{GROUP}/offsets/t/0", b"8", 4),
+        SetNode(f"{GROUP}/owners/t/0", b"", 3),
+        SetNode(f"{GROUP}/owners/t/1", b"", 3),
+        *ACKNOWLEDGED,
+    )
+
+
+def test_a_large_release_deletes_its_command_with_the_last_part_only() -> None:
+    many = {TopicPartition("t", n): held(0) for n in range(OFFSETS_PER_COMMIT_MAX + 1)}
+    first, last = member.release(PATHS, many, {}, DONE)
+    assert not any(isinstance(write, DeleteNode) for write in first.writes)
+    assert last.writes[-2:] == ACKNOWLEDGED
+    assert first.writes[0] == last.writes[0] == FENCE
+    offsets = dict.fromkeys(many, 2**62)
+    assert max(t.payload_bytes() for t in member.release(PATHS, many, offsets, DONE)) < 256 * 1024
+
+
+def test_stopping_what_is_not_held_is_acknowledged_as_done() -> None:
+    [release] = member.release(PATHS, {}, {}, DONE)
+    assert release.writes == (FENCE, *ACKNOWLEDGED)
+    assert member.release(PATHS, {}, {}, None) == []
+
+
+def test_a_commit_is_fenced_and_guarded_by_each_offsets_version() -> None:
+    [commit] = member.commit(PATHS, {T0: held(5), T1: held(9, offset_version=8)}, {T1: 12, T0: 6})
+    assert commit.writes == (
+        FENCE,
+        SetNode(f"{GROUP}/offsets/t/0", b"6", 4),
+        SetNode(f"{GROUP}/offsets/t/1", b"12", 8),
+    )
+
+
+def test_a_refused_command_stays_and_raises_the_mark_once() -> None:
+    node = Node(f"{GROUP}/channel/c/0000000002", Kind.DATA, Stat(0, 1, 0), b'{"version":9}')
+    refused = member.refuse(PATHS, node, ValueError("version is 9"), marked=False)
+    assert refused.writes == (
+        FENCE,
+        SetNode(node.path, b'{"error":"version is 9","command":{"version":9}}', 0),
+        CreateNode(f"{GROUP}/channel/c/refused"),
+    )
+    assert len(member.refuse(PATHS, node, ValueError("version is 9"), marked=True).writes) == 2

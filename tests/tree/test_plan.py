@@ -1,0 +1,138 @@
+"""Decisions to writes: every transaction of a coordinator, whole, with its guards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkcoord.core.decisions import (
+    EvictMember,
+    FoundGroup,
+    GrantPartitions,
+    MarkTopic,
+    PurgeChannel,
+    RaiseGeneration,
+    RemoveRefused,
+    StopFetching,
+)
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner
+from zkcoord.tree.command import decode_command
+from zkcoord.tree.paths import DRAFT, EPOCH
+from zkcoord.tree.plan import PARTITIONS_PER_COMMAND_MAX, Term, plan
+from zkcoord.tree.state import decode_state
+from zkcoord.tree.topic import Mark
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUP = "/consumers/groups/g"
+MARK = Mark(incarnation=1, topic_id=None, czxid=7, root_czxid=3)
+TERM = Term(epoch=4, epoch_version=9, marks={"t": MARK})
+GUARDS = (CheckNode(EPOCH, 9), CheckNode("/zkcoord/groups/g", 2), CheckNode("/zkcoord/groups/g/state", 5))
+VIEW = GroupView(
+    group="g",
+    members={"a": Member(consumer_id="a", czxid=1)},
+    channels={"a": Channel(consumer_id="a", version=3)},
+    owners={T0: Owner("", 8)},
+    record_version=2,
+    state_version=5,
+    generation=6,
+)
+NODES = GroupNodes(view=VIEW)
+
+
+def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_one_multi() -> None:
+    [grant] = plan([GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why="x")], NODES, TERM, DRAFT)
+    *writes, start = grant.writes
+    assert tuple(writes) == (
+        *GUARDS,
+        SetNode(f"{GROUP}/owners/t/0", b"a-0", 8),
+        CreateNode(f"{GROUP}/owners/t/1", b"a-0"),
+    )
+    assert isinstance(start, CreateNode)
+    assert (start.path, start.sequential, start.ephemeral) == (f"{GROUP}/channel/a", True, False)
+    command = decode_command(start.data)
+    assert dict(command.ownership or {}) == {T0: "a-0", T1: "a-0"}
+    assert (command.generation, command.epoch, command.offsets) == (6, 4, "zookeeper")
+
+
+def test_a_raise_goes_first_and_what_follows_checks_the_state_it_leaves() -> None:
+    decisions = [
+        RaiseGeneration(generation=7, digest="new", why="x"),
+        StopFetching(consumer_id="a", partitions={T0: "b-0"}, why="y"),
+    ]
+    raised, stop = plan(decisions, NODES, TERM, DRAFT)
+    assert raised.writes[:2] == GUARDS[:2]
+    state = raised.writes[2]
+    assert isinstance(state, SetNode)
+    assert state.version == 5
+    assert (decode_state(state.data).generation, decode_state(state.data).target) == (7, "new")
+    assert stop.writes[:3] == (*GUARDS[:2], CheckNode("/zkcoord/groups/g/state", 6))
+    command = stop.writes[3]
+    assert isinstance(command, CreateNode)
+    assert decode_command(command.data).generation == 7
+
+
+def test_a_new_group_gets_record_and_state_under_the_epoch() -> None:
+    new = GroupNodes(view=GroupView(group="g"))
+    [found] = plan([FoundGroup(why="x")], new, TERM, DRAFT)
+    assert [type(w).__name__ for w in found.writes] == ["CheckNode", "CreateNode", "CreateNode"]
+    assert [w.path for w in found.writes] == [EPOCH, "/zkcoord/groups/g", "/zkcoord/groups/g/state"]
+
+
+def test_a_mark_makes_its_parent_once() -> None:
+    [first] = plan([MarkTopic(topic="t", why="x")], NODES, TERM, DRAFT)
+    assert [w.path for w in first.writes[3:]] == [f"{GROUP}/owners", f"{GROUP}/owners/t"]
+    known = replace(NODES, parents=frozenset({f"{GROUP}/owners"}))
+    [second] = plan([MarkTopic(topic="t", why="x")], known, TERM, DRAFT)
+    assert [w.path for w in second.writes[3:]] == [f"{GROUP}/owners/t"]
+
+
+def test_an_eviction_is_refused_when_the_command_was_acknowledged_meanwhile() -> None:
+    stop = Outstanding(sequence="0000000004", version=0, option="stop-fetcher", threads={T0: ""})
+    view = replace(VIEW, channels={"a": Channel(consumer_id="a", version=3, commands=(stop,))})
+    evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=6_000, why="x")
+    [transaction] = plan([evict], replace(NODES, view=view), TERM, DRAFT)
+    assert transaction.writes == (
+        *GUARDS,
+        CheckNode(f"{GROUP}/channel/a/0000000004", 0),
+        DeleteNode(f"{GROUP}/ids/a", 0),
+        CreateNode(f"{GROUP}/channel/a/evicted", b"6000"),
+    )
+
+
+def test_a_purge_deletes_what_was_read_by_version() -> None:
+    left = Outstanding(sequence="0000000004", version=1, option="stop-fetcher", threads={T0: ""})
+    gone = Channel(consumer_id="a", version=3, commands=(left,), evicted=Evicted(1), refused_mark=True)
+    nodes = replace(NODES, view=replace(VIEW, members={}, channels={"a": gone}))
+    [purge] = plan([PurgeChannel(consumer_id="a", why="x")], nodes, TERM, DRAFT)
+    assert purge.writes == (
+        *GUARDS,
+        DeleteNode(f"{GROUP}/channel/a/0000000004", 1),
+        DeleteNode(f"{GROUP}/channel/a/refused", 0),
+        DeleteNode(f"{GROUP}/channel/a/evicted", 0),
+        DeleteNode(f"{GROUP}/channel/a", 3),
+    )
+
+
+def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
+    refused = Outstanding(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
+    channel = Channel(consumer_id="a", version=3, commands=(refused,), refused_mark=True)
+    view = replace(VIEW, owners={T0: Owner("a-0", 9)}, channels={"a": channel})
+    decision = RemoveRefused(consumer_id="a", sequence="0000000004", why="x")
+    [removal] = plan([decision], replace(NODES, view=view), TERM, DRAFT)
+    assert removal.writes == (
+        *GUARDS,
+        SetNode(f"{GROUP}/owners/t/0", b"", 9),
+        DeleteNode(f"{GROUP}/channel/a/0000000004", 1),
+        DeleteNode(f"{GROUP}/channel/a/refused", 0),
+    )
+
+
+def test_many_partitions_are_several_commands() -> None:
+    many = {TopicPartition("t", n): "a-0" for n in range(2 * PARTITIONS_PER_COMMAND_MAX + 1)}
+    stops = plan([StopFetching(consumer_id="a", partitions=many, why="x")], NODES, TERM, DRAFT)
+    sizes = [len(decode_command(s.writes[-1].data).ownership or {}) for s in stops]  # type: ignore[union-attr]
+    assert sizes == [PARTITIONS_PER_COMMAND_MAX, PARTITIONS_PER_COMMAND_MAX, 1]
+    grants = plan([GrantPartitions(consumer_id="a", partitions=many, why="x")], NODES, TERM, DRAFT)
+    assert max(grant.payload_bytes() for grant in grants) < 256 * 1024

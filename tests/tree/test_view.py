@@ -1,0 +1,124 @@
+"""Znodes to view: what was read replaces what was known; what nobody can parse stops nothing and names its path."""
+
+from __future__ import annotations
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Channel, Evicted, Owner, Refusal
+from zkcoord.tree.command import Command, Option, encode_command, refusal
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import GroupRecord, Policy, encode_record
+from zkcoord.tree.registration import MARKER, Registration, encode_registration
+from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.state import GroupState, encode_state
+from zkcoord.tree.status import Refusal as StatusRefusal
+from zkcoord.tree.status import Status, encode_status
+from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold
+
+GROUP = "/consumers/groups/g"
+T0 = TopicPartition("t", 0)
+
+
+def data(path: str, content: bytes | None, version: int = 0, czxid: int = 5) -> Node:
+    """A node that was read; None = it is not there."""
+    return Node(path, Kind.DATA, None if content is None else Stat(version, czxid, 0), content or b"")
+
+
+def children(path: str, *names: str) -> Node:
+    """A list that was read."""
+    return Node(path, Kind.CHILDREN, Stat(0, 5, 0), b"", tuple(sorted(names)))
+
+
+def folded(*nodes: Node, before: GroupNodes | None = None) -> GroupNodes:
+    """The group after these answers."""
+    return fold(before or empty("g"), nodes, DRAFT)
+
+
+def registered(name: str, subscription: dict[str, int]) -> Node:
+    """A registration of ours."""
+    document = Registration(
+        subscription=subscription, timestamp="1", coordination=MARKER, assignors=("range",), session_timeout_ms=6_000
+    )
+    return data(f"{GROUP}/ids/{name}", encode_registration(document))
+
+
+def test_a_member_comes_with_its_registration_and_goes_with_the_list() -> None:
+    known = folded(children(f"{GROUP}/ids", "a", "b"), registered("a", {"t": 2}), registered("b", {"t": 1}))
+    assert {name: dict(m.threads) for name, m in known.view.members.items()} == {"a": {"t": 2}, "b": {"t": 1}}
+    assert known.view.members["a"].session_timeout_ms == 6_000
+    assert folded(children(f"{GROUP}/ids", "b"), before=known).view.members.keys() == {"b"}
+
+
+def test_a_registration_nobody_can_parse_is_a_member_that_gets_nothing_and_is_named() -> None:
+    known = folded(data(f"{GROUP}/ids/a", b"garbage"))
+    assert known.view.members["a"].unreadable is not None
+    assert list(known.problems) == [f"{GROUP}/ids/a"]
+    assert "must register again" in known.problems[f"{GROUP}/ids/a"]
+    assert folded(data(f"{GROUP}/ids/a", None), before=known).problems == {}
+
+
+def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
+    stop = encode_command(Command(option=Option.STOP_FETCHER, ownership={T0: ""}, generation=3))
+    refused = encode_status(Status(refused={T0: StatusRefusal(generation=2, reason="no disk", sequence="0000000001")}))
+    path = f"{GROUP}/channel/a"
+    known = folded(
+        children(path, "0000000004", "refused"), data(path, refused, version=7), data(f"{path}/0000000004", stop)
+    )
+    found = known.view.channels["a"]
+    assert [(c.sequence, c.option, c.threads, c.generation) for c in found.commands] == [
+        ("0000000004", "stop-fetcher", {T0: ""}, 3)
+    ]
+    assert (found.version, found.refused_mark, found.refusals) == (7, True, {T0: Refusal(2, "0000000001", "no disk")})
+    after = folded(children(path), before=known).view.channels["a"]
+    assert after == Channel(consumer_id="a", version=7, refusals=found.refusals)
+
+
+def test_the_mark_of_an_eviction_is_kept_until_the_list_misses_it() -> None:
+    path = f"{GROUP}/channel/a"
+    known = folded(children(path, "evicted"), data(f"{path}/evicted", b"6000"))
+    assert known.view.channels["a"].evicted == Evicted(6_000)
+    assert folded(children(path), before=known).view.channels["a"].evicted is None
+
+
+def test_a_refused_start_is_read_with_what_it_named() -> None:
+    start = encode_command(Command(option=Option.START_FETCHER, ownership={T0: "a-0"}))
+    node = data(f"{GROUP}/channel/a/0000000004", refusal(start, ValueError("version is 9")), version=1)
+    known = folded(children(f"{GROUP}/channel/a", "0000000004"), node)
+    [command] = known.view.channels["a"].commands
+    assert (command.threads, command.version) == ({T0: "a-0"}, 1)
+    assert "version is 9" in (command.error or "")
+
+
+def test_owners_are_free_owned_absent_or_unreadable() -> None:
+    known = folded(
+        data(f"{GROUP}/owners/t/0", b"a-0", 2), data(f"{GROUP}/owners/t/1", b"", 3), data(f"{GROUP}/owners/t/2", b"?!")
+    )
+    assert known.view.owners == {
+        T0: Owner("a-0", 2),
+        TopicPartition("t", 1): Owner("", 3),
+        TopicPartition("t", 2): Owner(UNREADABLE_OWNER, 0),
+    }
+    assert list(known.problems) == [f"{GROUP}/owners/t/2"]
+    assert T0 not in folded(data(f"{GROUP}/owners/t/0", None), before=known).view.owners
+
+
+def test_record_and_state_are_what_people_and_the_coordinator_wrote_last() -> None:
+    record = GroupRecord(assignor="range", policy=Policy(on_timeout="fail", max_rebalance_retries=1))
+    known = folded(
+        data("/zkcoord/groups/g", encode_record(record), 3),
+        data("/zkcoord/groups/g/state", encode_state(GroupState(generation=7, target="abc")), 9),
+    )
+    view = known.view
+    assert (view.assignor, view.on_timeout, view.max_rebalance_retries) == ("range", "fail", 1)
+    assert (view.record_version, view.state_version, view.generation, view.target_digest) == (3, 9, 7, "abc")
+
+
+def test_a_record_nobody_can_parse_leaves_what_was_decided_before() -> None:
+    record = encode_record(GroupRecord(assignor="range"))
+    known = folded(data("/zkcoord/groups/g", record, 3))
+    broken = folded(data("/zkcoord/groups/g", b"{", 4), before=known)
+    assert (broken.view.assignor, broken.view.record_version) == ("range", 4)
+    assert list(broken.problems) == ["/zkcoord/groups/g"]
+
+
+def test_nodes_of_another_group_change_nothing() -> None:
+    assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == empty("g")
