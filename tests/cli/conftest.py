@@ -39,8 +39,8 @@ def spawn() -> Iterator[Spawn]:
     """Starts `zkcoord` with these arguments; nothing of it outlives the test."""
     programs: list[Program] = []
 
-    def start(*arguments: str) -> Program:
-        programs.append(Program(*arguments))
+    def start(*arguments: str, lines_max: int | None = None) -> Program:
+        programs.append(Program(*arguments, lines_max=lines_max))
         return programs[-1]
 
     yield start

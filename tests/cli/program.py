@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import IO
 
 import pytest
@@ -17,9 +18,9 @@ Spawn = Callable[..., "Program"]
 
 
 class Program:
-    """A running `zkcoord`; its output can be waited for, line by line."""
+    """A running `zkcoord`; its output can be waited for. It is read up to `lines_max` lines of each stream."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, lines_max: int | None = None) -> None:
         command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self._lines: dict[str, queue.SimpleQueue[str | None]] = {}
@@ -27,7 +28,7 @@ class Program:
         for name, stream in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
             assert stream is not None
             self._lines[name] = queue.SimpleQueue()
-            thread = threading.Thread(target=self._copy, args=(stream, self._lines[name]), daemon=True)
+            thread = threading.Thread(target=self._copy, args=(stream, self._lines[name], lines_max), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -63,12 +64,10 @@ class Program:
         self.process.wait(PATIENCE_SECONDS)
         for thread in self._threads:
             thread.join(PATIENCE_SECONDS)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
 
     @staticmethod
-    def _copy(stream: IO[str], lines: "queue.SimpleQueue[str | None]") -> None:
-        for line in stream:
-            lines.put(line.rstrip("\n"))
+    def _copy(stream: IO[str], lines: "queue.SimpleQueue[str | None]", lines_max: int | None) -> None:
+        with stream:
+            for line in islice(stream, lines_max):
+                lines.put(line.rstrip("\n"))
         lines.put(None)

@@ -105,9 +105,9 @@ def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: flo
             return report
         before = report
         if time.monotonic() >= deadline:
+            now = f"{report.phase.value}, {_count(report.commands(), 'command')} outstanding"
             raise UnavailableError(
-                f"group {name} is not stable yet ({report.phase.value}, {_count(report.commands(), 'command')} outstanding): "
-                f"wait longer, or see `zkcoord group describe {name} --members`"
+                f"group {name} is not stable yet ({now}): wait longer, or see `zkcoord group describe {name} --members`"
             )
         time.sleep(WAIT_TURN_SECONDS)
 

@@ -1,0 +1,294 @@
+"""`zkcoord consume`: what it prints, what it commits, how it leaves."""
+
+import base64
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.program import PATIENCE_SECONDS, Program, Run, Spawn
+from tests.kafka.helpers import Broker
+from zkcoord.cli.consume import Printing, json_line, text_line
+from zkcoord.coordinator import Coordinator
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CreateNode, Transaction
+
+
+class Record:
+    """A message as librdkafka hands it out."""
+
+    def __init__(self, offset: int, key: bytes | None = None, value: bytes | None = b"v", partition: int = 0) -> None:
+        self._at, self._key, self._value = (partition, offset), key, value
+
+    def topic(self) -> str:
+        return "clicks"
+
+    def partition(self) -> int:
+        return self._at[0]
+
+    def offset(self) -> int:
+        return self._at[1]
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_416_335_000_123
+
+
+class Batches:
+    """A consumer that hands these batches out, then nothing; notes the commits."""
+
+    def __init__(self, *batches: list[Record]) -> None:
+        self._batches = list(batches)
+        self.asked_for: list[int] = []
+        self.commits = 0
+        self.refusal: Exception | None = None
+
+    def poll_many(self, count: int, timeout: float) -> list[Record]:
+        self.asked_for.append(count)
+        return self._batches.pop(0) if self._batches else []
+
+    def commit(self) -> None:
+        self.commits += 1
+        if self.refusal is not None:
+            raise self.refusal
+
+
+@pytest.fixture
+def now_ms(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A clock that goes on by 300 ms whenever it is looked at."""
+    seen = [0]
+
+    def look() -> int:
+        seen[0] += 300
+        return seen[0]
+
+    monkeypatch.setattr("zkcoord.cli.consume._now_ms", look)
+    yield seen
+
+
+def printing(consumer: Any, **settings: Any) -> Printing:
+    return Printing(consumer, text_line, **{"max_messages": None, "timeout_ms": 3_000, "commits": True, **settings})
+
+
+def test_a_record_for_programs_has_text_or_base64() -> None:
+    assert json.loads(json_line(Record(7, b"k", "wörd".encode()))) == {
+        "topic": "clicks",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": 1_416_335_000_123,
+        "key": "k",
+        "value": "wörd",
+    }
+    foreign = json.loads(json_line(Record(7, None, b"\xff\x00")))
+    assert (foreign["key"], base64.b64decode(foreign["value_base64"])) == (None, b"\xff\x00")
+    assert "value" not in foreign
+
+
+def test_a_record_for_people_is_one_line() -> None:
+    assert text_line(Record(7, None, b"two\nlines\x1b[2J")) == "clicks-0\t7\t-\ttwo\\nlines\\x1b[2J"
+
+
+def test_what_is_printed_is_committed_about_every_second(now_ms: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = Batches(*([Record(n)] for n in range(10)))
+
+    loop = printing(consumer)
+    loop.run(threading.Event())
+
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [str(n) for n in range(10)]
+    assert loop.printed == 10
+    assert (consumer.commits, now_ms) == (4, [6_300])  # at 1.5, 2.7, 3.9, 5.1 s: the first look after each second
+
+
+def test_no_more_is_taken_than_will_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = Batches([Record(0), Record(1)], [Record(2)])
+
+    printing(consumer, max_messages=3).run(threading.Event())
+
+    assert consumer.asked_for == [3, 1]
+
+
+def test_without_commits_nothing_is_committed(now_ms: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    consumer = Batches(*([Record(n)] for n in range(10)))
+
+    printing(consumer, commits=False).run(threading.Event())
+
+    assert consumer.commits == 0
+
+
+def test_a_commit_that_is_refused_is_told_and_reading_goes_on(
+    now_ms: list[int], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = Batches(*([Record(n)] for n in range(10)))
+    consumer.refusal = FencedError("taken away: clicks-0")
+
+    loop = printing(consumer)
+    with caplog.at_level(logging.WARNING, "zkcoord.cli"):
+        loop.run(threading.Event())
+
+    assert loop.printed == 10
+    assert "taken away: clicks-0" in caplog.messages
+
+
+def test_nothing_is_committed_that_could_not_be_printed(now_ms: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    monkeypatch.setattr("zkcoord.cli.consume._pipe", lambda _stream: None)
+    consumer = Batches([Record(0)])
+
+    with pytest.raises(BrokenPipeError):
+        printing(consumer).run(threading.Event())
+
+    assert consumer.commits == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--include", "c.*"], "wildcards (--include, --exclude) come with a later version: name each --topic"),
+        (["--exclude", "c.*"], "wildcards (--include, --exclude) come with a later version: name each --topic"),
+        ([], "give either --topic (once or more), or --include, or --exclude"),
+        (["--topic", "t", "--include", "c.*"], "give either --topic (once or more), or --include, or --exclude"),
+        (["--topic", "t/u"], "'t/u' is no topic's name"),
+        (["--topic", "t", "--threads", "0"], "Invalid value for '--threads'"),
+        (["--topic", "t", "--command-config", "/none"], "/none"),
+    ],
+)
+def test_a_wrong_call_is_refused_with_what_to_change(run: Run, words: list[str], why: str) -> None:
+    servers = ["--zookeeper", "127.0.0.1:1", "--bootstrap-servers", "127.0.0.1:1"]
+
+    result = run("consume", "--group", "g", *words, *servers)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert why in result.stderr
+
+
+# the whole, with a coordinator, a real ZooKeeper and a broker that librdkafka plays
+
+
+class World:
+    """A topic of two partitions with ten records each, and a coordinator that serves."""
+
+    def __init__(self, zookeeper: str, broker: Broker, spawn: Spawn) -> None:
+        self.zookeeper, self.broker, self._spawn = zookeeper, broker, spawn
+        self.topic = broker.topic([10, 10])
+        document = json.dumps({"version": 1, "partitions": {"0": [1], "1": [1]}}).encode()
+        topics = [("/brokers", b""), ("/brokers/topics", b""), (f"/brokers/topics/{self.topic}", document)]
+        with Tree(zookeeper) as tree:
+            tree.commit(Transaction(writes=tuple(CreateNode(path, data) for path, data in topics)))
+
+    def consume(self, *options: str, lines_max: int | None = None) -> Program:
+        servers = ["--zookeeper", self.zookeeper, "--bootstrap-servers", self.broker.bootstrap_servers]
+        group = ["--group", "g", "--topic", self.topic, "--from-beginning"]
+        return self._spawn("consume", *group, *servers, *options, lines_max=lines_max)
+
+    def offsets(self) -> list[bytes]:
+        paths = [DRAFT.offset("g", TopicPartition(self.topic, n)) for n in range(2)]
+        with Tree(self.zookeeper) as tree:
+            return [node.data for node in tree.read([Read(path) for path in paths])]
+
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"waited too long: {what}"
+            threading.Event().wait(0.02)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def world(chroot: str, broker: Broker, spawn: Spawn) -> Iterator[World]:
+    serving = threading.Event()
+    coordinator = Coordinator(chroot, on_serving=lambda _id, _epoch: serving.set())
+    coordinator.start()
+    assert serving.wait(PATIENCE_SECONDS)
+    yield World(chroot, broker, spawn)
+    coordinator.stop()
+
+
+def where(line: str) -> tuple[int, int]:
+    document = json.loads(line)
+    return document["partition"], document["offset"]
+
+
+ALL = [(partition, offset) for partition in range(2) for offset in range(10)]
+
+
+@pytest.mark.zookeeper
+def test_it_prints_and_commits_so_many_and_leaves(world: World) -> None:
+    program = world.consume("--output", "json", "--max-messages", "20")
+
+    assert program.end() == 0
+    assert sorted(where(line) for line in program.rest()) == ALL
+    assert program.line("stderr", having="messages") == "20 messages"
+    assert world.offsets() == [b"10", b"10"]
+
+
+@pytest.mark.zookeeper
+def test_it_goes_on_where_the_group_stopped_and_ends_when_nothing_comes(world: World) -> None:
+    first = world.consume("--output", "json", "--max-messages", "5")
+    assert first.end() == 0
+
+    second = world.consume("--output", "json", "--timeout-ms", "1500")
+
+    assert second.end() == 0
+    assert sorted(where(line) for line in [*first.rest(), *second.rest()]) == ALL
+
+
+@pytest.mark.zookeeper
+def test_without_commits_the_offsets_stay(world: World) -> None:
+    first = world.consume("--max-messages", "20", "--no-commit")
+    assert first.end() == 0
+
+    assert world.offsets() == [b"0", b"0"]  # where it began: written by the start
+    assert len(first.rest()) == 20
+
+
+@pytest.mark.zookeeper
+def test_it_commits_while_it_runs_and_leaves_at_a_signal(world: World) -> None:
+    program = world.consume("--output", "json", "--log-format", "json", "-v", "--consumer-id", "etl-1")
+    world.wait_for(lambda: world.offsets() == [b"10", b"10"], "a commit while it runs")
+
+    program.process.terminate()
+
+    assert program.end() == 0
+    assert sorted(where(line) for line in program.rest()) == ALL
+    events = [json.loads(line) for line in program.rest("stderr")]
+    names = [event["event"] for event in events]
+    assert {"registered", "fetch_started", "fetched", "offsets_committed", "fetch_stopped"} <= set(names)
+    fetched = [(event["partition"], event["first"], event["last"]) for event in events if event["event"] == "fetched"]
+    assert {partition for partition, _, _ in fetched} == {f"{world.topic}-0", f"{world.topic}-1"}
+    with Tree(world.zookeeper) as tree:
+        ids, owner = tree.read([Read(DRAFT.ids("g")), Read(DRAFT.owner("g", TopicPartition(world.topic, 0)))])
+    assert (ids.children, owner.data) == ((), b"")
+
+
+@pytest.mark.zookeeper
+def test_it_leaves_when_nobody_reads_any_more(world: World) -> None:
+    program = world.consume("--output", "json", lines_max=20)
+
+    assert program.end() == 0
+    assert sorted(where(line) for line in program.rest()) == ALL
+    assert program.line("stderr", having="messages") == "20 messages"
