@@ -1,0 +1,210 @@
+"""Failure cases of commands (design, section 10): lost acknowledgements, stale and duplicate ones, superseded plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.sim import faults
+from tests.sim.actors import GROUP
+from tests.sim.script import SESSION_MS, Script, acknowledges, hold_calls, on_seeds, sends
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import DRAFT
+
+START, STOP = "start-fetcher", "stop-fetcher"
+
+
+def starts(script: Script, client: str) -> Counter[TopicPartition]:
+    """How often each partition was started by an application."""
+    return Counter(entry.partition for entry in script.journal("start") if entry.client == client)
+
+
+@on_seeds()
+def test_f03_a_command_is_obeyed_once_though_its_deletion_is_lost(seed: int) -> None:
+    """The request is lost: the command still stands, obeyed. The reply is lost: it is gone, and nobody knows."""
+    for when in ("request_lost", "reply_lost"):
+        script = Script(seed, consumers=1)
+        world = script.world
+        world.strike("consumer0", acknowledges, when)
+        world.run_until(lambda world=world: world.struck, what="the acknowledgement")
+        script.settle()
+        sent = script.commands_sent(START)
+        assert [len(tried.commands(START)) for tried in sent] == [1]
+        acknowledged = [t for t in world.tried if acknowledges(t.transaction)]
+        applied = [t for t in acknowledged if t.applied]
+        assert len(applied) == 1
+        assert len(acknowledged) == (2 if when == "request_lost" else 1)  # decided again, or found done; never blindly
+        assert starts(script, "consumer0#1") == dict.fromkeys(script.partitions(), 1)
+        assert script.journal("lost") == []
+        began_ms = world.now_ms
+        world.strike("consumer0", acknowledges, when)
+        script.join("late")
+        world.run_until(lambda world=world: world.struck, what="the stop's acknowledgement")
+        script.settle()
+        moved = script.owned("late")
+        assert len(moved) == 2
+        for partition in moved:
+            stops = script.journal("stop", partition, began_ms)
+            assert [entry.client for entry in stops] == ["consumer0#1"]
+            assert script.journal("start", partition, began_ms)[0].start == stops[0].start
+        script.calm()
+
+
+@on_seeds()
+def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) -> None:
+    """The consumer hears nothing after its acknowledgement; the next command is obeyed as soon as it hears again."""
+    for when in ("request_lost", "reply_lost"):
+        script = Script(seed, consumers=2)
+        script.settle()
+        world = script.world
+        world.strike("consumer0", acknowledges, when)
+        script.partition_count("t", 8)
+        world.run_until(lambda world=world: world.struck, what="the lost acknowledgement")
+        faults.cut(world, script.process("consumer0"))
+        script.partition_count("t", 12)
+        world.run_for(SESSION_MS // 4)
+        faults.uncut(world, script.process("consumer0"))
+        reached_ms = world.now_ms
+        script.settle("all twelve are held")
+        held_ms = max(e.time_ms for e in script.journal("start") if e.process == "consumer0")
+        assert held_ms - reached_ms < 2_000  # no time-out, no retry, no eviction was needed
+        assert world.events("evicted") == []
+        assert starts(script, "consumer0#1") == dict.fromkeys(script.owned("consumer0"), 1)
+        assert len(script.owned("consumer0")) == 6
+        script.calm()
+
+
+@on_seeds()
+def test_f07_a_command_for_an_earlier_incarnation_never_reaches_a_new_session(seed: int) -> None:
+    """Killed with a start outstanding, back at once: the old channel is nobody's, and goes with what stands in it."""
+    script = Script(seed, consumers=2)
+    world = script.world
+    world.strike("consumer0", acknowledges, "before", 100)
+    world.run_until(lambda: world.struck, what="it dies with a start outstanding")
+    (old,) = [c for (_, c) in script.field.registrations if "consumer0" in c]
+    commands = dict(script.field.commands[GROUP, old])
+    assert [command.option for command in commands.values()] == [START]
+    world.run_until(lambda: script.process("consumer0").incarnation == 2 and script.registered("consumer0"))
+    new = script.member("consumer0")
+    assert new != old
+    assert (GROUP, old) in script.field.registrations  # its session has not ended yet
+    script.settle()
+    removed = [txn for txn in world.ensemble.log for c in txn.changes if f"/channel/{old}/" in c.path and not c.after]
+    assert [txn.session.process for txn in removed] == [script.leader()] * len(commands)
+    for entry in script.journal("start"):
+        if entry.client == "consumer0#2":
+            sent = [t.time_ms for t in script.commands_sent(START, entry.partition) if new in str(t.transaction)]
+            assert sent
+            assert sent[0] <= entry.time_ms
+    assert world.ensemble.stat(DRAFT.channel(GROUP, old)) is None
+    script.calm()
+
+
+def newest(script: Script, option: str, consumer: str) -> list[TopicPartition]:
+    """What the commands of this kind that stand in a consumer's channel name."""
+    standing = script.field.commands.get((GROUP, consumer), {}).values()
+    return sorted(p for command in standing if command.option == option for p in command.partitions or ())
+
+
+@on_seeds()
+def test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed(seed: int) -> None:
+    """Stopped before it reads its start; another joins; the start is neither withdrawn nor ignored nor overtaken."""
+    script = Script(seed, consumers=1)
+    world = script.world
+    world.run_until(lambda: script.registered("consumer0"))
+    world.pause("consumer0")
+    world.run_until(lambda: bool(newest(script, START, script.member("consumer0"))), what="the start")
+    first = script.member("consumer0")
+    generation = script.generation()
+    script.join("late")
+    world.run_until(lambda: script.generation() == generation + 1, what="another target")
+    world.run_for(SESSION_MS // 3)
+    assert newest(script, START, first) == script.partitions()  # still there, alone: nothing is merged or withdrawn
+    assert newest(script, STOP, first) == []
+    assert script.commands_sent(START, since_ms=0)[1:] == []
+    world.resume("consumer0")
+    script.settle()
+    moved = script.owned("late")
+    assert len(moved) == 2
+    for partition in moved:
+        mine, theirs = script.journal("start", partition)
+        (stop,) = script.journal("stop", partition)
+        (sent,) = script.commands_sent(STOP, partition)
+        assert [mine.process, stop.process, theirs.process] == ["consumer0", "consumer0", "late"]
+        assert mine.time_ms <= sent.time_ms <= stop.time_ms <= theirs.time_ms
+        assert theirs.start == stop.start
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("when", ["reply_lost", "request_lost"])
+@pytest.mark.parametrize("option", [STOP, START])
+def test_f18_a_command_whose_reply_was_lost_is_sent_exactly_once(seed: int, option: str, when: str) -> None:
+    """A sequential create has no name to be recognised by: only reading the channel tells that it is there."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world, began_ms = script.world, script.world.now_ms + 1
+    script.join("late")
+    holders = ("consumer0", "consumer1") if option == STOP else ("late",)
+    held = [hold_calls(script.application(name)) for name in holders]  # it stands while its sender reads again
+    world.strike(script.leader(), sends(option), when)
+    world.run_until(lambda: world.struck, what="the lost reply")
+    world.run_for(1_000)
+    standing = [p for name in holders for p in newest(script, option, script.member(name))]
+    for go_on in held:
+        go_on()
+    script.settle()
+    assert sorted(standing) == script.owned("late")
+    named = Counter(p for p in script.partitions() for _ in script.commands_sent(option, p, began_ms))
+    assert named == dict.fromkeys(standing, 1)
+    script.calm()
+
+
+@on_seeds()
+def test_f38_a_start_was_read_and_its_plan_superseded_before_it_is_obeyed(seed: int) -> None:
+    script = Script(seed, consumers=1)
+    world = script.world
+    go_on = hold_calls(script.application("consumer0"))
+    world.run_until(lambda: bool(script.application("consumer0")._calls), what="the start is being obeyed")
+    first = script.member("consumer0")
+    script.join("late")
+    world.run_for(1_000)
+    assert script.generation() == 2
+    assert newest(script, START, first) == script.partitions()
+    assert [script.outstanding(name) for name in ("consumer0", "late")] == [1, 0]
+    go_on()
+    script.settle()
+    for partition in script.owned("late"):
+        mine, theirs = script.journal("start", partition)
+        (stop,) = script.journal("stop", partition)
+        assert mine.time_ms <= stop.time_ms <= theirs.time_ms
+        assert theirs.start == stop.start
+    script.calm()
+
+
+@on_seeds()
+def test_f38_a_stop_was_read_and_its_receiver_died_before_it_is_obeyed(seed: int) -> None:
+    """The stop's reason is gone: it is obeyed all the same, and the partition given anew."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    world = script.world
+    go_on = hold_calls(script.application("consumer0"))
+    script.join("late")
+    world.run_until(lambda: bool(script.application("consumer0")._calls), what="the stop is being obeyed")
+    stopping = newest(script, STOP, script.member("consumer0"))
+    world.stop("late")
+    generation = script.generation()
+    world.run_until(lambda: script.generation() == generation + 1, 60_000, "another target")
+    world.run_for(1_000)
+    assert newest(script, STOP, script.member("consumer0")) == stopping  # not withdrawn
+    go_on()
+    script.settle()
+    assert script.owned("consumer0") == script.partitions()
+    for partition in stopping:
+        first, again = script.journal("start", partition)
+        (stop,) = script.journal("stop", partition)
+        assert first.client == again.client == "consumer0#1"
+        assert again.start == stop.start
+        assert len(script.commands_sent(STOP, partition)) == 1
+    script.calm()
