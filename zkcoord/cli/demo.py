@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
-from zkcoord.cli.options import Command
+from zkcoord.cli.options import Command, Settings, pass_settings
 
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Leave it running, and print the commands to look at it.")
-@click.pass_context
-def demo(context: click.Context, keep: bool) -> None:
+@click.option("--seconds", type=int, metavar="N", help="How long records flow beside the events.")
+@click.option("--rate", type=int, metavar="N", help="Records a second.")
+@click.option("--partitions", type=int, metavar="N", help="Of the topic.")
+@pass_settings
+def demo(settings: Settings, keep: bool, **chosen: int | None) -> None:
     """Watch a group being rebalanced without a message lost.
 
-    Starts ZooKeeper, Kafka, coordinators and PySpark consumers, lets a consumer join, kills a consumer and a
-    coordinator, and counts. Exit code 0 only if nothing was lost.
+    Starts ZooKeeper, Kafka, coordinators and PySpark consumers; while records flow a consumer joins, another is killed,
+    and so is the coordinator. Exit code 0 only if nothing was lost.
     """
-    context.exit(import_module("zkcoord.demo").run(keep=keep) or 0)
+    from zkcoord.demo import run
+
+    given = {name: value for name, value in chosen.items() if value is not None}
+    click.get_current_context().exit(run(keep=keep, output=settings.output, **given))

@@ -1,0 +1,39 @@
+"""`zkcoord demo` hands its options on and ends with the demo's exit code; the demo has tests of its own."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.program import Run
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], {"keep": False, "output": "table"}),
+        (
+            ["--keep", "--output", "json", "--rate", "100", "--seconds", "7", "--partitions", "9"],
+            {"keep": True, "output": "json", "rate": 100, "seconds": 7, "partitions": 9},
+        ),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 1])
+def test_options_and_exit_code_are_the_demos(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], options: dict[str, Any], code: int
+) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def play(**given: Any) -> int:
+        calls.append(given)
+        return code
+
+    monkeypatch.setattr("zkcoord.demo.run", play)
+
+    assert run("demo", *words).exit_code == code
+    assert calls == [options]
+
+
+def test_a_demo_that_cannot_be_shown_is_a_wrong_call(run: Run) -> None:
+    result = run("demo", "--rate", "0")
+
+    assert (result.exit_code, result.stderr) == (2, "error: --rate 0: choose from 1 to 100,000\n")
