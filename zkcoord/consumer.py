@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +25,9 @@ from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
+
+NAME_CHARS_MAX = 249
+"""Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -68,24 +72,19 @@ class Consumer:
 
         Raises UsageError for what can never work: an illegal name, no topics, an unknown assignor.
         """
-        subscription = _subscription(topics, threads)
-        _check_group(group)
-        unknown = [name for name in assignors if name not in ASSIGNORS]
-        if unknown or not assignors:
-            raise UsageError(f"assignors {unknown or 'none'}: choose among {', '.join(sorted(ASSIGNORS))}")
+        _check_name("group", group)
+        _check_assignors(assignors)
+        document = Registration(
+            subscription=_subscription(topics, threads),
+            coordination=MARKER,
+            instance=instance,
+            assignors=tuple(assignors),
+            rebalance_timeout_ms=rebalance_timeout_ms,
+        )
 
         def registration(negotiated_ms: int) -> bytes:
-            return encode_registration(
-                Registration(
-                    subscription=subscription,
-                    timestamp=str(_wall_ms()),
-                    coordination=MARKER,
-                    instance=instance,
-                    assignors=tuple(assignors),
-                    rebalance_timeout_ms=rebalance_timeout_ms,
-                    session_timeout_ms=negotiated_ms,
-                )
-            )
+            now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
+            return encode_registration(now)
 
         registration(session_timeout_ms)  # refuses now what would be refused at joining
         self._fatal: ZkcoordError | None = None
@@ -97,12 +96,7 @@ class Consumer:
         )
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._driver = Driver(sessions, "zkcoord-consumer")
-        functions: dict[str, Callable[[Any], Any]] = {
-            "start": on_start,
-            "stop": on_stop,
-            "lost": on_lost,
-            "reset": reset or _no_reset,
-        }
+        functions: dict[str, Any] = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
         self._worker = Worker(functions, self._driver.put)
         self._role = MembershipRole(
             self._driver.loop,
@@ -200,10 +194,18 @@ def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:
     raise UsageError(f"no offset for {names}: give Consumer a `reset` function that says where to start")
 
 
-def _check_group(group: str) -> None:
-    legal = group and all(c.isascii() and (c.isalnum() or c in "._-") for c in group) and group not in (".", "..")
-    if not legal:
-        raise UsageError(f"group {group!r}: letters, digits, '.', '_' and '-' only (as Kafka)")
+def _check_name(what: str, name: str) -> None:
+    legal = name and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    if not legal or name in (".", "..") or len(name) > NAME_CHARS_MAX:
+        raise UsageError(
+            f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
+        )
+
+
+def _check_assignors(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown or not names:
+        raise UsageError(f"assignors {unknown or 'none'}: choose among {', '.join(sorted(ASSIGNORS))}")
 
 
 def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:
@@ -212,4 +214,6 @@ def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> di
     counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, threads)
     if not counts:
         raise UsageError("name at least one topic")
+    for topic in counts:
+        _check_name("topic", topic)
     return counts

@@ -1,0 +1,49 @@
+"""What a Consumer refuses before it does anything: what can never work is a UsageError that says what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zkcoord import Consumer, UsageError
+from zkcoord.consumer import new_consumer_id
+
+CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_lost": print}
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "group", "topics", "settings", "says"),
+    [
+        ("127.0.0.1:1", "a/b", ["t"], {}, "group 'a/b'"),
+        ("127.0.0.1:1", "", ["t"], {}, "group ''"),
+        ("127.0.0.1:1", "g", ["t/u"], {}, "topic 't/u'"),
+        ("127.0.0.1:1", "g", [], {}, "at least one topic"),
+        ("127.0.0.1:1", "g", "clicks", {}, "must be a list"),
+        ("127.0.0.1:1", "g", ["t"], {"assignors": ("fair",)}, "choose among range, sticky"),
+        ("127.0.0.1:1", "g", ["t"], {"threads": 0}, "t"),
+        ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
+    ],
+)
+def test_what_can_never_work_is_refused_at_once(
+    zookeeper: str, group: str, topics: Any, settings: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        Consumer(zookeeper, group, topics, **CALLBACKS, **settings)
+
+
+def test_a_consumer_that_was_never_started_stops_at_once() -> None:
+    Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS).stop()
+
+
+def test_a_consumer_that_reaches_nobody_still_stops() -> None:
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
+    consumer.start()
+    consumer.stop()
+    assert consumer.consumer_id is None
+
+
+def test_a_consumer_id_is_never_given_twice() -> None:
+    first, second = (new_consumer_id("g", "etl-1") for _ in range(2))
+    assert first != second
+    assert first.startswith("g_etl-1-")
