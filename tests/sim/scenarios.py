@@ -32,9 +32,7 @@ class Scene:
         self.world.reads_disturb = False
         make_topics(world, topics)
         self.logs = Logs(world)
-        self.consumers = ConsumerFactory(
-            self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms
-        )
+        self.consumers = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms)
         for n in range(coordinators):
             world.spawn(f"coordinator{n}", coordinator)
         for n in range(consumers):

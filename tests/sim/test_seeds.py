@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from tests.sim.options import COUNT_VARIABLE, SEED_VARIABLE
+from tests.sim.options import seeds
 from tests.sim.scenarios import storm
 from tests.sim.sweep import fingerprints
 
 SEEDS = 200
 
 
-def seeds() -> list[int]:
-    """The one that is asked for, or the first so many."""
-    if SEED_VARIABLE in os.environ:
-        return [int(os.environ[SEED_VARIABLE])]
-    return list(range(int(os.environ.get(COUNT_VARIABLE, SEEDS))))
-
-
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_every_storm_ends_in_a_calm(seed: int) -> None:
     storm(seed)
 

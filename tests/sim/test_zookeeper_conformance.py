@@ -16,19 +16,8 @@ import pytest
 
 from tests.sim.options import Options, seeds
 from tests.sim.world import World
-from zkcoord.shell.ports import (
-    CommitDone,
-    Input,
-    Link,
-    LinkChanged,
-    Outcome,
-    ReadDone,
-    StoreFactory,
-    StoreInput,
-    SyncDone,
-    TreeStore,
-    WatchFired,
-)
+from zkcoord.shell import ports
+from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
@@ -184,7 +173,7 @@ WRITTEN_SCRIPT = [
 class Side(Protocol):
     """One of the two ensembles: opens sessions, and lets things happen until `ready`."""
 
-    def open(self, sink: Callable[[StoreInput], None]) -> TreeStore:
+    def open(self, sink: Callable[[StoreInput], None]) -> ports.TreeStore:
         """A new session."""
 
     def wait(self, ready: Callable[[], bool]) -> None:
@@ -201,7 +190,7 @@ class Simulated:
         self._world = World(seed, Options(session_timeout_ms=30_000))
         self._process = self._world.spawn("client", lambda process: Idle())
 
-    def open(self, sink: Callable[[StoreInput], None]) -> TreeStore:
+    def open(self, sink: Callable[[StoreInput], None]) -> ports.TreeStore:
         return self._process.open_session(sink)
 
     def wait(self, ready: Callable[[], bool]) -> None:
@@ -214,18 +203,18 @@ class Simulated:
 class Idle:
     """An actor that does nothing: the transcript drives its stores."""
 
-    def step(self, inputs: list[Input], now_ms: int) -> int | None:
+    def step(self, inputs: list[ports.Input], now_ms: int) -> int | None:
         return None
 
 
 class Real:
     """A server; inputs come on the client's threads and are handed over by a queue."""
 
-    def __init__(self, factory: StoreFactory) -> None:
+    def __init__(self, factory: ports.StoreFactory) -> None:
         self._factory = factory
         self._inputs: queue.Queue[Callable[[], None]] = queue.Queue()
 
-    def open(self, sink: Callable[[StoreInput], None]) -> TreeStore:
+    def open(self, sink: Callable[[StoreInput], None]) -> ports.TreeStore:
         return self._factory(lambda item: self._inputs.put(lambda: sink(item)))
 
     def wait(self, ready: Callable[[], bool]) -> None:
@@ -244,7 +233,7 @@ class Client:
     """One session as the transcript sees it."""
 
     name: str
-    store: TreeStore
+    store: ports.TreeStore
     session_id: int = 0
     answers: dict[int, StoreInput] = field(default_factory=dict)
     events: list[WatchFired] = field(default_factory=list)
