@@ -1,0 +1,184 @@
+"""What the pages say is there: files, headings, commands, options, events; their examples compile, and decode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from zkcoord.cli.main import cli
+from zkcoord.tree.command import decode_command, encode_command, is_refused
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.registration import MARKER, decode_registration, encode_registration
+from zkcoord.tree.schema import decode_schema, encode_schema
+from zkcoord.tree.state import decode_state, encode_state
+from zkcoord.tree.status import decode_status, encode_status
+from zkcoord.tree.topic import decode_mark, encode_mark
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FOLDERS = ("zkcoord/", "migrations/", "tests/", "scripts/", "benchmarks/", "docs/")
+
+CODECS: dict[str, Callable[[bytes], bytes | None]] = {
+    "Schema": lambda data: encode_schema(decode_schema(data)),
+    "Registration": lambda data: encode_registration(decode_registration(data)),
+    "Command": lambda data: data if is_refused(data) else encode_command(decode_command(data)),
+    "Status": lambda data: encode_status(decode_status(data)),
+    "Owner, offset, epoch, topic mark": lambda data: (mark := decode_mark(data)) and encode_mark(mark),
+    "Group record and group state": lambda data: (
+        encode_record(decode_record(data)) if b'"policy"' in data else encode_state(decode_state(data))
+    ),
+}
+
+
+def anchor(heading: str) -> str:
+    """What a heading is linked by: small letters, spaces as dashes, nothing but letters, digits, - and _."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page."""
+    return {anchor(found) for found in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)}
+
+
+def section(text: str, title: str) -> str:
+    """What stands below a heading, up to the next one of its level or above."""
+    heading = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
+    assert heading, f"there is no heading {title!r}"
+    rest = text[heading.end() :]
+    after = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+    return rest[: after.start()] if after else rest
+
+
+def spans(text: str) -> list[str]:
+    """What is set as code inside of lines."""
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def examples(text: str) -> Iterator[bytes]:
+    """The JSON objects in a section, as they would be written: indented, perhaps over several lines, or in a line."""
+    blocks = ["".join(line.strip() for line in block) for block in _indented(text)]
+    for found in [*blocks, *(span for span in spans(text) if span.startswith('{"version"'))]:
+        if found.startswith("{"):
+            yield found.encode("ascii")
+
+
+def _indented(text: str) -> Iterator[list[str]]:
+    block: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("    "):
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]] | None:
+    """The command that `zkcoord …` names, and what follows it; None if there is no such command."""
+    found: click.Command = cli
+    while isinstance(found, click.Group) and words and re.fullmatch(r"[a-z]+", words[0]):
+        below = found.commands.get(words[0])
+        if below is None:
+            return None
+        found, words = below, words[1:]
+    return found, words
+
+
+def unknown_options(line: str) -> list[str]:
+    """The options in a command line that its command does not have."""
+    found = command_of(line.split()[1:])
+    assert found, f"there is no command: {line}"
+    command, words = found
+    known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    return [option for option in re.findall(r"--[a-z][a-z-]*", " ".join(words)) if option not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        path, _, fragment = target.partition("#")
+        if path.startswith(("https:", "http:")):
+            continue
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (fragment and fragment not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = [span.split()[0] for span in spans(page.read_text(encoding="utf-8")) if span.startswith(FOLDERS)]
+    assert [name for name in named if "NNNN" not in name and name != MARKER and not (ROOT / name).exists()] == []
+
+
+def test_the_table_of_changes_names_a_file_and_a_test_for_each_intent() -> None:
+    rows = [line for line in section(README, "Where do I change ...?").splitlines() if line.startswith("| ")][2:]
+    named = [spans(row) for row in rows]
+    assert len(rows) > 30
+    assert [row for row, files in zip(rows, named, strict=True) if len(files) < 2] == []
+    assert [name for files in named for name in files[-2:] if not (ROOT / name).is_file()] == []
+
+
+def test_python_examples_compile() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        compile(block, "README.md", "exec")
+
+
+def test_the_command_line_is_as_the_readme_shows_it() -> None:
+    text = re.sub(r"\n {10,}", " ", section(README, "Command line"))
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    zkcoord ")]
+    assert len(lines) > 8
+    assert {line: wrong for line in lines if (wrong := unknown_options(line))} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_text_have_their_options(page: Path) -> None:
+    named = [span for span in spans(page.read_text(encoding="utf-8")) if span.startswith("zkcoord ")]
+    known = [span for span in named if command_of(span.split()[1:])]
+    assert {span: wrong for span in known if (wrong := unknown_options(span))} == {}
+
+
+def test_every_option_of_every_command_is_named_in_the_readme() -> None:
+    commands = [cli, *cli.commands.values()]
+    commands += [c for group in commands[1:] if isinstance(group, click.Group) for c in group.commands.values()]
+    options = {name for c in commands for p in c.params if isinstance(p, click.Option) for name in p.opts}
+    text = section(README, "Command line")
+    missing = {name for name in options if name.startswith("--") and name not in text}
+    assert missing == {"--include", "--exclude", "--verbose", "--version"}  # the first two are among what is not there
+
+
+@pytest.mark.parametrize("title", CODECS)
+def test_formats_in_the_protocol_are_what_the_codecs_write(title: str) -> None:
+    found = list(examples(section(PROTOCOL, title)))
+    assert found
+    assert [CODECS[title](data) for data in found] == found
+
+
+def test_events_of_the_product_are_explained() -> None:
+    explained = {name for line in section(OPERATIONS, "The log").splitlines() for name in spans(line.split(" | ")[0])}
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("shell", "spark", "kafka", "cli")
+        for path in sorted((ROOT / "zkcoord" / folder).rglob("*.py"))
+    )
+    told = re.findall(
+        r'(?:\bevent|_events|\bemit|_tell\(logging\.[A-Z]+,|log_event\(\s*logging\.[A-Z]+,)\(?\s*"([a-z_]+)"', code
+    )
+    noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', section_of_code(code))
+    assert sorted({*told, *noted} - explained) == []
+
+
+def section_of_code(code: str) -> str:
+    """Where the coordinator names its decisions."""
+    begin = code.index("def _note(")
+    return code[begin : code.index("def _problem(", begin)] + code[code.index("REPORTED = ") :].partition("\n")[0]
