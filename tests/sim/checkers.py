@@ -134,7 +134,9 @@ def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaint
     """Every group's transaction of a coordinator checks (or writes) the group's record and state by version."""
     if facts.session.process == OPERATOR:
         return
-    groups = {c.group for c in facts.made_commands} | {v.group for v in _grants(facts)}
+    rewritten = {tuple(c[:3]) for c in facts.gone_commands}  # by the consumer that refuses it
+    sent = {c.group for c in facts.made_commands if tuple(c[:3]) not in rewritten}
+    groups = sent | {v.group for v in _grants(facts)}
     made = {change.path for change in facts.txn.changes if change.before is None}
     for group in sorted(groups):
         for path in (f"/zkcoord/groups/{group}", f"/zkcoord/groups/{group}/state"):

@@ -286,7 +286,7 @@ class Script(Scene):
         return [
             entry
             for entry in self.world.journal
-            if entry.event == event
+            if entry.event == event and entry.group == GROUP
             and (partition is None or entry.partition == partition)
             and entry.time_ms >= since_ms
         ]
