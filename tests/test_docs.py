@@ -31,7 +31,7 @@ CODECS: dict[str, Callable[[bytes], bytes | None]] = {
     "Registration": lambda data: encode_registration(decode_registration(data)),
     "Command": lambda data: data if is_refused(data) else encode_command(decode_command(data)),
     "Status": lambda data: encode_status(decode_status(data)),
-    "Owner, offset, epoch, topic mark": lambda data: (mark := decode_mark(data)) and encode_mark(mark),
+    "Owner, offset, epoch, topic mark": lambda data: encode_mark(mark) if (mark := decode_mark(data)) else None,
     "Group record and group state": lambda data: (
         encode_record(decode_record(data)) if b'"policy"' in data else encode_state(decode_state(data))
     ),
