@@ -134,7 +134,8 @@ class _Phase:
 
     def run(self) -> bool:
         """Whether anything was moved."""
-        self._measure()
+        if not self._measure():
+            return False
         pushed = False
         for source in self._sources:
             while self._flow.top(source) == self._top:
@@ -145,7 +146,8 @@ class _Phase:
                 pushed = True
         return pushed
 
-    def _measure(self) -> None:
+    def _measure(self) -> bool:
+        """Take the distances; whether a class that may be given to is in reach."""
         shares, readers, distance = self._flow.shares, self._flow.readers, self._distance
         queue: list[int | str] = list(self._sources)
         for node in queue:  # grows while it is walked
@@ -155,6 +157,7 @@ class _Phase:
                 if step not in distance and (isinstance(node, str) or shares[node][str(step)]):
                     distance[step] = further
                     queue.append(step)
+        return any(isinstance(node, int) and self._flow.bottom(node) <= self._top - 2 for node in queue)
 
     def _chain(self, source: int) -> list[tuple[int, str, int]]:
         """The next chain from `source`; empty when there is none left. Walks depth first along the distances."""

@@ -5,8 +5,12 @@ canonical order, as long as an allowed distribution holds all that is kept (`wit
 numbers that follow from what is kept, and within topic and class along canonical rows.
 
 Holds: the loads are the most even there are; every tree on the way to a target yields the target; no owned partition
-that moves could have stayed beside all that stays. Movement is therefore minimal in the sense that nothing can be added
-to what stays; it is not always the least number there is: one that stays may send two others away.
+that moves could have stayed beside all that stays. Movement is minimal in that sense: nothing can be added to what
+stays. It is not always the least number there is, because one partition that stays may send two others away (in random
+tiny groups 0.7 % more moves than the least).
+
+Cost: the partitions, plus work on the graph of classes and topics. A few hundred different subscriptions cost nothing
+beside the partitions; thousands of members of which each subscribes something else cost seconds.
 """
 
 from __future__ import annotations

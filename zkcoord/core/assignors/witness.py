@@ -28,7 +28,9 @@ class Witness:
         self._classes = classes
         self._kept: list[dict[str, int]] = [dict.fromkeys(group.topics, 0) for group in classes]
         self._load = {thread: 0 for group in classes for thread in group.threads}
-        self._class_of = {thread: index for index, group in enumerate(classes) for thread in group.threads}
+        self._class_of: dict[str | None, int] = {
+            thread: index for index, group in enumerate(classes) for thread in group.threads
+        }
         self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
         self._givers = {topic: dict.fromkeys(readers) for topic, readers in self.flow.readers.items()}  # or more
         self._ways: dict[_Node, _Node] | None = None
@@ -36,16 +38,22 @@ class Witness:
 
     def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
         """Keep every partition with its owner, one after the other, where that is possible; the others, in order."""
-        class_of, load, keep = self._class_of, self._load, self._keep
+        class_of = self._class_of
+        load, all_kept, all_shares = self._load, self._kept, self.flow.shares
+        easy = [self.flow.bottom(index) - 1 for index in range(len(all_kept))]  # below, only the topic can refuse
         pool = []
         for pair, owner in zip(order, owners, strict=True):
-            index = class_of.get(owner) if owner is not None else None
-            if owner is None or index is None:
+            index = class_of.get(owner)
+            if index is None or owner is None:
                 pool.append(pair)
-            elif keep(pair[0], index, load[owner] + 1):
-                load[owner] += 1
-            else:
+                continue
+            topic, level, kept = pair[0], load[owner] + 1, all_kept[index]
+            if level < easy[index] and topic in kept and kept[topic] < all_shares[index][topic]:
+                kept[topic] += 1  # `_at` is not kept for such levels: nobody asks
+            elif not self._keep(topic, index, level):
                 pool.append(pair)
+                continue
+            load[owner] = level
         return pool
 
     def loads(self, index: int) -> dict[str, int]:
@@ -67,7 +75,7 @@ class Witness:
             kept[topic] += 1
         elif not self._keep_by_detour(topic, index, level):
             return False
-        at[level - 1] -= 1
+        at[level - 1] = at.get(level - 1, 0) - 1
         at[level] = at.get(level, 0) + 1
         return True
 
@@ -80,7 +88,8 @@ class Witness:
             return False
         kept[topic] += 1
         quotient, remainder = divmod(self.flow.load[index], self.flow.threads[index])
-        if level > quotient and self._at[index].get(level, 0) >= remainder and not self._raise_load(index):
+        full = level > quotient and self._at[index].get(level, 0) >= remainder
+        if level > quotient + 1 or (full and not self._raise_load(index)):
             kept[topic] -= 1
             self._refused.add((topic, index, level))
             return False
