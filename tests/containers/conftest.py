@@ -1,0 +1,50 @@
+"""One ZooKeeper in a container for the session; each test has a chroot of its own in it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.containers.group import Group
+from tests.containers.image import zookeeper_image
+from tests.containers.server import ContainerZooKeeper
+from zkcoord.errors import UnavailableError
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.writes import CreateNode, Transaction
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def container(request: pytest.FixtureRequest) -> Iterator[ContainerZooKeeper]:
+    """It serves when a test begins; a test that pauses or stops it brings it back."""
+    plugins = request.config.pluginmanager
+    capture, reporter = plugins.getplugin("capturemanager"), plugins.getplugin("terminalreporter")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+    try:
+        image = zookeeper_image(say)
+    except UnavailableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with ContainerZooKeeper(image) as server:
+        yield server
+
+
+@pytest.fixture
+def group(container: ContainerZooKeeper) -> Iterator[Group]:
+    """An empty group, without coordinator or member."""
+    container.await_ready()
+    path = f"/test-{next(NUMBERS)}"
+    with Tree(container.hosts) as tree:
+        assert not tree.commit(Transaction(writes=(CreateNode(path),))).reason
+    with Group(container.hosts + path) as group:
+        yield group
