@@ -32,6 +32,9 @@ def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> 
         "isolation.level": "read_uncommitted",
         "request.timeout.ms": "10000",
         "default.api.timeout.ms": "15000",
+        "fetch.max.wait.ms": "1",
+        "max.poll.records": "10000",
+        "max.partition.fetch.bytes": "2097152",
     }
 
 
