@@ -80,10 +80,11 @@ def test_a_new_group_gets_record_and_state_under_the_epoch() -> None:
     assert [w.path for w in found.writes] == [EPOCH, "/zkcoord/groups/g", "/zkcoord/groups/g/state"]
 
 
-def test_a_mark_makes_its_parent_once() -> None:
+def test_a_mark_makes_the_parents_of_owners_and_offsets_once() -> None:
     [first] = plan([MarkTopic(topic="t", why="x")], NODES, TERM, DRAFT)
-    assert [w.path for w in first.writes[3:]] == [f"{GROUP}/owners", f"{GROUP}/owners/t"]
-    known = replace(NODES, parents=frozenset({f"{GROUP}/owners"}))
+    offsets = [f"{GROUP}/offsets", f"{GROUP}/offsets/t"]
+    assert [w.path for w in first.writes[3:]] == [f"{GROUP}/owners", *offsets, f"{GROUP}/owners/t"]
+    known = replace(NODES, parents=frozenset({f"{GROUP}/owners", *offsets}))
     [second] = plan([MarkTopic(topic="t", why="x")], known, TERM, DRAFT)
     assert [w.path for w in second.writes[3:]] == [f"{GROUP}/owners/t"]
 

@@ -38,6 +38,7 @@ class Following:
         following._want(layout.ids(group), Kind.CHILDREN, watch=True)
         following._want(layout.owners(group), Kind.CHILDREN)
         following._want(layout.mark(group, "").rstrip("/"), Kind.DATA)
+        following._want(layout.offsets(group), Kind.DATA)
         following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
         following._want(layout.record(group), Kind.DATA, watch=True)
         following._want(layout.state(group), Kind.DATA)
@@ -62,6 +63,7 @@ class Following:
         self.nodes = replace(self.nodes, view=replace(self.nodes.view, topics=topics))
         for topic, partitions in topics.items():
             self._want(self.layout.mark(self.group, topic), Kind.DATA)
+            self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
             self._want_owners(topic, partitions)
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:

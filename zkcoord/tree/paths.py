@@ -26,6 +26,7 @@ class Place(Enum):
     OWNERS = "owners"
     MARK = "mark"
     OWNER = "owner"
+    OFFSETS = "offsets"
     OFFSET = "offset"
     CHANNELS = "channels"
     CHANNEL = "channel"
@@ -93,6 +94,10 @@ class Layout:
         """The parent of the topics with offsets."""
         return f"{self.groups}/{group}/offsets"
 
+    def topic_offsets(self, group: str, topic: str) -> str:
+        """The parent of one topic's offsets."""
+        return f"{self.groups}/{group}/offsets/{topic}"
+
     def offset(self, group: str, partition: TopicPartition) -> str:
         """The next offset to read, as decimal text."""
         return f"{self.groups}/{group}/offsets/{partition.topic}/{partition.partition}"
@@ -150,6 +155,8 @@ def _parse_group(parts: list[str]) -> Address | None:
             return Address(Place.MARK, group, topic)
         case ["owners", topic, partition]:
             return Address(Place.OWNER, group, topic, partition)
+        case ["offsets"] | ["offsets", _]:
+            return Address(Place.OFFSETS, group)
         case ["offsets", topic, partition]:
             return Address(Place.OFFSET, group, topic, partition)
         case ["channel", *below]:

@@ -64,7 +64,7 @@ class _Planner:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
         self._state_version = nodes.view.state_version
         self._generation = nodes.view.generation
-        self._state = nodes.state
+        self._state, self._parents = nodes.state, nodes.parents
 
     def transactions(self, decision: Decision) -> Iterator[Transaction]:
         """The transactions of one decision."""
@@ -131,11 +131,13 @@ class _Planner:
         return Transaction(writes=tuple(writes), why=f"{self._view.group}: {decision.why}")
 
     def _mark(self, decision: MarkTopic) -> list[Write]:
-        path = self._layout.mark(self._view.group, decision.topic)
-        parent = path.rpartition("/")[0]
-        writes: list[Write] = [] if parent in self._nodes.parents else [CreateNode(parent)]
-        mark = self._term.marks[decision.topic]
-        return [*writes, CreateNode(path, encode_mark(mark))]
+        """The mark, and the parents of the topic's offsets: else its first readers would all make them at once."""
+        group, topic = self._view.group, decision.topic
+        path = self._layout.mark(group, topic)
+        above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
+        writes: list[Write] = [CreateNode(parent) for parent in above if parent not in self._parents]
+        self._parents = self._parents.union(above)
+        return [*writes, CreateNode(path, encode_mark(self._term.marks[topic]))]
 
     def _command(self, consumer_id: str, option: Option, partitions: Mapping[TopicPartition, str]) -> CreateNode:
         starting = option is Option.START_FETCHER

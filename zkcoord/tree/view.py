@@ -33,7 +33,7 @@ class GroupNodes:
     view: GroupView
     record: GroupRecord = DEFAULT_RECORD
     state: GroupState = field(default_factory=GroupState)
-    parents: frozenset[str] = frozenset()  # parents of marks that stand
+    parents: frozenset[str] = frozenset()  # parents of marks and offsets that stand
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
@@ -83,7 +83,7 @@ class _Folder:
                 self._command(address, node)
             case Place.EVICTED:
                 self._evicted(address, node)
-            case Place.OWNERS:
+            case Place.OWNERS | Place.OFFSETS:
                 self._parents = self._parents | {node.path} if node.exists else self._parents - {node.path}
             case Place.OWNER:
                 self._owner(address, node)
