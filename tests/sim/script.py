@@ -74,7 +74,7 @@ Chosen = Callable[[Transaction], bool]
 class ScriptWorld(World):
     """A world without faults of its own; `strike` places one at a write that is chosen by what it writes."""
 
-    def __init__(self, seed: int, options: Options = QUIET) -> None:
+    def __init__(self, seed: int, options: Options | None = QUIET) -> None:
         self.told: list[Told] = []
         self.tried: list[Tried] = []
         self._strikes: list[tuple[str, Chosen, str, int | None]] = []
@@ -120,7 +120,7 @@ class Script(Scene):
 
     world: ScriptWorld
 
-    def __init__(self, seed: int, options: Options = QUIET, **size: Any) -> None:
+    def __init__(self, seed: int, options: Options | None = QUIET, **size: Any) -> None:
         size.setdefault("topics", {"t": 4})
         super().__init__(ScriptWorld(seed, options), **size)
 
@@ -286,7 +286,8 @@ class Script(Scene):
         return [
             entry
             for entry in self.world.journal
-            if entry.event == event and entry.group == GROUP
+            if entry.event == event
+            and entry.group == GROUP
             and (partition is None or entry.partition == partition)
             and entry.time_ms >= since_ms
         ]

@@ -1,0 +1,187 @@
+"""Failure cases of stability (design, section 10): nothing moves, is written or is taken without a cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim import faults
+from tests.sim.actors import GROUP, ConsumerFactory
+from tests.sim.options import seeds
+from tests.sim.scenarios import TOPICS
+from tests.sim.script import SESSION_MS, STATE, Script, on_seeds, sends, unversioned
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import ANY_VERSION, SetNode
+
+OWNERS = DRAFT.owners(GROUP)
+
+
+def reassignment_noise(script: Script) -> None:
+    """A broker writes other replicas for the same partitions, in another order."""
+    path = "/brokers/topics/t"
+    stat = script.world.ensemble.stat(path)
+    assert stat is not None
+    data = json.dumps({"partitions": {str(n): [n % 3, 1] for n in (3, 1, 0, 2)}, "version": 1}).encode()
+    assert not script.world.ensemble.operate(SetNode(path, data, stat.version)).reason
+
+
+def failovers(script: Script) -> None:
+    """Three coordinators die, one after the other; each comes back as a standby."""
+    for _ in range(3):
+        old = script.field.epoch_session
+        script.world.crash(script.leader(), restart_after_ms=500, exact=True)
+        script.world.run_until(lambda old=old: script.field.epoch_session is not old, 60_000, "another is elected")
+        script.world.run_for(3_000)
+
+
+def flaps(script: Script) -> None:
+    """Every connection breaks, twice; every session survives."""
+    for _ in range(2):
+        for store in list(script.world.stores):
+            store.break_wire("a flap")
+        script.world.run_for(2_000)
+
+
+def ended_leases(script: Script) -> None:
+    """A server that hears but does not answer: consumers stop at the end of their leases, and go on."""
+    for name in ("consumer0", "consumer2"):
+        script.wire(name).down = False
+    script.world.run_for(SESSION_MS)
+    for name in ("consumer0", "consumer2"):
+        faults.uncut(script.world, script.process(name))
+    script.world.run_for(3_000)
+
+
+def a_young_topic(script: Script) -> None:
+    """A topic that nobody subscribes to."""
+    script.world.ensemble.ensure("/brokers/topics/unrelated", b'{"version":1,"partitions":{"0":[0]}}')
+    script.world.run_for(3_000)
+
+
+DISTURBANCES: dict[str, Callable[[Script], None]] = {
+    "reassignment": reassignment_noise,
+    "failovers": failovers,
+    "flaps": flaps,
+    "leases": ended_leases,
+    "unrelated-topic": a_young_topic,
+}
+
+
+@on_seeds()
+@pytest.mark.parametrize("assignor", ["sticky", "range"])
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_f23_nothing_moves_and_no_command_is_sent_when_nothing_changed(
+    disturbance: str, assignor: str, seed: int
+) -> None:
+    script = Script(seed, consumers=0)
+    script.consumers = ConsumerFactory(script.logs, {"t": 1}, assignors=[assignor])
+    for n in range(3):
+        script.join(f"consumer{n}")
+    script.settle()
+    script.world.run_for(500)
+    began_ms, generation, owners = script.world.now_ms + 1, script.generation(), dict(script.field.owners)
+    script.world.run_for(5)
+    DISTURBANCES[disturbance](script)
+    script.calm()
+    assert script.field.owners == owners
+    assert script.changes_below(OWNERS, began_ms) == []
+    assert script.changes_below(f"{DRAFT.group(GROUP)}/ids", began_ms) == []
+    assert [p for p in script.changes_below(DRAFT.channels_of(GROUP), began_ms) if p[-10:].isdigit()] == []
+    assert script.writes_to(STATE, began_ms) == 0
+    assert script.generation() == generation
+
+
+@on_seeds()
+def test_f24_the_generation_rises_once_for_each_cause(seed: int) -> None:
+    """State writes of a whole life: one to make the node, one for each change of the target, none for anything else."""
+    script = Script(seed, coordinators=2, consumers=1)
+    script.settle()
+    raised = [script.generation()]
+    for name in ("consumer1", "consumer2", "consumer3"):
+        script.join(name)
+        script.settle()
+        raised.append(script.generation())
+    script.leave("consumer1").add_done_callback(lambda done: done.result())
+    script.world.run_until(lambda: not _registered(script, "consumer1"), what="it has left")
+    script.process("consumer1").group = ""  # it runs, and is no member any more
+    script.settle()
+    raised.append(script.generation())
+    script.partition_count("t", 6)
+    script.settle()
+    raised.append(script.generation())
+    failovers(script)
+    reassignment_noise_of_six(script)
+    script.settle()
+    raised.append(script.generation())
+    assert raised == [1, 2, 3, 4, 5, 6, 6]
+    assert script.writes_to(STATE) == 1 + 6
+    script.calm()
+    assert script.writes_to(STATE) == 1 + 6
+
+
+def _registered(script: Script, name: str) -> bool:
+    return any(name in consumer for _, consumer in script.field.registrations)
+
+
+def reassignment_noise_of_six(script: Script) -> None:
+    """The same noise for six partitions."""
+    script.partition_count("t", 6)
+    script.world.run_for(1_000)
+
+
+@on_seeds()
+def test_f24_five_members_that_come_at_once_cost_fewer_generations_than_members(seed: int) -> None:
+    """What arrives during a step goes into the next one; and all of them are settled with it."""
+    script = Script(seed, coordinators=1, consumers=0)
+    script.world.run_for(500)
+    for n in range(5):
+        script.join(f"consumer{n}")
+    script.settle()
+    assert script.generation() <= 5
+    assert script.writes_to(STATE) == 1 + script.generation()
+    script.calm()
+
+
+STORM_SEEDS = 20
+
+
+@pytest.mark.parametrize("seed", seeds(STORM_SEEDS))
+def test_f26_no_write_of_a_whole_storm_replaces_or_removes_what_it_did_not_read(seed: int) -> None:
+    """Every set and delete carries the version it was decided from: those that were refused, too. No exceptions."""
+    script = Script(seed, None, topics=TOPICS, consumers=3)  # the seed draws the options
+    script.settle()
+    script.world.storm(2_500)
+    script.calm()
+    assert len(script.world.tried) > 40
+    assert [line for tried in script.world.tried for line in unversioned(tried.transaction)] == []
+    applied = [w for txn in script.world.ensemble.log if txn.session.process != "operator" for w in txn.writes]
+    assert [w for w in applied if getattr(w, "version", 0) == ANY_VERSION] == []
+
+
+@on_seeds()
+def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: int) -> None:
+    """Another's claim comes between the coordinator's look and its grant: refused whole, read again, left alone."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    world = script.world
+    claimed = TopicPartition("t", 5)
+    stranger = "g_stranger-1-00000000"
+    script.join("late")
+    world.run_until(lambda: script.registered("late"))
+    script.settle()
+    ensemble, wire = world.ensemble, script.wire(script.leader())
+    script.partition_count("t", 6)
+    world.run_until(lambda: any(a.kind == "commit" and sends("start-fetcher")(a.payload) for a in wire.requests))
+    ensemble.ensure(DRAFT.registration(GROUP, stranger), b"?")  # a member that nobody can parse claims one
+    ensemble.ensure(DRAFT.owner(GROUP, claimed), f"{stranger}-0".encode())
+    world.run_until(lambda: script.outstanding() == 0 and script.owner(TopicPartition("t", 4)) != "", what="the rest")
+    world.run_for(3_000)
+    assert script.owner(claimed) == stranger
+    refused = [
+        t for t in world.tried if str(claimed) in str(t.transaction) and not t.applied and t.commands("start-fetcher")
+    ]
+    assert [t.result.reason for t in refused] == ["NodeExists"]
+    assert script.commands_sent("start-fetcher", claimed) == []
