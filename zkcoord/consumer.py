@@ -104,7 +104,7 @@ class Consumer:
             self._worker,
             emit_fields,
         )
-        self._driver.loop.run_role(self._role)
+        self._driver.loop.run_role(self._role, emit_fields)
         self._started = False
 
     def start(self) -> None:

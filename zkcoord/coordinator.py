@@ -16,7 +16,7 @@ from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.standing import ID_MAX
 from zkcoord.shell.zk.store import zookeeper_sessions
-from zkcoord.tree.paths import layout_named
+from zkcoord.tree.paths import DRAFT, layout_named
 
 
 class Coordinator:
@@ -39,6 +39,8 @@ class Coordinator:
         if coordinator_id is not None and not 0 <= coordinator_id <= ID_MAX:
             raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
         chosen = layout_named(layout)
+        if chosen is not DRAFT:
+            raise UsageError(f"the layout {layout!r} is not served by this version: start it with --layout draft")
         self._on_serving = on_serving
         sessions = zookeeper_sessions(
             zookeeper,
@@ -54,7 +56,7 @@ class Coordinator:
             "first_writes": lambda nodes: first_revision_writes(nodes, layout),
             "revision": history()[-1].revision,
         }
-        self._driver.loop.run_role(CoordinatorRole(self._driver.loop, chosen, standing, self._event))
+        self._driver.loop.run_role(CoordinatorRole(self._driver.loop, chosen, standing, self._event), self._event)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""

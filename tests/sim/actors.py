@@ -38,8 +38,12 @@ def coordinator(process: SimProcess) -> ProductActor:
         "first_writes": lambda nodes: first_revision_writes(nodes, "draft"),
         "revision": history()[-1].revision,
     }
-    role = CoordinatorRole(loop, DRAFT, given, lambda name, fields: process.world.trace(process.client, name, fields))
-    loop.run_role(role)
+
+    def events(name: str, fields: Mapping[str, Any]) -> None:
+        process.world.trace(process.client, name, fields)
+
+    role = CoordinatorRole(loop, DRAFT, given, events)
+    loop.run_role(role, events)
     return ProductActor(loop, role)
 
 

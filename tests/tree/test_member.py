@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
-from zkcoord.tree.member import OFFSETS_PER_COMMIT_MAX, Acknowledgement, Held, MemberPaths
+from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c")
@@ -61,8 +61,8 @@ def test_a_release_writes_the_final_offset_and_the_empty_owner_with_the_deletion
 
 
 def test_a_large_release_deletes_its_command_with_the_last_part_only() -> None:
-    many = {TopicPartition("t", n): held(0) for n in range(OFFSETS_PER_COMMIT_MAX + 1)}
-    first, last = member.release(PATHS, many, {}, DONE)
+    many = {TopicPartition("t", n): held(0) for n in range(ITEMS_MAX + 1)}
+    first, *_, last = member.release(PATHS, many, {}, DONE)
     assert not any(isinstance(write, DeleteNode) for write in first.writes)
     assert last.writes[-2:] == ACKNOWLEDGED
     assert first.writes[0] == last.writes[0] == FENCE
@@ -85,12 +85,11 @@ def test_a_commit_is_fenced_and_guarded_by_each_offsets_version() -> None:
     )
 
 
-def test_a_refused_command_stays_and_raises_the_mark_once() -> None:
+def test_a_refused_command_stays_and_raises_the_mark() -> None:
     node = Node(f"{GROUP}/channel/c/0000000002", Kind.DATA, Stat(0, 1, 0), b'{"version":9}')
-    refused = member.refuse(PATHS, node, ValueError("version is 9"), marked=False)
+    refused = member.refuse(PATHS, node, ValueError("version is 9"))
     assert refused.writes == (
         FENCE,
         SetNode(node.path, b'{"error":"version is 9","command":{"version":9}}', 0),
         CreateNode(f"{GROUP}/channel/c/refused"),
     )
-    assert len(member.refuse(PATHS, node, ValueError("version is 9"), marked=True).writes) == 2

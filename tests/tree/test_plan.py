@@ -18,11 +18,11 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT, EPOCH
-from zkcoord.tree.plan import PARTITIONS_PER_COMMAND_MAX, Term, plan
+from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import Mark
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = "/consumers/groups/g"
@@ -131,9 +131,12 @@ def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
 
 
 def test_many_partitions_are_several_commands() -> None:
-    many = {TopicPartition("t", n): "a-0" for n in range(2 * PARTITIONS_PER_COMMAND_MAX + 1)}
+    many = {TopicPartition("t", n): "a-0" for n in range(2 * ITEMS_MAX + 1)}
     stops = plan([StopFetching(consumer_id="a", partitions=many, why="x")], NODES, TERM, DRAFT)
     sizes = [len(decode_command(s.writes[-1].data).ownership or {}) for s in stops]  # type: ignore[union-attr]
-    assert sizes == [PARTITIONS_PER_COMMAND_MAX, PARTITIONS_PER_COMMAND_MAX, 1]
+    assert sizes == [ITEMS_MAX, ITEMS_MAX, 1]
+    long = {TopicPartition("t" * 249, n): "c" * 200 + "-0" for n in range(ITEMS_MAX)}
+    wide = plan([GrantPartitions(consumer_id="a", partitions=long, why="x")], NODES, TERM, DRAFT)
+    assert max(grant.payload_bytes() for grant in wide) < 256 * 1024
     grants = plan([GrantPartitions(consumer_id="a", partitions=many, why="x")], NODES, TERM, DRAFT)
     assert max(grant.payload_bytes() for grant in grants) < 256 * 1024

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -51,6 +51,8 @@ class Memory:
 
 def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tuple[tuple[Decision, ...], int | None]:
     """Decisions for a group, in the order of writing, and when to decide again at the latest (monotonic ms)."""
+    if view.unreadable is not None:
+        return (), None
     if view.record_version is None or view.state_version is None:
         return (FoundGroup(why="first sight of the group"),), None
     patience = memory.patience
@@ -61,7 +63,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in rejected.items()]
     decisions += _refused_commands(view)
     _retarget(view, memory, assignor, eligible, digest)
-    if memory.digest != view.target_digest:
+    if memory.digest != view.target_digest and (memory.target or view.target_digest):
         decisions.append(
             RaiseGeneration(generation=view.generation + 1, digest=memory.digest, why="the target is another one")
         )
@@ -132,9 +134,9 @@ def _retarget(view: GroupView, memory: Memory, assignor: str, eligible: list[Mem
                     owned.pop(partition, None)
                     if thread and consumer_of(thread) in eligible_ids:
                         preferred[partition] = thread
-    answer = ASSIGNORS[assignor](
-        AssignorInput(subscribers=subscribers, partitions=topics, owned=owned, preferred=preferred)
-    )
+    question = AssignorInput(subscribers=subscribers, partitions=topics, owned=owned, preferred=preferred)
+    answer = ASSIGNORS[assignor](question)
+    check_assignment(question, answer)
     memory.target_key = key
     memory.target = answer
     memory.digest = digest(answer)

@@ -87,7 +87,8 @@ class Patience:
         channel = view.channels.get(consumer_id)
         if channel is None or channel.evicted is None:
             return 0
-        grace_ms = view.evict_grace_ms if view.evict_grace_ms is not None else channel.evicted.session_timeout_ms
+        session_ms = channel.evicted.session_timeout_ms
+        grace_ms = max(view.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
         return self.evictions.get(consumer_id, 0) + grace_ms
 
     def abandoned(self, consumer_id: str, now_ms: int) -> bool:

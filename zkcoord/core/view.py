@@ -105,6 +105,7 @@ class GroupView:
     generation: int = 0
     target_digest: str = ""
     failed: str | None = None
+    unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     def held(self) -> Iterator[tuple[TopicPartition, str]]:
         """Partitions owned by a registered consumer, with the thread."""

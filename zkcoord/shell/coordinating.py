@@ -92,11 +92,11 @@ class CoordinatorRole:
         """Sort answers by what they are about."""
         of_groups: dict[str, list[Node]] = {}
         for node in nodes:
-            if self._standing is not None and self._standing.take(node):
-                continue
             if node.path == ROOT:
                 self._root_czxid = node.stat.czxid if node.stat else 0
-            elif node.path == TOPICS or node.path.startswith(f"{TOPICS}/"):
+            if self._standing is not None and self._standing.take(node):
+                continue
+            if node.path.startswith(f"{TOPICS}/"):
                 self._read_topic(node)
             elif node.path == self._layout.groups:
                 self._read_groups(node)
@@ -150,13 +150,14 @@ class CoordinatorRole:
                 del self._wake_at_ms[group]
                 self._pending.add(group)
         for group in sorted(self._pending):
-            if self._clean(group):
+            if self._loop.ready(f"group {group}", now_ms) and self._clean(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
         return min(self._wake_at_ms.values(), default=None)
 
     def _stand(self, standing: Standing, now_ms: int) -> None:
-        if not self._loop.tracker.clean("") or self._loop.commits_in_flight:
+        loop = self._loop
+        if not loop.tracker.clean("") or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
             return
         if standing.schema() is not None:
             if standing.leader():
@@ -170,14 +171,13 @@ class CoordinatorRole:
                 return
         transaction = standing.next_transaction()
         if transaction is not None:
-            self._loop.commit(transaction, ELECTION, now_ms)
+            self._loop.commit(transaction, ELECTION, now_ms, ELECTION)
 
     def _serve(self, standing: Standing) -> None:
         epoch, version = standing.epoch()
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
         tracker = self._loop.tracker
         tracker.want(ROOT)
-        tracker.want(TOPICS, Kind.CHILDREN, watch=True)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
         self._problem(CANDIDATES, None)
         self._events("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
@@ -201,18 +201,18 @@ class CoordinatorRole:
             self._memory[group] = Memory()
 
     def _read_topic(self, node: Node) -> None:
-        if node.path == TOPICS:
-            return
         topic = node.path[len(TOPICS) + 1 :]
-        known = self._topics.get(topic)
-        info = None
-        if node.stat is not None:
+        info, problem = self._topics.get(topic), None
+        if node.stat is None:
+            info, problem = None, "there is no such topic: create it; who subscribes to it waits"
+        else:
             try:
                 info = (decode_topic(node.data), node.stat.czxid)
-                self._problem(node.path, None)
+                if not info[0].partitions:
+                    problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
             except CorruptError as error:
-                self._problem(node.path, f"{error}: the broker or an operator must mend it; what was known still holds")
-                info = known
+                problem = f"{error}: the broker or an operator must mend it; what was known still holds"
+        self._problem(node.path, problem)
         self._topics[topic] = info
         for group, following in self._groups.items():
             if topic in following.subscribed():
@@ -251,7 +251,7 @@ class CoordinatorRole:
         if decisions:
             marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(view.topics))
             for transaction in plan(decisions, following.nodes, marked, self._layout):
-                self._loop.commit(transaction, GROUP, now_ms)
+                self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
                 self._note(following, decision)
         if view.state_version is not None:

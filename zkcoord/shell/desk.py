@@ -17,6 +17,7 @@ from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import Transaction
 
+WRITE = "write"  # the tag and lane of this consumer's multis
 CHANNEL = "channel"  # the scope of the own registration, channel and commands
 
 
@@ -86,7 +87,7 @@ class Desk:
     @property
     def may_write(self) -> bool:
         """True when a task may send its multis: what they are decided from is read, and no commit is uncertain."""
-        return self.channel_clean and not self.uncertain
+        return self.channel_clean and not self.uncertain and self._loop.ready(WRITE, self.now_ms)
 
     @property
     def registration_gone(self) -> bool:
@@ -135,7 +136,7 @@ class Desk:
         """Send multis, in order; `written` answers once all of them have an outcome."""
         self._writer, self._awaited = writer, len(transactions)
         for transaction in transactions:
-            self._loop.commit(transaction, "write", self.now_ms)
+            self._loop.commit(transaction, WRITE, self.now_ms, WRITE)
 
     def written(self, done: CommitDone) -> tuple[str, list[CommitDone]] | None:
         """Collect an outcome; the writer and all outcomes, in order, when none is awaited any more."""
@@ -160,6 +161,11 @@ class Desk:
         if lost:
             self.call("lost", tuple(lost))
         return lost
+
+    def fetch_started(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
+        """Report what may be read from now on, while the lease holds."""
+        fields = {"partitions": sorted(offsets), "offsets": dict(offsets), "generation": generation}
+        self.event("fetch_started", fields)
 
     def event(self, name: str, fields: Mapping[str, Any]) -> None:
         """Report what happened, with who it happened to."""

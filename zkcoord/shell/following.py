@@ -14,7 +14,7 @@ from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import EVICTED_MARK, Layout, Place
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold
 
 
 @dataclass(slots=True)
@@ -90,6 +90,10 @@ class Following:
                 if not node.exists:
                     self._touch_owners(sent)
                     self._touch_owners_of({address.name})
+            case Place.OWNER, _ if address.item.isdigit():
+                owner = self.nodes.view.owners.get(TopicPartition(address.name, int(address.item)))
+                unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
+                self.tracker.watch(node.path, Kind.DATA, unreadable)  # only an operator can mend it
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)

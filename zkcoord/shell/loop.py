@@ -34,6 +34,10 @@ from zkcoord.tree.writes import Transaction
 REOPEN_MS = 250
 """How long a loop waits before it opens a session in place of a lost one, so that a flap is no storm."""
 
+REFUSALS_FREE, REFUSED_MS, REFUSED_MS_MAX = 3, 20, 5_000
+"""So many refusals in a row are ordinary racing; then the lane waits, doubling, since reading again did not help: a
+missing right, for example, which somebody must grant."""
+
 Events = Callable[[str, Mapping[str, Any]], None]
 """Where a role reports what happened: the event's name and its fields (design, section 11)."""
 
@@ -75,6 +79,24 @@ class Role(Protocol):
         """Decide from what is known; returns when to be asked again at the latest, or None."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A transaction without an outcome."""
+
+    tag: Any
+    lane: str
+    sent_ms: int
+    transaction: Transaction
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Transactions whose refusals are counted together."""
+
+    refused: int = 0  # in a row
+    until_ms: int = 0
+
+
 @dataclass(slots=True)
 class _Session:
     """One session and what is under way in it."""
@@ -82,11 +104,11 @@ class _Session:
     number: int
     store: TreeStore
     tracker: Tracker = field(default_factory=Tracker)
-    commits: dict[int, tuple[Any, int, list[tuple[str, Kind]]]] = field(default_factory=dict)
-    # token -> tag, time of sending, what it touched
+    commits: dict[int, _Sent] = field(default_factory=dict)  # by token
     syncs: dict[int, tuple[int, bool]] = field(default_factory=dict)  # token -> time of sending, gates the reads
     connected: bool = False
     opened: bool = False
+    lanes: dict[str, _Lane] = field(default_factory=dict)
     gated: bool = False  # reads wait for the answer of a sync: the link was broken, or an outcome is unknown
 
 
@@ -101,12 +123,13 @@ class Loop:
         self._sessions = 0
         self._token = 0
         self._reopen_at_ms: int | None = 0  # invariant: None exactly while there is a session, or when finished
+        self._report: Events = lambda name, fields: None
         self.finished = False
         self.fatal: Exception | None = None
 
-    def run_role(self, role: Role) -> None:
-        """Name the role; once, before the first step."""
-        self._role = role
+    def run_role(self, role: Role, events: Events | None = None) -> None:
+        """Name the role, and where to report what nobody else sees; once, before the first step."""
+        self._role, self._report = role, events or self._report
 
     # what a role may ask for
 
@@ -130,14 +153,18 @@ class Loop:
         """How many transactions have no outcome yet."""
         return len(self._session.commits) if self._session else 0
 
-    def commit(self, transaction: Transaction, tag: Any, now_ms: int) -> None:
-        """Send one multi; all that it touches is dirty from now on."""
+    def ready(self, lane: str, now_ms: int) -> bool:
+        """False while a lane waits because its transactions were refused again and again."""
+        known = self._session.lanes.get(lane) if self._session else None
+        return known is None or now_ms >= known.until_ms
+
+    def commit(self, transaction: Transaction, tag: Any, now_ms: int, lane: str = "") -> None:
+        """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        touched = transaction.touched()
-        session.commits[token] = (tag, now_ms, touched)
+        session.commits[token] = _Sent(tag, lane, now_ms, transaction)
         session.store.commit(token, transaction)
-        session.tracker.written(touched)
+        session.tracker.written(transaction.touched())
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
@@ -181,7 +208,9 @@ class Loop:
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         self._send_reads()
-        times = [t for t in (wake_at_ms, self._reopen_at_ms) if t is not None]
+        lanes = self._session.lanes.values() if self._session else ()
+        held_ms = (lane.until_ms for lane in lanes if lane.until_ms > now_ms)
+        times = [t for t in (wake_at_ms, self._reopen_at_ms, *held_ms) if t is not None]
         return min(times) if times and not self.finished else None
 
     def _take(self, role: Role, item: Input, now_ms: int) -> None:
@@ -206,15 +235,36 @@ class Loop:
                     if fresh:
                         role.read(fresh, now_ms)
             case CommitDone():
-                tag, sent_ms, touched = session.commits.pop(item.token)
-                session.tracker.settled(touched)
-                if item.outcome is Outcome.UNKNOWN:
-                    self._gate(session, now_ms)
-                role.committed(tag, item, sent_ms, now_ms)
+                self._take_outcome(role, session, item, now_ms)
             case SyncDone(token, ok):
                 self._take_sync(role, session, token, ok, now_ms)
             case LinkChanged():
                 self._take_link(role, session, item, now_ms)
+
+    def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
+        sent = session.commits.pop(done.token)
+        session.tracker.settled(sent.transaction.touched())
+        if done.outcome is Outcome.UNKNOWN:
+            self._gate(session, now_ms)
+        elif done.outcome is Outcome.COMMITTED:
+            session.lanes.pop(sent.lane, None)
+        else:
+            self._refused(session, sent, done, now_ms)
+        role.committed(sent.tag, done, sent.sent_ms, now_ms)
+
+    def _refused(self, session: _Session, sent: _Sent, done: CommitDone, now_ms: int) -> None:
+        """Read what the refusal was about; when that does not help, wait, and tell who might."""
+        path = sent.transaction.writes[done.failed_at].path
+        session.tracker.touch(path)
+        session.tracker.touch(path, Kind.CHILDREN)
+        lane = session.lanes.setdefault(sent.lane, _Lane())
+        lane.refused += 1
+        excess = lane.refused - REFUSALS_FREE
+        if excess > 0:
+            lane.until_ms = now_ms + min(REFUSED_MS << min(excess, 20), REFUSED_MS_MAX)
+        if excess == 1:
+            why = f"{done.reason}, {lane.refused} times in a row, at: {sent.transaction.why}"
+            self._report("write_refused", {"path": path, "why": why, "level": "warning"})
 
     def _take_sync(self, role: Role, session: _Session, token: int, ok: bool, now_ms: int) -> None:
         sent_ms, gate = session.syncs.pop(token)

@@ -15,7 +15,7 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError, FencedError, SchemaError, ZkcoordError
 from zkcoord.shell.committing import Committing
-from zkcoord.shell.desk import CHANNEL, Desk
+from zkcoord.shell.desk import CHANNEL, WRITE, Desk
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
 from zkcoord.shell.lease import Lease
@@ -139,7 +139,7 @@ class MembershipRole:
         """An outcome: it extends the lease, and goes to its writer when all of them are there."""
         if done.outcome is not Outcome.UNKNOWN:
             self.synced(sent_ms, now_ms)
-        answer = self.desk.written(done) if tag == "write" and self.desk is not None else None
+        answer = self.desk.written(done) if tag == WRITE and self.desk is not None else None
         if answer is None:
             return
         writer, outcomes = answer
@@ -150,8 +150,8 @@ class MembershipRole:
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
         """The leader knew this session at some moment after `sent_ms`."""
-        if self.lease is not None and self.lease.extend(sent_ms):
-            self._events("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
+        if self.lease is not None and self.lease.extend(sent_ms) and self.desk is not None:
+            self.desk.event("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
 
     def called(self, done: CallDone, now_ms: int) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""
@@ -167,7 +167,7 @@ class MembershipRole:
                 self._rejoin(f"could not start again what it holds: {done.error}", now_ms)
                 return
             desk.holdings.running.update(p for p in revived if p in desk.holdings.held)
-            desk.event("fetch_started", {"offsets": _offsets(desk, revived), "generation": self.generation})
+            desk.fetch_started(_offsets(desk, revived), self.generation)
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`commit`: offsets, fenced; `stop`: leave the group."""
@@ -191,7 +191,8 @@ class MembershipRole:
         if self._loop.connected and self.lease.sync_due(now_ms):
             self._loop.sync(now_ms)
         try:
-            if not self.member and self._loop.settled and not self._loop.commits_in_flight:
+            loop = self._loop
+            if not self.member and loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms):
                 self._join(now_ms)
         except SchemaError as error:
             self._loop.fail(error, now_ms)
@@ -221,7 +222,7 @@ class MembershipRole:
             return
         transaction = self._joining.next_transaction(self.desk.holdings.status({}, ""))
         if transaction is not None:
-            self._loop.commit(transaction, "join", now_ms)
+            self._loop.commit(transaction, "join", now_ms, "join")
 
     def _begin_joining(self) -> None:
         if self._schema is None or not self._schema.exists:
@@ -258,7 +259,7 @@ class MembershipRole:
                 return
             self._revive(desk, lease)
             may_commit = self._task is None or self._task.step in (Step.READ, Step.CALL, Step.WRITE)
-            if self._committing is None or not may_commit or desk.writing:
+            if self._committing is None or not may_commit or desk.writing or not self._loop.ready(WRITE, now_ms):
                 return
             self._committing.advance()
 
@@ -286,21 +287,25 @@ class MembershipRole:
             node = desk.commands[sequence]
             if node is not None and not is_refused(node.data):
                 self._task = self._task_for(desk, sequence, node)
-                return True
+                if self._task is not None:
+                    return True
         if self._leaving:
             self._task = StopTask(desk, None, None)
             return True
         return False
 
-    def _task_for(self, desk: Desk, sequence: str, node: Node) -> Task:
+    def _task_for(self, desk: Desk, sequence: str, node: Node) -> Task | None:
+        """How to obey a command; None while an earlier refusal stands: its mark tells of one at a time."""
         try:
             command = decode_command(node.data)
             if command.option is Option.OFFSET_STORE:
                 raise NotUnderstood("this consumer does not offer offset-store")
         except CorruptError as error:
-            refusal, marked = error, desk.refused_mark  # the name of an except clause ends with it
+            if desk.refused_mark:
+                return None
+            refusal = error  # the name of an except clause ends with it
             desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
-            return WriteTask(desk, sequence, lambda: member.refuse(desk.paths, node, refusal, marked=marked))
+            return WriteTask(desk, sequence, lambda: member.refuse(desk.paths, node, refusal))
         self.generation = max(self.generation, command.generation)
         return self._obey(desk, sequence, command)
 

@@ -172,7 +172,7 @@ class StartTask:
         self.step = Step.DONE
         offsets = {p: held.offset for p, held in holds.items()}
         if offsets:
-            self._desk.event("fetch_started", {"offsets": offsets, "generation": self._command.generation})
+            self._desk.fetch_started(offsets, self._command.generation)
         for partition, reason in sorted(self._refused.items()):
             self._desk.event("start_refused", {"partitions": [partition], "why": reason, "level": "warning"})
 
@@ -263,7 +263,7 @@ class StopTask:
         for partition in offsets:
             self._desk.holdings.held.pop(partition, None)
         if offsets:
-            self._desk.event("fetch_stopped", {"offsets": dict(offsets)})
+            self._desk.event("fetch_stopped", {"partitions": sorted(offsets), "offsets": dict(offsets)})
 
 
 class WriteTask:

@@ -45,6 +45,15 @@ class Tracker:
         self._queue[key] = None
         self._count(scope, 1)
 
+    def watch(self, path: str, kind: Kind, watch: bool) -> None:
+        """Watch a wanted node from now on, or read it without a watch again; to begin to watch is to read it anew."""
+        want = self._wants.get((path, kind))
+        if want is None or want.read.watch is watch:
+            return
+        want.read = Read(path, kind, watch)
+        if watch:
+            self._soil((path, kind))
+
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Forget this node; an answer under way is dropped."""
         want = self._wants.pop((path, kind), None)

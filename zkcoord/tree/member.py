@@ -6,19 +6,18 @@ fences everything that a consumer writes, and a dead one's late writes are refus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
 from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.paths import REFUSED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
-OFFSETS_PER_COMMIT_MAX = 1_000
-"""Offsets, or releases with offsets, in one multi: about 150 KiB at ordinary name lengths, the limit is 256 KiB."""
+WRITE_BYTES = 80
+"""Of a partition in a release or commit beside its paths: headers, versions, numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ def release(
     """Release partitions with their final offsets; the last multi also deletes the command that asked for it."""
     partitions = sorted(held)
     transactions: list[Transaction] = []
-    for part in _parts(partitions, OFFSETS_PER_COMMIT_MAX):
+    for part in parts(partitions, lambda p: len(paths.owner(p)) + len(paths.offset(p)) + WRITE_BYTES):
         writes: list[Write] = [paths.check()]
         for partition in part:
             mine = held[partition]
@@ -160,7 +159,7 @@ def commit(
             writes=(paths.check(), *(_set_offset(paths, p, held[p], offsets[p]) for p in part)),
             why="commit",
         )
-        for part in _parts(sorted(offsets), OFFSETS_PER_COMMIT_MAX)
+        for part in parts(sorted(offsets), lambda p: len(paths.offset(p)) + WRITE_BYTES)
     ]
 
 
@@ -169,20 +168,21 @@ def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
     return Transaction(writes=(paths.check(), *_acknowledge(paths, done)), why=f"acknowledge {done.sequence}")
 
 
-def refuse(paths: MemberPaths, command: Node, error: Exception, *, marked: bool) -> Transaction:
-    """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator."""
+def refuse(paths: MemberPaths, command: Node, error: Exception) -> Transaction:
+    """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator.
+
+    Refused while the mark of another refusal stands.
+    """
     version = command.stat.version if command.stat else 0
-    writes: list[Write] = [paths.check(), SetNode(command.path, refusal(command.data, error), version)]
-    if not marked:
-        writes.append(CreateNode(f"{paths.channel}/{REFUSED_MARK}"))
-    return Transaction(writes=tuple(writes), why=f"refuse {command.path}")
+    return Transaction(
+        writes=(
+            paths.check(),
+            SetNode(command.path, refusal(command.data, error), version),
+            CreateNode(f"{paths.channel}/{REFUSED_MARK}"),
+        ),
+        why=f"refuse {command.path}",
+    )
 
 
 def _set_offset(paths: MemberPaths, partition: TopicPartition, mine: Held, offset: int) -> SetNode:
     return SetNode(paths.offset(partition), encode_offset(offset), mine.offset_version)
-
-
-def _parts(partitions: Sequence[TopicPartition], size: int) -> Iterator[list[TopicPartition]]:
-    rest = iter(partitions)
-    while part := list(islice(rest, size)):
-        yield part

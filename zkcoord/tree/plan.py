@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import assert_never
 
 from zkcoord.core.decisions import (
@@ -33,10 +32,10 @@ from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
-PARTITIONS_PER_COMMAND_MAX = 1_000
-"""A start of 1,000 partitions is a multi of about 240 KiB: the server's limit is 1 MiB (design, section 3)."""
+WRITE_BYTES = 80
+"""Of a partition in a grant or a release beside its names: headers, versions, numbers, JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +83,10 @@ class _Planner:
             case MarkTopic():
                 yield self._guarded(self._mark(decision), decision.why)
             case StopFetching():
-                for part in _parts(decision.partitions):
+                for part in self._parts(decision.partitions):
                     yield self._guarded([self._command(decision.consumer_id, Option.STOP_FETCHER, part)], decision.why)
             case GrantPartitions():
-                for part in _parts(decision.partitions):
+                for part in self._parts(decision.partitions):
                     yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
             case RejectMember():
                 yield self._guarded([self._reject(decision)], decision.why)
@@ -99,6 +98,15 @@ class _Planner:
                 yield self._guarded(self._remove_refused(decision), decision.why)
             case _:
                 assert_never(decision)
+
+    def _parts(self, partitions: Mapping[TopicPartition, str]) -> Iterator[dict[TopicPartition, str]]:
+        """A map cut so that neither its grant, nor the release of what it names, outgrows a multi."""
+        room = len(self._layout.owner(self._view.group, TopicPartition("", 0)))
+
+        def weight(item: tuple[TopicPartition, str]) -> int:
+            return 2 * (room + len(item[0].topic) + len(item[1])) + WRITE_BYTES
+
+        return map(dict, parts(partitions.items(), weight))
 
     def _guarded(self, writes: Sequence[Write], why: str) -> Transaction:
         group = self._view.group
@@ -207,10 +215,3 @@ class _Planner:
         if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
             writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
         return writes
-
-
-def _parts(partitions: Mapping[TopicPartition, str]) -> Iterator[dict[TopicPartition, str]]:
-    """At most PARTITIONS_PER_COMMAND_MAX of a map at a time, in its order."""
-    items = iter(partitions.items())
-    while part := dict(islice(items, PARTITIONS_PER_COMMAND_MAX)):
-        yield part

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
@@ -24,6 +24,9 @@ from zkcoord.tree.status import decode_status
 
 UNREADABLE_OWNER = "?"
 """Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
+
+
+KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,13 @@ class _Folder:
             problems[path] = what
         self._problems = problems
 
+    def _unreadable(self, what: str, error: str | None) -> None:
+        before: str | None = self._changes.get("unreadable", self._before.view.unreadable)
+        if error is not None:
+            self._changes["unreadable"] = f"{what}: {error}"
+        elif before is not None and before.startswith(what):
+            self._changes["unreadable"] = None
+
     def _registration(self, address: Address, node: Node) -> None:
         members = self._map("members")
         if node.stat is None:
@@ -204,10 +214,13 @@ class _Folder:
         if node.stat is not None:
             try:
                 record = decode_record(node.data)
-                self._problem(node.path, None)
+                self._problem(node.path, _not_carried_out(record))
+                self._unreadable("record", None)
             except CorruptError as error:
                 record = self._record
-                self._problem(node.path, f"{error}: an operator must mend it; what was known before still holds")
+                if self._before.view.record_version is None:
+                    self._unreadable("record", str(error))
+                self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
         self._record = record
         self._changes.update(
             record_version=None if node.stat is None else node.stat.version,
@@ -227,13 +240,23 @@ class _Folder:
         try:
             state = decode_state(node.data)
         except CorruptError as error:
-            self._problem(node.path, f"{error}: it is written anew with the next generation")
+            if self._before.view.state_version is None:
+                self._unreadable("state", str(error))
+            self._problem(node.path, f"{error}: an operator must restore it; {KNOWN_BEFORE}")
             return
+        self._unreadable("state", None)
         self._problem(node.path, None)
         self._state = state
         self._changes.update(
             generation=state.generation, target_digest=state.target, failed=state.failed.error if state.failed else None
         )
+
+
+def _not_carried_out(record: GroupRecord) -> str | None:
+    """What a record asks for that this version does not do; the rest of it holds."""
+    asked = sorted(name for name, wish in record.wish.items() if wish)
+    asked += ["rebalance eager"] if record.rebalance is Rebalance.EAGER else []
+    return f"{', '.join(asked)}: not carried out by this version; take it back, or upgrade" if asked else None
 
 
 def member_of(consumer_id: str, node: Node) -> Member:

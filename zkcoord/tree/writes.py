@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from zkcoord.tree.snapshot import Kind
 
@@ -43,6 +44,33 @@ class DeleteNode(NamedTuple):
 
 
 Write = CheckNode | CreateNode | SetNode | DeleteNode
+
+
+BYTES_MAX = 256 * 1024
+"""Of one multi of ours: the server's limit is 1 MiB for all that it logs of one, names and numbers included."""
+
+ITEMS_MAX = 1_000
+"""Partitions in one command or commit, so that obeying one never takes long between two looks at the channel."""
+
+T = TypeVar("T")
+
+
+def parts(items: Iterable[T], weight: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in their order, cut so that no part has more than ITEMS_MAX of them or weighs more than BYTES_MAX.
+
+    >>> [len(part) for part in parts(range(5), lambda item: BYTES_MAX // 2)]
+    [2, 2, 1]
+    """
+    part: list[T] = []
+    total = 0
+    for item in items:
+        total += weight(item)
+        if part and (len(part) == ITEMS_MAX or total > BYTES_MAX):
+            yield part
+            part, total = [], weight(item)
+        part.append(item)
+    if part:
+        yield part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
