@@ -131,7 +131,6 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
     script.the_other_group_goes_on()
 
 
-@pytest.mark.xfail(strict=True, reason="nobody watches an owner node: the operator's mending is not noticed")
 @on_seeds(1)
 def test_an_owner_that_nobody_can_parse_is_given_anew_as_soon_as_an_operator_empties_it(seed: int) -> None:
     script = TwoGroups(seed)
@@ -219,7 +218,6 @@ def test_a_topic_that_nobody_can_parse_is_named_and_what_was_known_of_it_holds(s
     script.calm()
 
 
-@pytest.mark.xfail(strict=True, reason="a topic without partitions is skipped without a line")
 @on_seeds(1)
 def test_a_topic_without_partitions_is_named_and_the_others_go_on(seed: int) -> None:
     script = TwoGroups(seed)
