@@ -301,7 +301,7 @@ class Script(Scene):
         ]
 
 
-SCRIPT_SEEDS = 3
+SCRIPT_SEEDS = 2
 
 
 def on_seeds(count: int = SCRIPT_SEEDS) -> pytest.MarkDecorator:

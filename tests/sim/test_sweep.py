@@ -1,0 +1,171 @@
+"""Crash-point sweep: in each scenario every role is killed at, and loses the reply of, each of its writes in turn.
+
+The marker `long` plays every moment of every write; the default tier plays the moments that leave different trees
+behind: a write that did not happen, one that happened unnoticed, and a connection that breaks with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.options import Options
+from tests.sim.scenarios import Scene
+from tests.sim.script import QUIET, SESSION_MS, hold_calls
+from tests.sim.sweep import KILLS, LOSSES, Scenario, sweep
+from tests.sim.world import World
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import SetNode
+
+SMALL: Mapping[str, int] = {"t": 3}
+REBALANCE_MS = 1_000
+OPTIONS = replace(QUIET, read_ms_max=4_000)  # few commits: every write is a place to die at
+DEFAULT_MOMENTS = ("after_applied_reply_lost", "request_lost")
+SETTLE_STEPS = 60_000
+BUDGET_MS = 120_000
+
+
+def scene(world: World, consumers: int = 2) -> Scene:
+    """Two coordinators and some consumers of three partitions."""
+    return Scene(world, consumers=consumers, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS)
+
+
+def settled(played: Scene) -> bool:
+    """True when every partition is held by a member, and no command stands."""
+    field = played.field
+    if any(field.commands.values()):
+        return False
+    holders = {p: holding.consumer for (_, p), holding in field.holdings.items()}
+    alive = [c for c in holders.values() if (GROUP, c) in field.registrations]
+    return len(alive) == sum(SMALL.values())
+
+
+def settle(played: Scene) -> None:
+    """Run until settled."""
+    played.world.run_until(lambda: settled(played), SETTLE_STEPS, "settled")
+
+
+def at_rest(played: Scene) -> None:
+    """Everything comes to rest, and soon: no crash costs more than the time-outs that detect it."""
+    began_ms = played.world.now_ms
+    played.calm()
+    assert played.world.now_ms - began_ms <= BUDGET_MS
+    assert settled(played)
+
+
+def cold_start(world: World) -> None:
+    """An empty tree, and everybody comes."""
+    at_rest(scene(world))
+
+
+def join(world: World) -> None:
+    """One more comes."""
+    played = scene(world)
+    settle(played)
+    played.join("late")
+    world.run_until(lambda: _members(played, "late") == 1 and settled(played), SETTLE_STEPS, "it has joined")
+    at_rest(played)
+
+
+def leave(world: World) -> None:
+    """One leaves cleanly (unless it is killed first, and comes back)."""
+    played = scene(world, consumers=3)
+    settle(played)
+    world.processes["consumer1"].inbox.put(Request("stop", None, Future()))
+    world.run_for(2 * SESSION_MS)
+    at_rest(played)
+
+
+def hard_death(world: World) -> None:
+    """One is killed, and does not come back."""
+    played = scene(world, consumers=3)
+    settle(played)
+    world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
+    world.stop("consumer1")
+    world.run_until(lambda: _members(played, "consumer1") == 0, SETTLE_STEPS, "its session ends")
+    settle(played)
+    at_rest(played)
+
+
+def failover(world: World) -> None:
+    """Who serves is killed while a member joins and another dies."""
+    played = scene(world)
+    settle(played)
+    session = played.field.epoch_session
+    assert session is not None
+    played.join("late")
+    world.run_until(lambda: _members(played, "late") == 1, SETTLE_STEPS, "it is registered")
+    world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
+    world.stop("consumer1")
+    if world.processes[session.process].running:
+        world.crash(session.process, restart_after_ms=3 * SESSION_MS)
+    world.run_until(lambda: played.field.epoch_session is not session, SETTLE_STEPS, "another is elected")
+    settle(played)
+    at_rest(played)
+
+
+def eviction(world: World) -> None:
+    """One goes silent, is evicted, and its partitions wait for the grace."""
+    played = scene(world)
+    settle(played)
+    _no_retries(world)
+    silent = world.processes["consumer0"]
+    if silent.application is not None:
+        hold_calls(silent.application)
+    played.join("late")
+    played.join("later")
+    world.run_until(lambda: bool(played.field.evicted) or silent.incarnation > 1, SETTLE_STEPS, "it is evicted")
+    world.run_for(SESSION_MS // 2)
+    if silent.incarnation == 1:
+        world.crash("consumer0", restart_after_ms=2 * SESSION_MS)
+    at_rest(played)
+
+
+def _members(played: Scene, name: str) -> int:
+    return sum(f"_{name}-" in consumer for _, consumer in played.field.registrations)
+
+
+def _no_retries(world: World) -> None:
+    path = DRAFT.record(GROUP)
+    stat, data = world.ensemble.stat(path), world.ensemble.data(path)
+    assert stat is not None
+    assert data is not None
+    assert b'"max_rebalance_retries":4' in data
+    text = data.replace(b'"max_rebalance_retries":4', b'"max_rebalance_retries":0')
+    assert not world.ensemble.operate(SetNode(path, text, stat.version)).reason
+
+
+SCENARIOS: dict[str, Callable[[World], None]] = {
+    "cold-start": cold_start,
+    "join": join,
+    "leave": leave,
+    "hard-death": hard_death,
+    "failover": failover,
+    "eviction": eviction,
+}
+POINTS_MIN = 15  # writes of the shortest scenario
+
+
+def swept(scenario: Scenario, seed: int, moments: tuple[str, ...], options: Options = OPTIONS) -> int:
+    """The number of points that were played."""
+    return sweep(scenario, seed, options, moments=moments)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_role_may_die_or_lose_a_reply_at_each_of_its_writes(name: str) -> None:
+    moments = DEFAULT_MOMENTS[:1] if name == "eviction" else DEFAULT_MOMENTS  # it is the longest
+    assert swept(SCENARIOS[name], 0, moments) >= POINTS_MIN * len(moments)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("followers", [0, 2])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_role_may_die_at_every_moment_of_each_of_its_writes(name: str, followers: int, seed: int) -> None:
+    options = replace(OPTIONS, followers=followers, torn_rate=0.3 if followers else 0.0)
+    assert swept(SCENARIOS[name], seed, KILLS + LOSSES, options) >= POINTS_MIN * len(KILLS + LOSSES)
