@@ -1,0 +1,5 @@
+"""The main job on servers of its own: a group is rebalanced while records flow, and every record is accounted for."""
+
+from zkcoord.demo.run import run
+
+__all__ = ["run"]

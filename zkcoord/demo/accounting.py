@@ -1,0 +1,164 @@
+"""What the demo proves, from logs and files alone: every record is there, and what was unowned for how long. Pure.
+
+The record with sequence number n of a partition has offset n there (one idempotent producer, nothing else writes). A
+file is named by its range. Records may be there twice only where the killed consumer's last batch had read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from zkcoord.demo.events import Event
+
+
+class Range(NamedTuple):
+    """Records of one partition, from `start` up to, not including, `end`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class Output(NamedTuple):
+    """One file: the range in its name, and the sequence numbers of its rows."""
+
+    range: Range
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """The count. `interrupted`: records of the batch that the kill interrupted, which may be there twice.
+
+    `beyond`: of `duplicated` those that may not; `foreign`: rows that are in a wrong file, or that nobody produced.
+    """
+
+    produced: int
+    processed: int
+    lost: int
+    duplicated: int
+    interrupted: int
+    beyond: int
+    foreign: int
+
+    @property
+    def fine(self) -> bool:
+        """True when nothing is lost, and nothing is there twice that may not be."""
+        return self.lost == self.beyond == self.foreign == 0
+
+
+class Unowned(NamedTuple):
+    """Nobody read the partition from `from_ms` to `to_ms` (monotonic)."""
+
+    partition: str
+    from_ms: int
+    to_ms: int
+
+    @property
+    def ms(self) -> int:
+        """How long."""
+        return self.to_ms - self.from_ms
+
+
+def parse_range(text: str) -> Range:
+    """The range that a batch or a file's name (without suffix) spells.
+
+    >>> parse_range("my-clicks-3-100-600")
+    Range(partition=3, start=100, end=600)
+    """
+    _, partition, start, end = text.rsplit("-", 3)
+    return Range(int(partition), int(start), int(end))
+
+
+def count_records(produced: Mapping[int, int], outputs: Iterable[Output], interrupted: Iterable[Range] = ()) -> Records:
+    """Compare what was written with `produced`, partition -> number of records (so their numbers are 0 to that)."""
+    seen = {partition: bytearray(count) for partition, count in produced.items()}
+    processed = foreign = 0
+    for output in outputs:
+        partition, start, end = output.range
+        counts = seen.get(partition, bytearray())
+        processed += len(output.numbers)
+        for number in output.numbers:
+            if start <= number < end and number < len(counts):
+                counts[number] = min(counts[number] + 1, 255)
+            else:
+                foreign += 1
+    excess = {
+        p: [n for n, times in enumerate(counts) if times > 1] for p, counts in seen.items() if max(counts or b"\0") > 1
+    }
+    spans = {each.partition: each for each in interrupted}
+    duplicated = sum(seen[p][n] - 1 for p, numbers in excess.items() for n in numbers)
+    once = sum(1 for p, numbers in excess.items() if p in spans for n in numbers if spans[p].start <= n < spans[p].end)
+    return Records(
+        produced=sum(produced.values()),
+        processed=processed,
+        lost=sum(counts.count(0) for counts in seen.values()),
+        duplicated=duplicated,
+        interrupted=sum(each.end - each.start for each in spans.values()),
+        beyond=duplicated - once,
+        foreign=foreign,
+    )
+
+
+@dataclass(slots=True)
+class _Tenure:
+    """One consumer reads one partition."""
+
+    consumer: str
+    start_ms: int
+    end_ms: int | None = None
+
+
+def unowned_times(logs: Iterable[Sequence[Event]], gone_ms: Mapping[str, int]) -> list[Unowned]:
+    """Each time between two readers of a partition, from the consumers' event logs; sorted by when it began.
+
+    `gone_ms`: when the registration of a consumer that died was seen to be gone; it read until then. What was read
+    before the first start, and after the last stop, does not count.
+    """
+    tenures: dict[str, list[_Tenure]] = {}
+    for log in logs:
+        for partition, its in _tenures(log, gone_ms).items():
+            tenures.setdefault(partition, []).extend(its)
+    found = []
+    for partition, its in tenures.items():
+        its.sort(key=lambda each: each.start_ms)
+        for before, after in pairwise(its):
+            if before.end_ms is not None:
+                found.append(Unowned(partition, before.end_ms, max(before.end_ms, after.start_ms)))
+    return sorted(found, key=lambda each: (each.from_ms, each.partition))
+
+
+def _tenures(log: Sequence[Event], gone_ms: Mapping[str, int]) -> dict[str, list[_Tenure]]:
+    """What one consumer program read, under all its registrations."""
+    tenures: dict[str, list[_Tenure]] = {}
+    reading: dict[str, _Tenure] = {}
+    for event in log:
+        match event["event"]:
+            case "fetch_started":
+                for partition in event["offsets"]:
+                    reading[partition] = _Tenure(event["consumer"], event["mono_ms"])
+                    tenures.setdefault(partition, []).append(reading[partition])
+            case "fetch_stopped" | "fetch_lost" | "session_lost":
+                for partition in event.get("offsets", event.get("partitions", ())):
+                    if partition in reading:
+                        reading.pop(partition).end_ms = event["mono_ms"]
+    for tenure in reading.values():
+        tenure.end_ms = gone_ms.get(tenure.consumer)
+    return tenures
+
+
+def percentiles(values: Iterable[int]) -> dict[str, int | None]:
+    """`count`, and `p50`, `p99` and `max` by the nearest rank, None where there are no values.
+
+    >>> percentiles([5, 1, 3])
+    {'count': 3, 'p50': 3, 'p99': 5, 'max': 5}
+    """
+    ordered = sorted(values)
+    found: dict[str, Any] = {"count": len(ordered)}
+    for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):
+        rank = -(-len(ordered) * percent // 100)
+        found[name] = ordered[rank - 1] if ordered else None
+    return found

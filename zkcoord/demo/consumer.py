@@ -1,0 +1,118 @@
+"""A consumer's program: PySpark, warm before it registers, writing each batch as one Parquet file a range."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zkcoord import logs
+from zkcoord.demo.options import GROUP, SESSION_TIMEOUT_MS, TOPIC, Places
+from zkcoord.demo.output import NUMBER
+from zkcoord.embedded import connector_jars, spark_environment
+from zkcoord.spark import Batch, SparkConsumer, spark_session, write_parquet_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GO_POLL_S = 0.01
+JVM_END_S = 10
+
+
+class Job:
+    """What one consumer does with its batches."""
+
+    def __init__(self, name: str, places: Places) -> None:
+        self._places = places
+        self._go = places.go(name)
+        self._warm = places.scratch / f"warm-{name}"
+
+    def warm_up(self, frame: DataFrame) -> None:
+        """Write a record to nowhere of interest, say that all is warm, and wait to be let in."""
+        self.columns(frame).write.mode("overwrite").parquet(self._warm.as_uri())
+        logs.emit("warm")
+        while not self._go.exists():
+            time.sleep(GO_POLL_S)
+
+    def process(self, frame: DataFrame, batch: Batch) -> None:
+        """Write the batch, and say when it began and when it was written."""
+        logs.emit("batch_started", seq=batch.seq, generation=batch.generation, ranges=[str(r) for r in batch.ranges])
+        written = write_parquet_ranges(self.columns(frame), batch, self._places.output)
+        logs.emit("batch_written", seq=batch.seq, rows=sum(each.rows for each in written))
+
+    @staticmethod
+    def columns(frame: DataFrame) -> DataFrame:
+        """The records as a table."""
+        value = "cast(value as string)"
+        return frame.selectExpr(
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "cast(key as string) as user",
+            f"get_json_object({value}, '$.page') as page",
+            f"cast(get_json_object({value}, '$.seq') as bigint) as {NUMBER}",
+        )
+
+
+def session(name: str, places: Places) -> SparkSession:
+    """A lean session whose temporary files stay in the demo's folder."""
+    options = f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={places.scratch}"
+    return spark_session(
+        f"zkcoord demo, consumer {name}",
+        jars=connector_jars(),
+        environment=spark_environment(),
+        config={
+            "spark.driver.extraJavaOptions": options,
+            "spark.local.dir": str(places.scratch),
+            "spark.sql.warehouse.dir": str(places.scratch / "warehouse"),
+        },
+    )
+
+
+def end(spark: SparkSession) -> None:
+    """Stop Spark and wait until its Java has ended, so that nothing writes to the demo's folder any more."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # what it waits for
+        gateway.proc.wait(JVM_END_S)
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--zookeeper", required=True)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    chosen = parser.parse_args()
+    logs.configure("json", logging.INFO)
+    places = Places(chosen.folder)
+    os.chdir(places.scratch)  # Spark makes folders where it was started
+    spark = session(chosen.name, places)
+    jvm = spark.sparkContext._gateway
+    logs.emit("spark_started", jvm=None if jvm is None else jvm.proc.pid)
+    job = Job(chosen.name, places)
+    consumer = SparkConsumer(
+        spark,
+        chosen.zookeeper,
+        chosen.bootstrap_servers,
+        GROUP,
+        [TOPIC],
+        starting_offsets="earliest",
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        warm_up=job.warm_up,
+    )
+    try:
+        consumer.run(job.process)
+    finally:
+        end(spark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What can be chosen about the demo, and the names that its programs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkcoord.errors import UsageError
+
+TOPIC = "clicks"
+GROUP = "demo"
+CONSUMERS = ("a", "b", "c")  # `c` joins later; `b` is killed, `a` leaves
+COORDINATORS = (1, 2)
+
+SECONDS = 40
+RATE = 10_000
+PARTITIONS = 8
+SECONDS_MIN = 5  # a second of calm around each event
+PARTITIONS_MIN = len(CONSUMERS)  # each has something to read
+PARTITIONS_MAX = 1_000  # one process writes a file for each in every batch
+RATE_MAX = 100_000  # what one Python producer can make on a small machine
+
+SESSION_TIMEOUT_MS = 6_000
+"""How long ZooKeeper waits for a process that was killed; shorter than the default, so that watching does not get long,
+and longer than a small machine lets a process wait for its turn while three Sparks work on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`seconds`: how long records flow beside the events; `rate`: records a second."""
+
+    seconds: int = SECONDS
+    rate: int = RATE
+    partitions: int = PARTITIONS
+    keep: bool = False
+    output: str = "table"  # or json
+
+    def check(self) -> None:
+        """UsageError for what cannot be shown."""
+        limits = {
+            "seconds": (self.seconds, SECONDS_MIN, 3_600),
+            "rate": (self.rate, 1, RATE_MAX),
+            "partitions": (self.partitions, PARTITIONS_MIN, PARTITIONS_MAX),
+        }
+        for name, (value, least, most) in limits.items():
+            if not least <= value <= most:
+                raise UsageError(f"--{name} {value}: choose from {least:,} to {most:,}")
+        if self.output not in ("table", "json"):
+            raise UsageError(f"--output {self.output}: choose table or json")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything of one run is: below one folder."""
+
+    folder: Path
+
+    @property
+    def output(self) -> Path:
+        """The Parquet files, one for each range of a batch."""
+        return self.folder / "output"
+
+    @property
+    def scratch(self) -> Path:
+        """Temporary files of the children."""
+        return self.folder / "tmp"
+
+    def log(self, name: str) -> Path:
+        """What a child prints, events as JSON lines among it."""
+        return self.folder / f"{name}.log"
+
+    def go(self, name: str) -> Path:
+        """A child that is ready waits for this file."""
+        return self.folder / f"{name}.go"

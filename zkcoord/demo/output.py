@@ -1,0 +1,20 @@
+"""Reads what the consumers wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from zkcoord.demo.accounting import Output, parse_range
+
+NUMBER = "seq"  # the column with the sequence number
+NOBODYS = -1  # a row without one: nobody produced it
+
+
+def read_outputs(folder: Path) -> Iterator[Output]:
+    """Every complete file, by name; drafts of a batch that was broken off are in hidden folders and do not count."""
+    from pyarrow import parquet
+
+    for path in sorted(folder.glob("*.parquet")):
+        numbers = parquet.ParquetFile(path).read(columns=[NUMBER]).column(NUMBER)
+        yield Output(parse_range(path.stem), [NOBODYS if n is None else n for n in numbers.to_pylist()])

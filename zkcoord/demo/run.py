@@ -1,0 +1,97 @@
+"""One run of the demo, from an empty folder to the table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from zkcoord.demo.options import GROUP, PARTITIONS, RATE, SECONDS, TOPIC, Options, Places
+from zkcoord.demo.play import play
+from zkcoord.demo.report import as_json, as_table
+from zkcoord.demo.say import Voice
+from zkcoord.demo.stage import Stage
+
+NOT_FINE = 1
+
+
+def run(
+    *,
+    seconds: int = SECONDS,
+    rate: int = RATE,
+    partitions: int = PARTITIONS,
+    keep: bool = False,
+    output: str = "table",
+) -> int:
+    """Run the demo and print its result; returns the exit code, 0 only when nothing was lost (see `Records.fine`).
+
+    What happens meanwhile is told on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder
+    with logs and output is removed, except with `keep`, and when something went wrong.
+    """
+    options = Options(seconds=seconds, rate=rate, partitions=partitions, keep=keep, output=output)
+    options.check()
+    places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
+    for folder in (places.output, places.scratch):
+        folder.mkdir()
+    voice = Voice()
+    left = True
+    try:
+        with _interrupted_by_sigterm(), Stage(options, places, voice) as stage:
+            result = play(stage)
+            print(json.dumps(as_json(result), indent=2) if output == "json" else f"\n{as_table(result)}", flush=True)
+            if keep:
+                _keep(stage)
+            left = keep or not result.fine
+    except KeyboardInterrupt:
+        left = keep
+        raise
+    finally:
+        if left:
+            voice.say(f"logs and output are in {places.folder}")
+        else:
+            shutil.rmtree(places.folder, ignore_errors=True)
+    return 0 if result.fine else NOT_FINE
+
+
+def _keep(stage: Stage) -> None:
+    """Say how to look at what runs, and wait for Ctrl-C or SIGTERM."""
+    zookeeper = f"--zookeeper {stage.zookeeper.hosts}"
+    servers = f"{zookeeper} --bootstrap-servers {stage.kafka.bootstrap_servers}"
+    producer = " ".join(stage.producer_command(stage.options.rate))
+    stage.voice.say("everything runs on until Ctrl-C; look at it from another terminal:")
+    for command in (
+        f"zkcoord group describe {GROUP} {servers}",
+        f"zkcoord group describe {GROUP} --members {zookeeper}",
+        f"zkcoord group describe {GROUP} --state {zookeeper}",
+        f"zkcoord consume --group another --topic {TOPIC} --from-beginning {servers}",
+        f"python -m {producer}",
+        f"tail -f {stage.places.folder}/*.log",
+    ):
+        print(f"    {command}", file=sys.stderr, flush=True)
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does, so that it cleans up; in the main thread only."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
