@@ -11,7 +11,7 @@ import pytest
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -238,7 +238,9 @@ def test_a_lease_that_ends_while_a_stop_waits_cancels_the_batch(world: World) ->
     assert world.commits == []
 
 
-def test_a_stop_that_waits_too_long_cancels_the_batch(world: World) -> None:
+def test_a_stop_that_waits_too_long_cancels_the_batch_and_says_what_to_do(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     job = Job(world)
     consumer = world.consumer(rebalance_timeout_ms=1)
     running = InThread(lambda: consumer.run(job, max_batches=1))
@@ -248,6 +250,7 @@ def test_a_stop_that_waits_too_long_cancels_the_batch(world: World) -> None:
     job.let_go()
     running.result()
     assert world.commits == [{B: 130}]
+    assert "waited 1 ms for it: raise rebalance_timeout_ms" in caplog.text
 
 
 def test_nothing_is_read_without_a_lease(world: World) -> None:
@@ -378,22 +381,3 @@ def test_a_position_in_an_open_transaction_is_not_taken_for_lost(world: World) -
     world.consumer(config={"isolation.level": "read_committed"}).run(lambda frame, batch: None, idle_timeout_ms=0)
     assert world.commits == []
     assert world.final == {A: 12}
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"starting_offsets": "newest"}, "must be latest or earliest"),
-        ({"max_offsets_per_batch": 0}, "must be at least 1"),
-        ({"config": {"group.id": "x"}}, "use the argument group"),
-        ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),
-        ({"config": {"isolation.level": "x"}}, "must be read_committed or read_uncommitted"),
-    ],
-)
-def test_a_wrong_setting_is_told_when_the_consumer_is_made(world: World, settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(UsageError, match=text):
-        world.consumer(**settings)
-
-
-def test_an_offset_range_names_its_partition() -> None:
-    assert OffsetRange("t", 0, 1, 2).topic_partition == A

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.fakes import World
 from zkcoord.errors import UsageError
 from zkcoord.spark.ports import Report
 from zkcoord.spark.progress import LiveLine, LogLines, progress_to
@@ -146,3 +147,18 @@ def test_a_batch_that_was_dealt_out_anew_is_refused_and_names_no_file(tmp_path: 
 def test_the_sink_needs_topic_and_partition(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'partition'"):
         write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"starting_offsets": "newest"}, "must be latest or earliest"),
+        ({"max_offsets_per_batch": 0}, "must be at least 1"),
+        ({"config": {"group.id": "x"}}, "use the argument group"),
+        ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),
+        ({"config": {"isolation.level": "x"}}, "must be read_committed or read_uncommitted"),
+    ],
+)
+def test_a_wrong_setting_is_told_when_the_consumer_is_made(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        World().consumer(**settings)

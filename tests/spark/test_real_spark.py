@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,3 +230,23 @@ def test_a_user_error_reaches_the_caller_and_commits_nothing(
         consume(topic).run(lambda df, batch: df.selectExpr("raise_error('a bad record') as e").collect())
     assert world.commits == []
     assert world.events[-1] == "leave"
+
+
+NO_CONNECTOR = """
+from zkcoord.embedded import spark_environment
+from zkcoord.errors import UsageError
+from zkcoord.spark import spark_session
+from zkcoord.spark.reader_kafka import KafkaReader
+spark = spark_session("no connector", environment=spark_environment())
+try:
+    KafkaReader(spark, "127.0.0.1:1", "g", settings={}).read(())
+except UsageError as error:
+    print("told:", error)
+spark.stop()
+"""
+
+
+def test_a_session_without_the_connector_is_told_which_one_to_add() -> None:
+    done = subprocess.run([sys.executable, "-c", NO_CONNECTOR], capture_output=True, text=True, timeout=120, check=True)
+    assert "told:" in done.stdout
+    assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}" in done.stdout

@@ -27,6 +27,7 @@ from zkcoord.spark.ranges import OffsetRange
 
 LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
 CANCEL_WAIT_MS = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled at all
+TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
 COMMIT_WAIT_MS = 10_000  # a commit that belongs to a lost session fails with it; longer is a fault
 
 
@@ -64,7 +65,7 @@ class Running:
     tag: str
     epochs: Mapping[TopicPartition, int]
     phase: Phase = Phase.RUNNING
-    fenced: bool = False
+    fenced: str = ""  # why it may not be committed any more
 
 
 class View(NamedTuple):
@@ -128,8 +129,11 @@ class Holdings:
         deadline = _now_ms() + timeout_ms
         while (tag := self._reading(mine)) is not None:
             left_ms = deadline - _now_ms()
-            if left_ms <= 0 or not all(leased(each) for each in mine):
-                self._end_early(tag)
+            if not all(leased(each) for each in mine):
+                self._end_early(tag, "the lease ended")
+                break
+            if left_ms <= 0:
+                self._end_early(tag, f"a stop waited {timeout_ms} ms for it: {TOO_LONG}")
                 break
             self.await_end(tag, min(left_ms, LEASE_CHECK_MS))
         return self._drop(mine)
@@ -143,7 +147,7 @@ class Holdings:
             tag = self._reading(partitions)
             self._drop(partitions)
         if tag is not None:
-            self._end_early(tag)
+            self._end_early(tag, "partitions of it were lost")
 
     # ------------------------------------------------------------------ the batch thread
 
@@ -186,8 +190,11 @@ class Holdings:
             self._running = replace(self._batch(), phase=Phase.RUNNING)
             self._notify()
 
-    def finish(self, end: End, offsets: Mapping[TopicPartition, int]) -> None:
-        """The batch is over. COMMITTED moves the positions of what is still held to `offsets`."""
+    def finish(self, end: End, offsets: Mapping[TopicPartition, int]) -> str:
+        """The batch is over. COMMITTED moves the positions of what is still held to `offsets`.
+
+        Returns why it was fenced, "" if it was not.
+        """
         with self._changed:
             batch = self._batch()
             self._running = None
@@ -200,6 +207,7 @@ class Holdings:
                 elif end is not End.UNTRIED:
                     self._holds[each] = hold._replace(sure=False)
             self._notify()
+            return batch.fenced
 
     # ------------------------------------------------------------------ any thread
 
@@ -223,9 +231,9 @@ class Holdings:
 
     @property
     def fenced(self) -> bool:
-        """The running batch reads what was lost."""
+        """The running batch may not be committed any more."""
         with self._changed:
-            return self._running is not None and self._running.fenced
+            return self._running is not None and self._running.fenced != ""
 
     # ------------------------------------------------------------------ under the condition, or briefly taking it
 
@@ -247,13 +255,13 @@ class Holdings:
             reads = any(each in batch.epochs and self._held_by(each, batch.epochs[each]) for each in partitions)
             return batch.tag if reads else None
 
-    def _end_early(self, tag: str) -> None:
+    def _end_early(self, tag: str, why: str) -> None:
         """Fence the batch and wait until it is back. One that is being committed reads no more: nothing to wait for."""
         with self._changed:
             batch = self._running
             if batch is None or batch.tag != tag:
                 return
-            self._running = replace(batch, fenced=True)
+            self._running = replace(batch, fenced=batch.fenced or why)
             self._notify()
             if batch.phase is Phase.COMMITTING:
                 return

@@ -168,13 +168,13 @@ class DriverLoop:
         batch = Batch(id=batch_id(kept), seq=self._seq, generation=self._membership.generation, ranges=kept)
         self._seq += 1
         try:
-            end, at_ns = self._process_and_commit(process, batch, tag)
+            end, why, at_ns = self._process_and_commit(process, batch, tag)
         except Exception as error:
             if not self._explained(view, batch, error):
                 raise
             return Turn.AGAIN
         if end is not End.COMMITTED:
-            return self._lost(view, batch, end)
+            return self._lost(view, batch, end, why)
         times_ms = [(later - earlier) // 1_000_000 for earlier, later in pairwise((began_ns, *at_ns))]
         self._progress.batch_done(
             Report(
@@ -187,8 +187,11 @@ class DriverLoop:
         )
         return Turn.COMMITTED
 
-    def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, tuple[int, int, int]]:
-        """Both, for a batch that has begun; afterwards it is over in any case. Times: planned, processed, committed."""
+    def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, str, tuple[int, int, int]]:
+        """Both, for a batch that has begun; afterwards it is over in any case.
+
+        Returns how it ended, why it was fenced, and when it was planned, processed, committed.
+        """
         offsets = {each.topic_partition: each.end for each in batch.ranges}
         end = End.UNTRIED
         planned_ns = time.monotonic_ns()
@@ -198,8 +201,8 @@ class DriverLoop:
             if processed:
                 end = self._commit(offsets)
         finally:
-            self._holdings.finish(end, offsets)
-        return end, (planned_ns, processed_ns, time.monotonic_ns())
+            why = self._holdings.finish(end, offsets)
+        return end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
     def _process(self, process: Process, batch: Batch, tag: str) -> bool:
         """Run the user's function; False when the batch was fenced meanwhile, whatever the function made of that."""
@@ -233,12 +236,12 @@ class DriverLoop:
                 return End.COMMITTED
         return end
 
-    def _lost(self, seen: View, batch: Batch, end: End) -> Turn:
+    def _lost(self, seen: View, batch: Batch, end: End, why: str) -> Turn:
         """Tell that a batch was dropped; after a refused commit wait for the command that explains it."""
         self._tell(
             logging.WARNING,
             "batch_lost",
-            f"batch {batch.seq} of group {self._settings.group} is not committed: partitions of it were lost",
+            f"batch {batch.seq} of group {self._settings.group} is not committed: {why or end.value}",
             batch=batch.id,
             seq=batch.seq,
             generation=batch.generation,

@@ -53,6 +53,8 @@ def spark_session(
     except ImportError as error:
         raise UsageError("Spark needs an extra package: pip install 'zkcoord[spark]'") from error
     os.environ.update({"PYSPARK_PYTHON": sys.executable, **environment})
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns of it
     settings = {**SETTINGS, **(LEAN if lean else {}), **(config or {})}
     if jars:
         settings["spark.jars"] = ",".join(str(jar) for jar in jars)

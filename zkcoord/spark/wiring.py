@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.logs import json_log
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Progress, Reader
 from zkcoord.spark.progress import progress_to
@@ -99,5 +100,5 @@ class RealParts:
         return jobs_of(self._spark)
 
     def progress(self) -> Progress:
-        """A live line when standard error is a terminal."""
-        return progress_to(sys.stderr, self._group)
+        """A live line when standard error is a terminal that takes more than JSON."""
+        return progress_to(None if json_log() else sys.stderr, self._group)
