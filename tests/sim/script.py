@@ -28,6 +28,7 @@ from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 SESSION_MS = 6_000
 QUIET = Options(session_timeout_ms=SESSION_MS, call_ms_max=20, read_ms_max=500, reconnect_ms_max=50)
+SETTLE_STEPS = 10_000
 STATE = DRAFT.state(GROUP)
 RECORD = DRAFT.record(GROUP)
 
@@ -230,7 +231,7 @@ class Script(Scene):
 
     def settle(self, what: str = "balance") -> None:
         """Run until the group is balanced."""
-        self.world.run_until(self.balanced, 60_000, what)
+        self.world.run_until(self.balanced, SETTLE_STEPS, what)
 
     def generation(self) -> int:
         """The group's generation."""

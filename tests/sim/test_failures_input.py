@@ -167,7 +167,7 @@ def test_a_command_from_the_future_is_refused_removed_and_frees_what_it_named(ki
     assert told.client == "consumer0#1"
     assert ("version is 2" if kind == "version" else "dance") in told.fields["why"]
     world.restart("coordinator1")
-    world.run_until(lambda: f"{channel}/{sequence}" not in world.ensemble.leader.nodes, 60_000, "it is removed")
+    world.run_until(lambda: f"{channel}/{sequence}" not in world.ensemble.leader.nodes, 10_000, "it is removed")
     removal = next(
         t for t in world.tried if t.applied and t.transaction.writes[-1] == DeleteNode(f"{channel}/refused", 0)
     )

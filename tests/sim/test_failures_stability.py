@@ -33,7 +33,7 @@ def failovers(script: Script) -> None:
     for _ in range(3):
         old = script.field.epoch_session
         script.world.crash(script.leader(), restart_after_ms=500, exact=True)
-        script.world.run_until(lambda old=old: script.field.epoch_session is not old, 60_000, "another is elected")
+        script.world.run_until(lambda old=old: script.field.epoch_session is not old, 10_000, "another is elected")
         script.world.run_for(3_000)
 
 

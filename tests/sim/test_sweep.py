@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.actors import GROUP
+from tests.sim.actors import GROUP, topic_json
+from tests.sim.field import parse_json
 from tests.sim.options import Options
 from tests.sim.scenarios import Scene
 from tests.sim.script import QUIET, SESSION_MS, hold_calls
@@ -26,7 +27,7 @@ SMALL: Mapping[str, int] = {"t": 3}
 REBALANCE_MS = 1_000
 OPTIONS = replace(QUIET, read_ms_max=4_000)  # few commits: every write is a place to die at
 DEFAULT_MOMENTS = ("after_applied_reply_lost", "request_lost")
-SETTLE_STEPS = 60_000
+SETTLE_STEPS = 20_000
 BUDGET_MS = 120_000
 
 
@@ -35,19 +36,19 @@ def scene(world: World, consumers: int = 2) -> Scene:
     return Scene(world, consumers=consumers, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS)
 
 
-def settled(played: Scene) -> bool:
-    """True when every partition is held by a member, and no command stands."""
+def settled(played: Scene, members: int = 0) -> bool:
+    """True when every partition is held by a member, no command stands, and there are so many members."""
     field = played.field
-    if any(field.commands.values()):
+    if any(field.commands.values()) or len(field.registrations) < members:
         return False
-    holders = {p: holding.consumer for (_, p), holding in field.holdings.items()}
-    alive = [c for c in holders.values() if (GROUP, c) in field.registrations]
-    return len(alive) == sum(SMALL.values())
+    alive = [p for p, held in field.holdings.items() if (GROUP, held.consumer) in field.registrations]
+    topic = parse_json(field.ensemble.data("/brokers/topics/t") or b"")
+    return len(alive) == len(topic["partitions"])
 
 
-def settle(played: Scene) -> None:
-    """Run until settled."""
-    played.world.run_until(lambda: settled(played), SETTLE_STEPS, "settled")
+def settle(played: Scene, members: int) -> None:
+    """Run until settled, with so many members."""
+    played.world.run_until(lambda: settled(played, members), SETTLE_STEPS, "settled")
 
 
 def at_rest(played: Scene) -> None:
@@ -66,7 +67,7 @@ def cold_start(world: World) -> None:
 def join(world: World) -> None:
     """One more comes."""
     played = scene(world)
-    settle(played)
+    settle(played, 2)
     played.join("late")
     world.run_until(lambda: _members(played, "late") == 1 and settled(played), SETTLE_STEPS, "it has joined")
     at_rest(played)
@@ -75,7 +76,7 @@ def join(world: World) -> None:
 def leave(world: World) -> None:
     """One leaves cleanly (unless it is killed first, and comes back)."""
     played = scene(world, consumers=3)
-    settle(played)
+    settle(played, 3)
     world.processes["consumer1"].inbox.put(Request("stop", None, Future()))
     world.run_for(2 * SESSION_MS)
     at_rest(played)
@@ -84,18 +85,18 @@ def leave(world: World) -> None:
 def hard_death(world: World) -> None:
     """One is killed, and does not come back."""
     played = scene(world, consumers=3)
-    settle(played)
+    settle(played, 3)
     world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
     world.stop("consumer1")
     world.run_until(lambda: _members(played, "consumer1") == 0, SETTLE_STEPS, "its session ends")
-    settle(played)
+    settle(played, 2)
     at_rest(played)
 
 
 def failover(world: World) -> None:
     """Who serves is killed while a member joins and another dies."""
     played = scene(world)
-    settle(played)
+    settle(played, 2)
     session = played.field.epoch_session
     assert session is not None
     played.join("late")
@@ -105,20 +106,22 @@ def failover(world: World) -> None:
     if world.processes[session.process].running:
         world.crash(session.process, restart_after_ms=3 * SESSION_MS)
     world.run_until(lambda: played.field.epoch_session is not session, SETTLE_STEPS, "another is elected")
-    settle(played)
+    settle(played, 2)
     at_rest(played)
 
 
 def eviction(world: World) -> None:
-    """One goes silent, is evicted, and its partitions wait for the grace."""
+    """More partitions come, one is silent, is evicted, and what it owned waits for the grace."""
     played = scene(world)
-    settle(played)
+    settle(played, 2)
     _no_retries(world)
     silent = world.processes["consumer0"]
     if silent.application is not None:
         hold_calls(silent.application)
-    played.join("late")
-    played.join("later")
+    path = "/brokers/topics/t"
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, topic_json(6), stat.version)).reason
     world.run_until(lambda: bool(played.field.evicted) or silent.incarnation > 1, SETTLE_STEPS, "it is evicted")
     world.run_for(SESSION_MS // 2)
     if silent.incarnation == 1:
