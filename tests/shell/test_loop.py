@@ -1,0 +1,187 @@
+"""The loop's own rules: reads wait for a sync after an unknown outcome, a lost session is thrown away with its inputs,
+a lane that is refused again and again waits and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from zkcoord.errors import UsageError
+from zkcoord.shell.loop import REFUSALS_FREE, REOPEN_MS, Loop
+from zkcoord.shell.ports import (
+    CallDone,
+    CommitDone,
+    FromStore,
+    Input,
+    Link,
+    LinkChanged,
+    Outcome,
+    ReadDone,
+    Request,
+    StoreInput,
+    SyncDone,
+)
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.writes import SetNode, Transaction
+
+WRITE = Transaction(writes=(SetNode("/a", b"1", 0),), why="a test")
+
+
+class Store:
+    """Remembers what it was asked; the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def read(self, token: int, reads: Sequence[Read]) -> None:
+        self.asked.append(("read", token, *(read.path for read in reads)))
+
+    def commit(self, token: int, transaction: Transaction) -> None:
+        self.asked.append(("commit", token))
+
+    def sync(self, token: int) -> None:
+        self.asked.append(("sync", token))
+
+    def drop_connection(self) -> None:
+        self.asked.append(("drop",))
+
+    def close(self) -> None:
+        self.asked.append(("close",))
+
+
+class Recorder:
+    """A role that wants one node and notes what it is told."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.told: list[Any] = []
+
+    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        self.told.append(("opened", session_id))
+        self.loop.tracker.want("/a")
+
+    def session_resumed(self, now_ms: int) -> None:
+        self.told.append("resumed")
+
+    def session_suspended(self, now_ms: int) -> None:
+        self.told.append("suspended")
+
+    def session_lost(self, now_ms: int) -> None:
+        self.told.append("lost")
+
+    def ended(self, now_ms: int) -> None:
+        self.told.append("ended")
+
+    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
+        self.told.append(("read", *(node.path for node in nodes)))
+
+    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
+        self.told.append((tag, done.outcome, sent_ms))
+
+    def synced(self, sent_ms: int, now_ms: int) -> None:
+        self.told.append(("synced", sent_ms))
+
+    def called(self, done: CallDone, now_ms: int) -> None:
+        self.told.append(done)
+
+    def requested(self, request: Request, now_ms: int) -> None:
+        self.told.append(request.name)
+
+    def decide(self, now_ms: int) -> int | None:
+        return None
+
+
+class Bench:
+    """A loop with its role and stores."""
+
+    def __init__(self) -> None:
+        self.stores: list[Store] = []
+        self.events: list[tuple[str, Mapping[str, Any]]] = []
+        self.loop = Loop(self._open, lambda item: None)
+        self.role = Recorder(self.loop)
+        self.loop.run_role(self.role, lambda name, fields: self.events.append((name, fields)))
+
+    def _open(self, sink: Callable[[StoreInput], None]) -> Store:
+        self.stores.append(Store())
+        return self.stores[-1]
+
+    def step(self, now_ms: int, *items: StoreInput, session: int = 1) -> int | None:
+        inputs: list[Input] = [FromStore(session, item) for item in items]
+        return self.loop.step(inputs, now_ms)
+
+    def connected(self) -> Store:
+        """The first session is up, and what it wants is read."""
+        self.step(0)
+        self.step(1, LinkChanged(Link.CONNECTED, 77, 6_000))
+        [store] = self.stores
+        self.step(2, ReadDone(store.asked[0][1], (Node("/a", Kind.DATA, Stat(0, 1, 0)),)))
+        store.asked.clear()
+        self.role.told.clear()
+        return store
+
+
+def test_after_an_unknown_outcome_nothing_is_read_before_a_sync_is_answered() -> None:
+    bench = Bench()
+    store = bench.connected()
+    bench.loop.commit(WRITE, "tag", 10)
+    [(_, token)] = store.asked
+    bench.step(11, CommitDone(token, Outcome.UNKNOWN))
+    assert [asked[0] for asked in store.asked] == ["commit", "sync"]
+    assert not bench.loop.settled
+    bench.step(12, SyncDone(store.asked[1][1], True))
+    assert store.asked[2][0] == "read"
+    assert store.asked[2][2:] == ("/a",)
+    assert bench.loop.settled
+    assert bench.role.told == [("tag", Outcome.UNKNOWN, 10), ("synced", 11)]
+
+
+def test_a_lost_session_is_replaced_and_what_it_still_says_counts_for_nothing() -> None:
+    bench = Bench()
+    bench.connected()
+    assert bench.step(20, LinkChanged(Link.LOST)) == 20 + REOPEN_MS
+    bench.step(20 + REOPEN_MS)
+    assert len(bench.stores) == 2
+    bench.step(300, LinkChanged(Link.CONNECTED, 78, 6_000), session=1)
+    assert bench.role.told == ["lost"]
+    bench.step(301, LinkChanged(Link.CONNECTED, 79, 6_000), session=2)
+    assert bench.role.told == ["lost", ("opened", 79)]
+
+
+def test_a_resumed_session_reads_everything_again_after_a_sync() -> None:
+    bench = Bench()
+    store = bench.connected()
+    bench.step(20, LinkChanged(Link.SUSPENDED))
+    bench.step(30, LinkChanged(Link.CONNECTED, 77, 6_000))
+    assert [asked[0] for asked in store.asked] == ["sync"]
+    bench.step(31, SyncDone(store.asked[0][1], True))
+    assert [asked[0] for asked in store.asked] == ["sync", "read"]
+    assert bench.role.told == ["suspended", "resumed", ("synced", 30)]
+
+
+def test_a_lane_that_is_refused_again_and_again_waits_and_says_so_once() -> None:
+    bench = Bench()
+    store = bench.connected()
+    for n in range(REFUSALS_FREE + 2):
+        assert bench.loop.ready("lane", 100 + n) is (n <= REFUSALS_FREE)
+        bench.loop.commit(WRITE, "tag", 100 + n, "lane")
+        token = next(asked[1] for asked in reversed(store.asked) if asked[0] == "commit")
+        bench.step(100 + n, CommitDone(token, Outcome.REFUSED, failed_at=0, reason="NoAuth"))
+    assert not bench.loop.ready("lane", 105)
+    assert bench.loop.ready("another", 105)
+    [(name, fields)] = bench.events
+    assert (name, fields["path"], fields["level"]) == ("write_refused", "/a", "warning")
+    bench.loop.commit(WRITE, "tag", 9_000, "lane")
+    token = next(asked[1] for asked in reversed(store.asked) if asked[0] == "commit")
+    bench.step(9_001, CommitDone(token, Outcome.COMMITTED, versions=(1,)))
+    assert bench.loop.ready("lane", 9_001)
+
+
+def test_an_abandoned_loop_tells_its_role_closes_its_session_and_takes_nothing_more() -> None:
+    bench = Bench()
+    store = bench.connected()
+    error = UsageError("no such chroot")
+    assert bench.loop.step([Request("abandon", error)], 50) is None
+    assert (bench.loop.finished, bench.loop.fatal) == (True, error)
+    assert (store.asked, bench.role.told) == ([("close",)], ["ended"])
+    assert bench.step(60, LinkChanged(Link.CONNECTED, 77, 6_000)) is None
+    assert bench.role.told == ["ended"]
