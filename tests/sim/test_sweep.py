@@ -121,7 +121,7 @@ def eviction(world: World) -> None:
     path = "/brokers/topics/t"
     stat = world.ensemble.stat(path)
     assert stat is not None
-    assert not world.ensemble.operate(SetNode(path, topic_json(6), stat.version)).reason
+    assert not world.ensemble.operate(SetNode(path, topic_json(9), stat.version)).reason
     world.run_until(lambda: bool(played.field.evicted) or silent.incarnation > 1, SETTLE_STEPS, "it is evicted")
     world.run_for(SESSION_MS // 2)
     if silent.incarnation == 1:
