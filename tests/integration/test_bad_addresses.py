@@ -1,0 +1,173 @@
+"""Servers that are away, that are none, that know no such chroot: who must act is told, and what can go on does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.program import Program
+from tests.integration.world import World, named, wait_until
+from tests.kafka.helpers import Broker
+from tests.shell.zk_world import Proxy
+from zkcoord import UsageError
+from zkcoord.cli.main import cli
+from zkcoord.core.model import TopicPartition
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.tree.paths import DRAFT
+
+pytestmark = pytest.mark.zookeeper
+
+NOWHERE = "127.0.0.1:1"
+Spawn = Callable[..., Program]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts `zkcoord` with these arguments; nothing of it outlives the test."""
+    programs: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program(*arguments))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()
+
+
+def run(*arguments: str) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord")
+
+
+# ZooKeeper
+
+
+def test_a_coordinator_whose_server_is_away_says_so_and_serves_once_it_is_there(spawn: Spawn) -> None:
+    with closing(EmbeddedZooKeeper(fsync=False)) as server:
+        program = spawn("coordinator", "--zookeeper", server.hosts)
+        line = program.line("stderr", having="cannot be reached")
+        assert server.hosts in line and line.endswith("still trying")
+
+        server.start()
+
+        assert program.line() == f"coordinator 0 serves: epoch 1, layout draft, ZooKeeper {server.hosts}"
+        program.process.terminate()
+        assert program.end() == 0
+
+
+def test_a_name_that_nobody_knows_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 500)
+
+    result = run("group", "list", "--zookeeper", "nowhere.invalid:2181")
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert "nowhere.invalid:2181" in result.stderr
+    assert "check that it runs and that the address is right" in result.stderr.splitlines()[-1]
+
+
+def test_a_server_that_is_no_zookeeper_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 500)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+
+        result = run("group", "describe", "g", "--zookeeper", address)
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert f"ZooKeeper at {address} did not answer within 500 ms" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["group", "list"],
+        ["group", "describe", "g"],
+        ["consume", "--group", "g", "--topic", "clicks", "--bootstrap-servers", NOWHERE],
+    ],
+)
+def test_a_chroot_that_does_not_exist_is_a_wrong_call(chroot: str, spawn: Spawn, words: list[str]) -> None:
+    program = spawn(*words, "--zookeeper", f"{chroot}/deeper")
+
+    assert program.end() == 2
+    path = chroot.partition("/")[2]
+    assert f"the chroot /{path}/deeper does not exist" in program.line("stderr", having="error: ")
+
+
+def test_a_consumer_in_a_chroot_that_does_not_exist_ends_with_the_reason(chroot: str) -> None:
+    with World(chroot) as world:
+        world.zookeeper = f"{chroot}/deeper"
+        consumer = world.join("g", "clicks").consumer
+
+        wait_until(lambda: consumer.error is not None, "it ends")
+
+        assert isinstance(consumer.error, UsageError)
+        assert "/deeper does not exist" in str(consumer.error)
+
+
+# Kafka
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[World]:
+    """A coordinator that serves."""
+    with World(chroot) as world:
+        world.coordinate()
+        yield world
+
+
+def test_a_consumer_whose_kafka_is_away_says_so_and_prints_once_it_is_there(world: World, spawn: Spawn) -> None:
+    broker = Broker()
+    name = broker.topic([10, 10])
+    world.topic(name, 2)
+    with Proxy(int(broker.bootstrap_servers.rpartition(":")[2])) as kafka:
+        kafka.down()
+        servers = ("--zookeeper", world.zookeeper, "--bootstrap-servers", kafka.hosts)
+        program = spawn(
+            "consume", "--group", "g", "--topic", name, "--from-beginning", "--max-messages", "20", *servers
+        )
+        other = world.join("other", name)
+
+        line = program.line("stderr", having="start_refused")
+        assert f"Kafka at {kafka.hosts}" in line and "check that it runs" in line
+        wait_until(lambda: other.held() == named(name, 0, 1), "the other group goes on")
+        kafka.up()
+
+        assert program.end() == 0
+        assert len(program.rest()) == 20
+
+
+def test_a_consumer_whose_kafka_stays_away_leaves_at_its_timeout_and_keeps_its_offsets(
+    world: World, spawn: Spawn
+) -> None:
+    world.topic("clicks", 1)
+    offset = DRAFT.offset("g", TopicPartition("clicks", 0))
+    world.put(offset, b"7")
+    servers = ("--zookeeper", world.zookeeper, "--bootstrap-servers", NOWHERE)
+
+    program = spawn("consume", "--group", "g", "--topic", "clicks", "--timeout-ms", "2000", *servers, "-v")
+
+    assert program.end() == 0
+    assert program.rest() == []
+    told = program.rest("stderr")
+    assert any(f"Kafka at {NOWHERE}" in line and "check that it runs" in line for line in told), told
+    assert told[-1] == "0 messages"
+    assert world.data(offset) == b"7"
+
+
+def test_a_group_whose_kafka_is_away_is_described_without_lag(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkcoord.cli.group.LOG_ENDS_TIMEOUT_MS", 500)
+    world.topic("clicks", 1)
+    world.put(DRAFT.offset("g", TopicPartition("clicks", 0)), b"7")
+    member = world.join("g", "clicks")
+    wait_until(lambda: member.held() == ["clicks-0"], "it is read")
+
+    result = run("group", "describe", "g", "--zookeeper", world.zookeeper, "--bootstrap-servers", NOWHERE)
+
+    assert result.exit_code == 0
+    assert f"warning: Kafka at {NOWHERE}" in result.stderr and "check that it runs" in result.stderr
+    (row,) = [line.split() for line in result.stdout.splitlines() if line.startswith("g ")]
+    assert row == ["g", "clicks", "0", "7", "-", "-", f"{member.consumer.consumer_id}-0"]

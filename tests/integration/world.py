@@ -1,0 +1,152 @@
+"""A tree that a test may spoil, real members in it, and everything that zkcoord has reported."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from zkcoord import Consumer, Coordinator, TopicPartition
+from zkcoord.logs import EVENTS, plain
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import TOPICS, parents
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction, Write
+
+PATIENCE_SECONDS = 30.0
+TURN_SECONDS = 0.01
+
+
+def wait_until(holds: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Return as soon as `holds()`; fail after the deadline."""
+    deadline = time.monotonic() + patience_seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        threading.Event().wait(TURN_SECONDS)
+
+
+class Reports(logging.Handler):
+    """All events, in order: name and fields, these as JSON has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep an event."""
+        event = getattr(record, "zkcoord_event", None)
+        if event is not None:
+            self.seen.append((event, plain(record.__dict__["zkcoord_fields"])))
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The fields of each event of this name."""
+        return [fields for name, fields in list(self.seen) if name == event]
+
+    def paths(self, event: str) -> dict[str, str]:
+        """Path -> why, for events that tell both."""
+        return {fields["path"]: fields["why"] for fields in self.of(event)}
+
+
+class Member:
+    """A consumer that reads nothing and notes what it was told."""
+
+    def __init__(self, zookeeper: str, group: str, topics: Sequence[str]) -> None:
+        self.begun: dict[TopicPartition, int] = {}  # where it was last told to start
+        self.consumer = Consumer(
+            *(zookeeper, group, topics),
+            on_start=self.begun.update,
+            on_stop=lambda partitions: {},
+            on_lost=lambda partitions: None,
+            reset=lambda partitions: dict.fromkeys(partitions, 0),
+        )
+
+    def held(self) -> list[str]:
+        """What it may read now."""
+        return [str(partition) for partition in sorted(self.begun) if self.consumer.allowed(partition)]
+
+
+class World:
+    """One chroot. Coordinators and members that were started here are stopped at the end."""
+
+    def __init__(self, zookeeper: str) -> None:
+        self.zookeeper = zookeeper
+        self.reports = Reports()
+        self.tree = Tree(zookeeper)
+        self._stack = ExitStack()
+
+    def put(self, path: str, data: bytes | Mapping[str, Any] = b"") -> None:
+        """Create or replace a node, parents included."""
+        content = data if isinstance(data, bytes) else json.dumps(data).encode()
+        (node,) = self.tree.read([Read(path)])
+        if node.stat is not None:
+            self._commit(SetNode(path, content, node.stat.version))
+            return
+        missing = [parent for parent in self.tree.read([Read(p) for p in parents(path)]) if not parent.exists]
+        self._commit(*(CreateNode(parent.path) for parent in missing), CreateNode(path, content))
+
+    def append(self, parent: str, data: bytes | Mapping[str, Any]) -> None:
+        """Create a sequential node."""
+        content = data if isinstance(data, bytes) else json.dumps(data).encode()
+        self._commit(CreateNode(parent, content, sequential=True))
+
+    def remove(self, path: str) -> None:
+        """Delete a node."""
+        self._commit(DeleteNode(path, -1))
+
+    def _commit(self, *writes: Write) -> None:
+        done = self.tree.commit(Transaction(writes=writes))
+        assert not done.reason, done
+
+    def data(self, path: str) -> bytes:
+        """A node's data."""
+        return self.tree.read([Read(path)])[0].data
+
+    def children(self, path: str) -> list[str]:
+        """A node's children, in order."""
+        return sorted(self.tree.read([Read(path, Kind.CHILDREN)])[0].children)
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Make a topic, or give it more partitions, as a broker does."""
+        self.put(f"{TOPICS}/{name}", {"version": 1, "partitions": {str(n): [1] for n in range(partitions)}})
+
+    def coordinate(self) -> Coordinator:
+        """Start a coordinator; returns when it serves."""
+        serving = threading.Event()
+        coordinator = Coordinator(self.zookeeper, on_serving=lambda _number, _epoch: serving.set())
+        coordinator.start()
+        self._stack.callback(coordinator.stop)
+        assert serving.wait(PATIENCE_SECONDS)
+        return coordinator
+
+    def join(self, group: str, *topics: str) -> Member:
+        """Start a member."""
+        member = Member(self.zookeeper, group, topics)
+        member.consumer.start()
+        self._stack.callback(member.consumer.stop)
+        return member
+
+    def __enter__(self) -> Self:
+        self._level = EVENTS.level
+        EVENTS.setLevel(logging.INFO)
+        EVENTS.addHandler(self.reports)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stack.close()
+        finally:
+            self.tree.close()
+            EVENTS.removeHandler(self.reports)
+            EVENTS.setLevel(self._level)
+
+
+def named(topic: str, *numbers: int) -> list[str]:
+    """Partitions as `Member.held` spells them."""
+    return [f"{topic}-{number}" for number in numbers]
