@@ -45,13 +45,14 @@ JARS = (
     "snappy-java-*.jar",
 )
 INSTALL_DEADLINE_S = 600
+ANSWER_S = 300  # the engine is silent while it imports
 
 Say = Callable[[str], None]  # shows one line of progress
 
 
 def zookeeper_image(say: Say) -> str:
     """The name of an image that the engine has; UnavailableError says why there can be none, and what to do."""
-    client = docker.from_env()
+    client = docker.from_env(timeout=ANSWER_S)
     try:
         named = os.environ.get(SETTING)
         if named and _present_or_pulled(client, named, say):

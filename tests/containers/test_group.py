@@ -23,6 +23,21 @@ def settle(group: Group) -> None:
     group.wait(group.settled, "three share")
 
 
+def pause_beyond_the_sessions(group: Group, container: ContainerZooKeeper) -> None:
+    """Nobody may read from the end of the leases on."""
+    readers: list[str] = []
+    begin = time.monotonic()
+
+    def expired() -> bool:
+        readers.extend(group.allowed())
+        return time.monotonic() > begin + EXPIRED_MS / 1000
+
+    with container.paused():
+        group.wait(lambda: not group.allowed(), "all leases end")
+        group.wait(expired, "the sessions end")
+    assert readers == []
+
+
 def test_members_join_and_leave_and_each_partition_goes_on_where_its_last_holder_ended(group: Group) -> None:
     group.coordinate("first")
     for count, name in enumerate(("a", "b", "c"), start=1):
@@ -68,13 +83,7 @@ def test_after_a_pause_beyond_the_sessions_all_register_afresh_and_each_partitio
     # have expired: then theirs live on, which is all right. So it is paused until each member has lost one.
     for _ in range(ROUNDS_MAX):
         ids = group.ids()
-        begin = time.monotonic()
-        with container.paused():
-            group.wait(lambda: not group.allowed(), "all leases end")
-            readers: list[str] = []
-            while time.monotonic() < begin + EXPIRED_MS / 1000:
-                readers += group.allowed()
-        assert readers == []
+        pause_beyond_the_sessions(group, container)
         group.wait(group.settled, "all have their share again")
         assert group.owners() == group.ledger.holder
         assert group.registered() == set(group.ids().values())
