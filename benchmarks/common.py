@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
+from math import isfinite
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -289,7 +290,9 @@ class Figures:
         """Print one line a measure; the exit code: 0 when all hold."""
         if json_file is not None:
             json_file.parent.mkdir(parents=True, exist_ok=True)
-            rows = [{"measure": m, "value": v, "goal": g, "ok": v <= g} for m, v, g in self.rows]
+            rows = [
+                {"measure": m, "value": v, "goal": g if isfinite(g) else None, "ok": v <= g} for m, v, g in self.rows
+            ]
             document = {"measures": rows, **details}
             json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         for measure, value, goal in self.rows:
