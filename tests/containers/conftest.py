@@ -1,4 +1,4 @@
-"""One ZooKeeper in a container for the session; each test has a chroot of its own in it."""
+"""One ZooKeeper in a container; each test has a chroot of its own in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkcoord.tree.writes import CreateNode, Transaction
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # gone with its last test, not at the end of everything
 def container(request: pytest.FixtureRequest) -> Iterator[ContainerZooKeeper]:
     """It serves when a test begins; a test that pauses or stops it brings it back."""
     plugins = request.config.pluginmanager
