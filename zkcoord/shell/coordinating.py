@@ -30,7 +30,7 @@ from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.standing import Standing
-from zkcoord.tree.paths import CANDIDATES, ROOT, TOPICS, Layout
+from zkcoord.tree.paths import CANDIDATES, ROOT, TOPICS, Address, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
@@ -90,7 +90,7 @@ class CoordinatorRole:
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Sort answers by what they are about."""
-        of_groups: dict[str, list[Node]] = {}
+        of_groups: dict[str, list[tuple[Address, Node]]] = {}
         for node in nodes:
             if node.path == ROOT:
                 self._root_czxid = node.stat.czxid if node.stat else 0
@@ -103,7 +103,7 @@ class CoordinatorRole:
             else:
                 address = self._layout.parse(node.path)
                 if address is not None and address.group in self._groups:
-                    of_groups.setdefault(address.group, []).append(node)
+                    of_groups.setdefault(address.group, []).append((address, node))
         for group, its_nodes in of_groups.items():
             self._groups[group].read(its_nodes)
             self._pending.add(group)
@@ -228,6 +228,7 @@ class CoordinatorRole:
             path = f"{TOPICS}/{topic}"
             if not tracker.wanted(path):
                 tracker.want(path, watch=True, scope=path)
+            following.want_parents(topic)
             clean = clean and tracker.clean(path)
         if clean:
             following.set_topics(self._partitions(following.subscribed()))
@@ -272,8 +273,12 @@ class CoordinatorRole:
         fields: dict[str, Any] = {"group": following.group, "why": decision.why}
         match decision:
             case StopFetching() | GrantPartitions():
-                following.sent(decision.consumer_id, decision.partitions)
-                name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
+                if isinstance(decision, StopFetching):
+                    name = "stop_sent"
+                    following.sent(decision.consumer_id, decision.partitions)
+                else:
+                    name = "start_sent"
+                    following.sent_start(decision.consumer_id)
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case RaiseGeneration():
                 name = "rebalance_started"

@@ -55,8 +55,9 @@ class Desk:
 
     def read(self, node: Node) -> None:
         """Take an answer in."""
-        for lookup in self._lookups.values():
-            lookup.take(node)
+        taken = [lookup.take(node) for lookup in self._lookups.values()]
+        if any(taken):
+            return  # an owner or an offset
         if node.path == self.paths.registration:
             self._registration = node
         elif node.path == self.paths.channel and node.kind is Kind.DATA:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import EVICTED_MARK, Layout, Place
+from zkcoord.tree.command import Option
+from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold
+from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold_parsed
 
 
 @dataclass(slots=True)
@@ -29,7 +30,8 @@ class Following:
     _owners: set[TopicPartition] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
-    # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
+    # consumer -> what own stops named that were not seen in its channel yet: obeyed before anybody looked, perhaps
+    _started: set[str] = field(default_factory=set)  # likewise: whom own starts were sent to
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
@@ -48,12 +50,14 @@ class Following:
         """The group is gone: forget all of it."""
         self.tracker.unwant_scope(self.group)
 
-    def read(self, nodes: Sequence[Node]) -> None:
-        """Take answers in, and want what they lead to."""
+    def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
+        """Take answers in, each with its address in this group, and want what they lead to."""
         before = self.nodes
-        self.nodes = fold(before, nodes, self.layout)
-        for node in nodes:
-            self._follow(before, node)
+        self.nodes = fold_parsed(before, nodes)
+        for address, node in nodes:
+            if address.place is Place.OWNER and not (node.path in before.problems or node.path in self.nodes.problems):
+                continue  # there are many, and what can be read leads to nothing
+            self._follow(before, address, node)
 
     def set_topics(self, topics: Mapping[str, tuple[int, ...]]) -> None:
         """The partitions of the topics that members subscribe to, as read."""
@@ -61,23 +65,29 @@ class Following:
             return
         self.topics_read = topics
         self.nodes = replace(self.nodes, view=replace(self.nodes.view, topics=topics))
-        for topic, partitions in topics.items():
-            self._want(self.layout.mark(self.group, topic), Kind.DATA)
-            self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
-            self._want_owners(topic, partitions)
+        for topic in topics:
+            self.want_parents(topic)
+            if topic in self.nodes.view.marked or not self.layout.owners_below_marks:
+                self._want_owners(topic, topics[topic])
+
+    def want_parents(self, topic: str) -> None:
+        """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
+        self._want(self.layout.mark(self.group, topic), Kind.DATA)
+        self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """An own command for this consumer was sent."""
+        """An own stop for this consumer was sent."""
         self._sent.setdefault(consumer_id, set()).update(partitions)
+
+    def sent_start(self, consumer_id: str) -> None:
+        """An own start for this consumer was sent."""
+        self._started.add(consumer_id)
 
     def subscribed(self) -> set[str]:
         """Topics that any member subscribes to."""
         return {topic for member in self.nodes.view.members.values() for topic in member.threads}
 
-    def _follow(self, before: GroupNodes, node: Node) -> None:
-        address = self.layout.parse(node.path)
-        if address is None:
-            return
+    def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         match address.place, node.kind:
             case Place.IDS, _:
                 self._follow_ids(before, node)
@@ -85,7 +95,11 @@ class Following:
                 self._follow_channels(before, node)
             case Place.CHANNEL, Kind.CHILDREN:
                 self._follow_channel(before, address.name, node)
+            case Place.CHANNEL, Kind.DATA:
+                self._follow_status(before, address.name)
             case Place.COMMAND, _:
+                if not node.exists:
+                    self._touch_status(address.name)
                 sent = self._sent.pop(address.name, set())
                 if not node.exists:
                     self._touch_owners(sent)
@@ -98,6 +112,9 @@ class Following:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)
                     self._want(f"{node.path}/{topic}", Kind.CHILDREN)
+            case Place.MARK, Kind.DATA:
+                if node.exists:
+                    self._want_owners(address.name, self.topics_read.get(address.name, ()))
             case Place.MARK, Kind.CHILDREN:
                 self._want_owners(address.name, [int(name) for name in node.children if name.isdigit()])
 
@@ -139,8 +156,10 @@ class Following:
                     self.tracker.touch(f"{node.path}/{sequence}", Kind.DATA)
                 continue
             self.tracker.unwant(f"{node.path}/{sequence}")
-            self.tracker.touch(node.path, Kind.DATA)
-            if command.threads is None:
+            self._touch_status(consumer_id)
+            if command.option == Option.START_FETCHER.value and command.error is None:
+                pass  # what its consumer could not start stands in its status
+            elif command.threads is None:
                 self._touch_owners_of({consumer_id})
             else:
                 self._touch_owners(command.threads)
@@ -148,6 +167,21 @@ class Following:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
         if not any(name.isdigit() for name in names):
             self._touch_owners(self._sent.pop(consumer_id, set()))
+            if consumer_id in self._started:
+                self._started.discard(consumer_id)
+                self._touch_status(consumer_id)
+
+    def _follow_status(self, before: GroupNodes, consumer_id: str) -> None:
+        """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
+        channel, known = self.nodes.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
+        if self.layout.channel(self.group, consumer_id) in self.nodes.problems:
+            self._touch_owners_of({consumer_id})
+        elif channel is not None:
+            refusals = known.refusals if known is not None else {}
+            self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
+
+    def _touch_status(self, consumer_id: str) -> None:
+        self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in list(partitions):

@@ -57,10 +57,12 @@ class Lookup:
         self._tracker.unwant_scope(self._scope)
         self._nodes.clear()
 
-    def take(self, node: Node) -> None:
+    def take(self, node: Node) -> bool:
         """Take an answer in, if it was asked for here."""
-        if node.path in self._nodes:
+        wanted = node.path in self._nodes
+        if wanted:
             self._nodes[node.path] = node
+        return wanted
 
     def owner(self, partition: TopicPartition) -> tuple[str, int]:
         """The owner node as read: thread ("" = free or absent) and version (-1 = absent)."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.desk import Desk
-from zkcoord.shell.holdings import Lookup
+from zkcoord.shell.holdings import Lookup, Position
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
 from zkcoord.tree.command import Command
@@ -64,8 +64,25 @@ class StartTask:
         self._holds: dict[TopicPartition, Held] = {}
         for partition in self._threads:
             desk.holdings.refused.pop(partition, None)
-        self._lookup = desk.lookup(TASK)
+        self._owner_versions: dict[TopicPartition, int] = {}  # of what is granted; below: as read, in order
+        self._positions: dict[TopicPartition, Position] = {}
+        self._missing_parents: list[str] = []
+        self._begin_lookup()
+
+    def _begin_lookup(self) -> None:
+        self._looked = False
+        self._lookup = self._desk.lookup(TASK)
         self._lookup.begin(self._threads, parents=True)
+
+    def _end_lookup(self) -> None:
+        """Keep what was read and follow it no more: the own acknowledgement would have it read again."""
+        lookup = self._lookup
+        owners = {p: lookup.owner(p) for p in sorted(self._threads)}
+        self._owner_versions = {p: version for p, (thread, version) in owners.items() if thread == self._threads[p]}
+        self._positions = {p: lookup.position(p) for p in self._owner_versions}
+        self._missing_parents = lookup.missing_parents(p for p, at in self._positions.items() if at.offset is None)
+        lookup.end()
+        self._looked = True
 
     def partitions(self) -> set[TopicPartition]:
         """What this task is about."""
@@ -73,22 +90,21 @@ class StartTask:
 
     def advance(self) -> None:
         """Do what can be done now."""
-        if self.step is Step.VERIFY and self._lookup.clean and self._desk.channel_clean:
-            if self._desk.acknowledged(self.sequence or ""):
-                self._done({p: self._hold(p) for p in self._granted() if p not in self._refused})
+        if not self._looked:
+            if not self._lookup.clean or (self.step is Step.VERIFY and not self._desk.channel_clean):
+                return
+            self._end_lookup()
+            if self.step is Step.VERIFY and self._desk.acknowledged(self.sequence or ""):
+                self._done({p: self._hold(p) for p in self._positions if p not in self._refused})
                 return
             self.step = Step.READ
-        if self.step is Step.READ and self._lookup.clean:
+        if self.step is Step.READ:
             self._read()
         if self.step is Step.WRITE and self._desk.may_write:
             self._write()
 
-    def _granted(self) -> list[TopicPartition]:
-        return [p for p, thread in sorted(self._threads.items()) if self._lookup.owner(p)[0] == thread]
-
     def _read(self) -> None:
-        granted = self._granted()
-        positions = {p: self._lookup.position(p) for p in granted}
+        positions = self._positions
         self._refused.update({p: at.problem for p, at in positions.items() if at.problem})
         unknown = [
             p for p, at in positions.items() if at.offset is None and p not in self._first and p not in self._refused
@@ -125,11 +141,10 @@ class StartTask:
         self.step = Step.READ
 
     def _hold(self, partition: TopicPartition) -> Held:
-        thread, owner_version = self._lookup.owner(partition)
-        at = self._lookup.position(partition)
+        at = self._positions[partition]
         return Held(
-            thread=thread,
-            owner_version=owner_version,
+            thread=self._threads[partition],
+            owner_version=self._owner_versions[partition],
             offset=self._first[partition] if at.offset is None else at.offset,
             offset_version=0 if at.version is None else at.version + (at.offset is None),
             generation=self._command.generation,
@@ -137,22 +152,17 @@ class StartTask:
 
     def _write(self) -> None:
         desk, sequence = self._desk, self.sequence or ""
-        granted = self._granted()
-        starting = [p for p in granted if p not in self._refused]
-        self._holds = {p: self._hold(p) for p in starting}
+        self._holds = {p: self._hold(p) for p in self._positions if p not in self._refused}
         for partition, reason in self._refused.items():
             desk.holdings.refused[partition] = Refusal(
                 generation=self._command.generation, reason=reason, sequence=sequence
             )
-        first = {
-            p: (self._first[p], at.version)
-            for p, at in ((p, self._lookup.position(p)) for p in starting)
-            if at.offset is None
-        }
-        refused = {p: self._lookup.owner(p)[1] for p in granted if p in self._refused}
+        unset = {p: self._positions[p].version for p in self._holds if self._positions[p].offset is None}
+        first = {p: (self._first[p], version) for p, version in unset.items()}
+        refused = {p: version for p, version in self._owner_versions.items() if p in self._refused}
         done = desk.acknowledgement(sequence, {**desk.holdings.held, **self._holds})
         self.step = Step.SENT
-        desk.write("task", [member.start(desk.paths, first, self._lookup.missing_parents(first), refused, done)])
+        desk.write("task", [member.start(desk.paths, first, self._missing_parents if first else (), refused, done)])
 
     def written(self, outcomes: list[CommitDone]) -> None:
         """The acknowledgement was answered."""
@@ -160,6 +170,7 @@ class StartTask:
             self._done(self._holds)
         else:
             self.step = Step.VERIFY
+            self._begin_lookup()
 
     def _done(self, holds: Mapping[TopicPartition, Held]) -> None:
         holdings = self._desk.holdings
@@ -168,7 +179,6 @@ class StartTask:
         if gone:  # told to start, and taken away before the acknowledgement: a topic that was dropped
             holdings.running.difference_update(gone)
             self._desk.call("lost", tuple(sorted(gone)))
-        self._lookup.end()
         self.step = Step.DONE
         offsets = {p: held.offset for p, held in holds.items()}
         if offsets:

@@ -86,6 +86,11 @@ class Layout:
             return f"{self.groups}/{group}/owners/{topic}"
         return f"{RECORDS}/{group}/state/marks/{topic}"
 
+    @property
+    def owners_below_marks(self) -> bool:
+        """True when a topic's mark is the parent of its owners."""
+        return self.channels is None
+
     def owner(self, group: str, partition: TopicPartition) -> str:
         """The node that says which thread may read the partition."""
         return f"{self.groups}/{group}/owners/{partition.topic}/{partition.partition}"

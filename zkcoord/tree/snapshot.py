@@ -22,6 +22,8 @@ class Kind(Enum):
     DATA = "data"
     CHILDREN = "children"
 
+    __hash__ = object.__hash__  # Enum's own is written in Python, and every want is looked up by its kind
+
 
 class Read(NamedTuple):
     """One question to the tree. With `watch`, the next change of what was read makes `path` dirty."""

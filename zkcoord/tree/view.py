@@ -47,11 +47,15 @@ def empty(group: str) -> GroupNodes:
 
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
     """The group after these answers; they replace what was known of their nodes, in their order."""
+    parsed = ((layout.parse(node.path), node) for node in nodes)
+    return fold_parsed(before, [(a, node) for a, node in parsed if a is not None and a.group == before.view.group])
+
+
+def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> GroupNodes:
+    """`fold` for answers whose addresses are known, and all of this group."""
     folder = _Folder(before)
-    for node in nodes:
-        address = layout.parse(node.path)
-        if address is not None and address.group == before.view.group:
-            folder.take(address, node)
+    for address, node in nodes:
+        folder.take(address, node)
     return folder.result()
 
 
@@ -74,6 +78,8 @@ class _Folder:
     def take(self, address: Address, node: Node) -> None:
         """Take one answer in."""
         match address.place:
+            case Place.OWNER:  # first: there are many
+                self._owner(address, node)
             case Place.IDS:
                 self._keep_only("members", node.children)
             case Place.REGISTRATION:
@@ -88,8 +94,6 @@ class _Folder:
                 self._evicted(address, node)
             case Place.OWNERS | Place.OFFSETS:
                 self._parents = self._parents | {node.path} if node.exists else self._parents - {node.path}
-            case Place.OWNER:
-                self._owner(address, node)
             case Place.MARK:
                 self._mark(address, node)
             case Place.RECORD:
