@@ -13,6 +13,7 @@ from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
 from zkcoord.core.model import TopicPartition
+from zkcoord.tree.writes import DeleteNode, SetNode
 
 GRACE_PERMILLE_MIN = 900
 """A grace is measured by a clock of another rate: nine tenths of it must have passed."""
@@ -219,6 +220,15 @@ def one_command_per_partition(facts: Facts, field: Field) -> Complaints:
                 yield f"{command.consumer} has {other.option} {other.sequence} outstanding, was sent {command.option}"
 
 
+def nothing_is_written_blindly(facts: Facts, field: Field) -> Complaints:
+    """Every set and delete carries the version of what it was decided from; a program has no exception (F26)."""
+    if facts.session.process == OPERATOR:
+        return
+    for write in facts.txn.writes:
+        if isinstance(write, SetNode | DeleteNode) and write.version < 0:
+            yield f"{facts.session.client} wrote {write.path} whatever stood there"
+
+
 # -- generations
 
 
@@ -246,6 +256,7 @@ TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     consumers_touch_only_their_own,
     offsets_are_fenced,
     one_command_per_partition,
+    nothing_is_written_blindly,
     generations_grow_with_the_target,
 )
 JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
