@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from tests.sim import checkers
-from tests.sim.actors import ConsumerFactory, coordinator, make_topics
+from tests.sim.actors import ConsumerFactory, coordinator, make_topics, topic_json
 from tests.sim.application import Logs
 from tests.sim.field import Field
 from tests.sim.options import Options
 from tests.sim.world import World
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
+from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 8, "u": 3}
 CALM_STEPS = 60_000
+STORM_MS = 20_000  # about how long a storm lasts; what comes later comes in the calm
 
 
 class Scene:
@@ -46,11 +51,32 @@ class Scene:
         """No more faults; everything must come to rest."""
         self.world.calm(CALM_STEPS)
 
+    def leave(self, name: str) -> None:
+        """A consumer is asked to leave, as by SIGTERM."""
+        process = self.world.processes[name]
+        if process.running:
+            process.inbox.put(Request("stop", None, Future()))
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """The topic is given more partitions."""
+        self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
+
 
 def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> World:
-    """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest."""
+    """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
+
+    Every other group has come to rest before the storm. While it blows a consumer joins, one leaves, a topic grows.
+    """
     world = World(seed, options)
     scene = Scene(world)
+    if seed % 2:
+        world.run_for(5_000)
+    for action in (
+        lambda: scene.join("late"),
+        lambda: scene.leave("consumer0"),
+        lambda: scene.grow("t", TOPICS["t"] + 2),
+    ):
+        world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
     world.storm(steps)
     scene.calm()
     return world

@@ -6,7 +6,7 @@ value at the next version was the own write; a foreign value becomes the partiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 
 from zkcoord.core.model import TopicPartition
@@ -44,6 +44,17 @@ class Committing:
             future.set_exception(error)
         self._active, self._queue, self._offsets = [], [], {}
 
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """The application must not read these any more: what it asked for before does not count, even should they be
+        started again, from what is committed, while it waits."""
+        waiting, self._queue = self._queue, []
+        for offsets, future in waiting:
+            spoiled = ", ".join(str(p) for p in sorted(offsets) if p in partitions)
+            if spoiled:
+                future.set_exception(FencedError(f"lost by this consumer before it was committed: {spoiled[:200]}"))
+            else:
+                self._queue.append((offsets, future))
+
     def advance(self) -> None:
         """Do what can be done now; called only while no other write is under way."""
         if self._lookup is not None:
@@ -56,8 +67,7 @@ class Committing:
         self._send()
 
     def _send(self) -> None:
-        """Send what is asked for and not yet so. Who names a partition that was lost meanwhile is told: should it have
-        been started again, then from what is committed, and what was read before counts no more."""
+        """Send what is asked for and not yet so; who names a partition that does not run any more is told."""
         desk, held = self._desk, self._desk.holdings.held
         mine = held.keys() & desk.holdings.running
         for offsets, future in self._active:
@@ -97,7 +107,7 @@ class Committing:
         for partition in gone:
             del desk.holdings.held[partition]
         if gone or foreign:
-            desk.stop_running(gone | foreign.keys())
+            self.lost(desk.stop_running(gone | foreign.keys()))
         for partition, offset in sorted(foreign.items()):
             own = self._offsets[partition]
             desk.event("foreign_offset", {"partitions": [partition], "offset": offset, "own": own, "level": "warning"})

@@ -249,6 +249,8 @@ class MembershipRole:
         if not lease.holds(now_ms) and (desk.holdings.running or self._revived):
             lost = desk.stop_running(desk.holdings.running | set(self._revived))
             self._revived = ()  # what it answers to the start does not count any more
+            if self._committing is not None:
+                self._committing.lost(lost)
             desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
             self._loop.drop_connection()
         if not self._loop.settled:
