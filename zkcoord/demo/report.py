@@ -11,6 +11,12 @@ from zkcoord.demo.accounting import Records, Unowned, percentiles
 from zkcoord.demo.options import SESSION_TIMEOUT_MS
 
 FIRST, WIDE = 30, 14  # widths of the first column and of the others
+NOTE = (
+    f"DETECTED: what was killed is noticed when its session ends, {SESSION_TIMEOUT_MS // 1000} s (consumers) or "
+    f"{settings.SESSION_TIMEOUT_MS // 1000} s (coordinators) after its",
+    "last sign of life; what a killed consumer read counts as unowned from then on. A stop waits for the batch that",
+    "runs: that is most of the time until a group with a new consumer is stable, and nothing is unowned meanwhile.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def as_table(result: Result) -> str:
     """The result for people."""
-    parts = (_records(result), _events(result), _unowned(result), [_verdict(result.records)])
+    parts = (_records(result), _events(result), _unowned(result), NOTE, [_verdict(result.records)])
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts)
 
 
@@ -91,21 +97,17 @@ def _events(result: Result) -> list[str]:
     lines = [_row("EVENT", "DETECTED", "THEN STABLE", "MOVED", "UNOWNED MAX")]
     for each in result.happenings:
         longest = percentiles(span.ms for span in result.during(each))["max"]
-        found, stable = _ms(each.known_ms - each.began_ms), _ms(each.stable_ms - each.known_ms)
+        found, stable = _ms(each.known_ms - each.began_ms or None), _ms(each.stable_ms - each.known_ms)
         lines.append(f"{_row(each.name, found, stable, str(each.moved), _ms(longest))}   {each.note}")
     return lines
 
 
 def _unowned(result: Result) -> list[str]:
     total = percentiles(each.ms for each in result.unowned)
+    times = [_ms(total[name]) for name in ("p50", "p99", "max")]
     return [
         _row("UNOWNED TIME", "MOVES", "P50", "P99", "MAX"),
-        _row(
-            "of each partition that moved", str(total["count"]), *(_ms(total[name]) for name in ("p50", "p99", "max"))
-        ),
-        f"(detected: for what was killed, the rest of its session, of {SESSION_TIMEOUT_MS // 1000} s for consumers and "
-        f"{settings.SESSION_TIMEOUT_MS // 1000} s for",
-        "coordinators; what a killed consumer had read counts as unowned from then on)",
+        _row("of each partition that moved", str(total["count"]), *times),
     ]
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
@@ -19,7 +19,6 @@ from zkcoord.demo.say import Voice
 from zkcoord.demo.watch import Watch
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars
 from zkcoord.embedded.child import Child
-from zkcoord.embedded.server import LOOPBACK
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import KafkaClient, native_errors
 from zkcoord.shell.zk.blocking import Tree
@@ -31,6 +30,7 @@ CALM_MS = 500  # a group that stays settled this long has come to rest
 STATUS_MS = 5_000  # how often a person hears how it goes
 END_MS = 30_000  # a Spark that ends: its batch, its Java
 SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
+SERVER_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")  # a server of two minutes: see `consumer.JAVA`
 PRODUCER, COORDINATOR = "producer", "coordinator"
 
 Found = TypeVar("Found")
@@ -41,12 +41,13 @@ class Stage:
 
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
         self.options, self.places, self.voice = options, places, voice
-        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper")
-        self.kafka = EmbeddedKafka(self.zookeeper.hosts, places.folder / "kafka")
+        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper", jvm_options=SERVER_JAVA)
+        self.kafka = EmbeddedKafka(self.zookeeper.hosts, places.folder / "kafka", jvm_options=SERVER_JAVA)
         self.partitions = tuple(TopicPartition(TOPIC, n) for n in range(options.partitions))
         self.children: dict[str, Child] = {}
         self.logs: dict[str, EventLog] = {}
         self.playing: set[str] = set()  # the children that must run
+        self._groups: list[int] = []  # the consumers' processes: each has a Java of its own, a child's child
         self._stack = ExitStack()
         self._said_ns = time.monotonic_ns()
 
@@ -88,7 +89,8 @@ class Stage:
         self.voice.say(f"coordinator {self.serving()} serves, topic {TOPIC} has {len(self.partitions)} partitions")
         for name in CONSUMERS:
             program = ["zkcoord.demo.consumer", "--name", name, "--folder", str(self.places.folder)]
-            self._run(name, [*program, *self._servers()], TMPDIR=str(self.places.scratch), SPARK_LOCAL_IP=LOOPBACK)
+            scratch = str(self.places.scratch)
+            self._run(name, [*program, *self._servers()], TMPDIR=scratch, SPARK_LOCAL_DIRS=scratch)
         self.voice.say("three PySpark consumers warm up: only then do they join")
         for name in CONSUMERS:
             self.wait(f"consumer {name} to be warm", partial(self.logs[name].first, "warm"))
@@ -102,6 +104,9 @@ class Stage:
         self.children[name], self.logs[name] = child, EventLog(child.log)
         child.start()
         self.playing.add(name)
+        if name in CONSUMERS and child.pid is not None:
+            with suppress(ProcessLookupError):  # it has ended at once: whoever waits for it will say so
+                self._groups.append(os.getpgid(child.pid))
 
     def producer_command(self, rate: int, *more: str) -> list[str]:
         """The module and arguments of a producer."""
@@ -133,9 +138,8 @@ class Stage:
 
     def _await_java(self) -> None:
         """A consumer's Java ends by itself when the consumer has ended, however that was; wait until it has."""
-        started = [event for name in CONSUMERS if name in self.logs for event in self.logs[name].all("spark_started")]
         end_ns = time.monotonic_ns() + END_MS * 1_000_000
-        while any(_exists(event["jvm"]) for event in started) and time.monotonic_ns() < end_ns:
+        while any(_exists(group) for group in self._groups) and time.monotonic_ns() < end_ns:
             time.sleep(POLL_S)
 
     # ------------------------------------------------------------------ looking
@@ -246,14 +250,10 @@ class Stage:
                 raise UnavailableError(f"{name} ended with code {child.exit_code}; its log ends with:\n{child.tail()}")
 
 
-def _exists(pid: int | None) -> bool:
-    """Whether there is a process of that number; it is looked at, never signalled."""
-    if pid is None:
-        return False
+def _exists(group: int) -> bool:
+    """Whether a process of that group is left; they are looked at, never signalled."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):  # none, or somebody else's by now
         return False
-    except PermissionError:
-        return False  # somebody else's by now
     return True

@@ -1,0 +1,90 @@
+"""The demo as its user runs it, small: real servers, real consumers in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.spark]
+
+DEADLINE_S = 400  # a loaded machine needs minutes for three Sparks
+START_S = 120  # servers, before the consumers
+SMALL = ("demo", "--seconds", "10", "--rate", "2000", "--partitions", "4")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The demo's folder goes below `tmp_path`."""
+    return {**os.environ, "TMPDIR": str(tmp_path)}
+
+
+@pytest.fixture
+def demo(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A small demo under way."""
+    command = [sys.executable, "-m", "zkcoord.cli.main", *SMALL, "--output", "json"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Command lines of processes that name the folder (Linux; elsewhere nobody can tell)."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            lines.append(line)
+    return lines
+
+
+def test_nothing_is_lost_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
+    demo: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    told, said = demo.communicate(timeout=DEADLINE_S)
+    assert demo.returncode == 0, said
+    result = json.loads(told)
+    records, events = result["records"], result["events"]
+    assert result["ok"] is True
+    assert records["produced"] >= 10 * 2000
+    assert records["lost"] == records["beyond"] == records["foreign"] == 0
+    assert records["duplicated"] <= records["interrupted"]
+    assert records["processed"] == records["produced"] + records["duplicated"]
+    assert [event["event"] for event in events] == [
+        "a third consumer joins",
+        "a consumer is killed",
+        "the coordinator is killed",
+        "a consumer leaves",
+    ]
+    joins, dies, fails_over, leaves = (event["moved"] for event in events)
+    assert (joins, fails_over) == (1, 0)  # the fewest that can: 4 partitions of 2 consumers for a third; none
+    assert dies in (1, 2)
+    assert leaves == 2
+    assert result["unowned_ms"]["count"] == joins + dies + leaves
+    assert list(tmp_path.iterdir()) == []
+    assert left_behind(tmp_path) == []
+
+
+def test_sigterm_ends_everything_that_it_started(demo: subprocess.Popen[str], tmp_path: Path) -> None:
+    end = time.monotonic() + START_S
+    while not any("zkcoord.demo.consumer" in line for line in left_behind(tmp_path)):
+        assert time.monotonic() < end and demo.poll() is None
+        threading.Event().wait(0.05)
+    demo.send_signal(signal.SIGTERM)
+    demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+    assert left_behind(tmp_path) == []
