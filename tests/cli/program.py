@@ -1,6 +1,7 @@
 """A running `zkcoord`, and what the tests of the command line share."""
 
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +23,9 @@ class Program:
 
     def __init__(self, *arguments: str, lines_max: int | None = None) -> None:
         command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_foreground
+        )
         self._lines: dict[str, queue.SimpleQueue[str | None]] = {}
         self._threads: list[threading.Thread] = []
         for name, stream in (("stdout", self.process.stdout), ("stderr", self.process.stderr)):
@@ -71,3 +74,8 @@ class Program:
             for line in islice(stream, lines_max):
                 lines.put(line.rstrip("\n"))
         lines.put(None)
+
+
+def _foreground() -> None:
+    """The tests themselves may be a shell's background job, whose children ignore SIGINT unless told otherwise."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

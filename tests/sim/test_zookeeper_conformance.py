@@ -288,7 +288,7 @@ class Transcript:
             tokens = [self._send(client, request) for request in requests]
             self._side.wait(lambda: all(token in client.answers for token in tokens))
             self.lines += [(step, self._told(client.answers.pop(token))) for token in tokens]
-        self._barrier()
+        self._barrier(ordered=step.verb != "close")
 
     def _open(self, name: str) -> None:
         box: list[Client] = []
@@ -324,8 +324,12 @@ class Transcript:
             client.store.read(self._token, request)
         return self._token
 
-    def _barrier(self) -> None:
-        """Every session syncs; then what came is written down, in its order."""
+    def _barrier(self, *, ordered: bool) -> None:
+        """Every session syncs; then what came is written down, in its order.
+
+        A real server keeps a session's ephemerals in a hash set: what order they go in at its end depends on the names,
+        the chroot included.
+        """
         for client in self._clients.values():
             self._token += 1
             token = self._token
@@ -334,7 +338,7 @@ class Transcript:
             del client.answers[token]
         for name in sorted(self._clients):
             order, self._clients[name].order = self._clients[name].order, []
-            self.lines += [(name, _relative(order))]
+            self.lines += [(name, _relative(order if ordered else sorted(order)))]
 
     def _told(self, answer: StoreInput) -> Any:
         match answer:

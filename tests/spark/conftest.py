@@ -22,7 +22,9 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
     from zkcoord.embedded import connector_jars
     from zkcoord.spark import spark_session
 
-    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF")
+    # one session serves every test's topics: each cached Kafka consumer holds its fetch buffers for minutes
+    memory = {"spark.driver.memory": "2g"}
+    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=memory)
     yield session
     session.stop()
 
