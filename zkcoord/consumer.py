@@ -121,13 +121,14 @@ class Consumer:
         """
         if not self._started:
             return
+        deadline = time.monotonic() + self._rebalance_timeout_ms / 1000
         future = self._driver.ask("stop")
         try:
             future.result(self._rebalance_timeout_ms / 1000)
         except (FutureTimeoutError, RuntimeError):
             self._driver.ask("abandon", UnavailableError("left without an answer from ZooKeeper"))
         self._driver.join()
-        self._worker.stop()
+        self._worker.stop(max(1.0, deadline - time.monotonic()))
 
     def commit(self, offsets: Positions) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.

@@ -74,7 +74,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     decisions += _stops(view, memory.target)
     decisions += _grants(view, memory, now_ms)
     decisions += _overdue(view, patience, now_ms)
-    decisions += _purges(view, patience, now_ms)
+    decisions += _purges(view, memory, now_ms)
     return tuple(decisions), patience.wake_at_ms(view, now_ms)
 
 
@@ -224,18 +224,20 @@ def _evict(member: Member, command: Outstanding, why: str) -> EvictMember:
     )
 
 
-def _purges(view: GroupView, patience: Patience, now_ms: int) -> list[Decision]:
-    """Channels without a registration; an evicted one's stays while an owner still names its consumer."""
+def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
+    """Channels without a registration; an evicted one's stays through its grace, and while it owns what is wanted."""
     orphans = [c for c in sorted(view.channels) if c not in view.members]
     if not orphans:
         return []
-    owning = {consumer_of(owner.thread) for owner in view.owners.values() if owner.thread}
+    patience = memory.patience
+    wanted = (view.owners.get(partition) for partition in memory.target)
+    owning = {consumer_of(owner.thread) for owner in wanted if owner is not None and owner.thread}
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]
         if channel.version == 0 and not channel.evicted and not patience.abandoned(consumer_id, now_ms):
             continue
-        if channel.evicted and consumer_id in owning:
+        if channel.evicted and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
             continue
         decisions.append(PurgeChannel(consumer_id=consumer_id, why="its registration is gone"))
     return decisions

@@ -63,16 +63,18 @@ def run(
 
 def _keep(stage: Stage) -> None:
     """Say how to look at what runs, and wait for Ctrl-C or SIGTERM."""
+    python, here = Path(sys.executable), Path.cwd()
+    python = python.relative_to(here) if python.is_relative_to(here) else python
+    zkcoord = python.with_name("zkcoord")
     zookeeper = f"--zookeeper {stage.zookeeper.hosts}"
     servers = f"{zookeeper} --bootstrap-servers {stage.kafka.bootstrap_servers}"
-    producer = " ".join(stage.producer_command(stage.options.rate))
-    stage.voice.say("everything runs on until Ctrl-C; look at it from another terminal:")
+    stage.voice.say("everything but the producer runs on until Ctrl-C; look at it from another terminal:")
     for command in (
-        f"zkcoord group describe {GROUP} {servers}",
-        f"zkcoord group describe {GROUP} --members {zookeeper}",
-        f"zkcoord group describe {GROUP} --state {zookeeper}",
-        f"zkcoord consume --group another --topic {TOPIC} --from-beginning {servers}",
-        f"python -m {producer}",
+        f"{zkcoord} group describe {GROUP} {servers}",
+        f"{zkcoord} group describe {GROUP} --members {zookeeper}",
+        f"{zkcoord} group describe {GROUP} --state {zookeeper}",
+        f"{zkcoord} consume --group another --topic {TOPIC} --from-beginning {servers}",
+        f"{python} -m {' '.join(stage.producer_command(stage.options.rate))}",
         f"tail -f {stage.places.folder}/*.log",
     ):
         print(f"    {command}", file=sys.stderr, flush=True)

@@ -232,7 +232,7 @@ class CoordinatorRole:
             clean = clean and tracker.clean(path)
         if clean:
             following.set_topics(self._partitions(following.subscribed()))
-        return clean and tracker.clean(group)
+        return clean and tracker.clean(group) and not following.look_again()
 
     def _partitions(self, topics: set[str]) -> dict[str, tuple[int, ...]]:
         known = {topic: self._topics.get(topic) for topic in sorted(topics)}
@@ -273,12 +273,8 @@ class CoordinatorRole:
         fields: dict[str, Any] = {"group": following.group, "why": decision.why}
         match decision:
             case StopFetching() | GrantPartitions():
-                if isinstance(decision, StopFetching):
-                    name = "stop_sent"
-                    following.sent(decision.consumer_id, decision.partitions)
-                else:
-                    name = "start_sent"
-                    following.sent_start(decision.consumer_id)
+                following.sent(decision.consumer_id, decision.partitions)
+                name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case RaiseGeneration():
                 name = "rebalance_started"

@@ -155,6 +155,10 @@ class Desk:
             self.calls[token] = waiting
         self._callbacks.call(token, name, argument)
 
+    def disown(self, waiting: str) -> None:
+        """Nobody waits any more for what the application answers to these calls."""
+        self.calls = {token: who for token, who in self.calls.items() if who != waiting}
+
     def stop_running(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """The application must not read these any more; returns them, sorted."""
         lost = sorted(partitions)

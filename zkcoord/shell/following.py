@@ -30,8 +30,7 @@ class Following:
     _owners: set[TopicPartition] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
-    # consumer -> what own stops named that were not seen in its channel yet: obeyed before anybody looked, perhaps
-    _started: set[str] = field(default_factory=set)  # likewise: whom own starts were sent to
+    # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
@@ -76,12 +75,24 @@ class Following:
         self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """An own stop for this consumer was sent."""
+        """An own command for this consumer was sent."""
         self._sent.setdefault(consumer_id, set()).update(partitions)
 
-    def sent_start(self, consumer_id: str) -> None:
-        """An own start for this consumer was sent."""
-        self._started.add(consumer_id)
+    def look_again(self) -> bool:
+        """Read what own commands named that were obeyed before anybody looked; True when there were any.
+
+        Asked when everything is clean: what no command in the channel names now has been acknowledged.
+        """
+        sent, self._sent = self._sent, {}
+        found = False
+        for consumer_id, partitions in sent.items():
+            channel = self.nodes.view.channels.get(consumer_id)
+            unseen = [p for p in partitions if channel is None or not channel.names(p)]
+            if unseen:
+                self._touch_owners(unseen)
+                self._touch_status(consumer_id)
+                found = True
+        return found
 
     def subscribed(self) -> set[str]:
         """Topics that any member subscribes to."""
@@ -98,12 +109,7 @@ class Following:
             case Place.CHANNEL, Kind.DATA:
                 self._follow_status(before, address.name)
             case Place.COMMAND, _:
-                if not node.exists:
-                    self._touch_status(address.name)
-                sent = self._sent.pop(address.name, set())
-                if not node.exists:
-                    self._touch_owners(sent)
-                    self._touch_owners_of({address.name})
+                self._follow_command(address, node)
             case Place.OWNER, _ if address.item.isdigit():
                 owner = self.nodes.view.owners.get(TopicPartition(address.name, int(address.item)))
                 unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
@@ -165,11 +171,16 @@ class Following:
                 self._touch_owners(command.threads)
         if EVICTED_MARK not in names:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
-        if not any(name.isdigit() for name in names):
-            self._touch_owners(self._sent.pop(consumer_id, set()))
-            if consumer_id in self._started:
-                self._started.discard(consumer_id)
-                self._touch_status(consumer_id)
+
+    def _follow_command(self, address: Address, node: Node) -> None:
+        if not node.exists:  # acknowledged before it was read: it may have been about anything
+            self._touch_status(address.name)
+            self._touch_owners_of({address.name})
+            return
+        channel, sent = self.nodes.view.channels.get(address.name), self._sent.get(address.name)
+        for command in channel.commands if channel is not None and sent else ():
+            if command.sequence == address.item and sent:
+                sent.difference_update(command.threads or ())
 
     def _follow_status(self, before: GroupNodes, consumer_id: str) -> None:
         """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""

@@ -33,6 +33,7 @@ class Lookup:
     def __init__(self, paths: MemberPaths, tracker: Tracker, scope: str) -> None:
         self._paths, self._tracker, self._scope = paths, tracker, scope
         self._nodes: dict[str, Node | None] = {}
+        self._unread: set[str] = set()  # not answered yet: another scope may want (and count) the same node
         self.partitions: frozenset[TopicPartition] = frozenset()
 
     def begin(self, partitions: Iterable[TopicPartition], *, parents: bool = False) -> None:
@@ -44,24 +45,27 @@ class Lookup:
             above.add(self._paths.layout.offsets(self._paths.group))
         for path in [*sorted(above), *map(self._paths.owner, chosen), *map(self._paths.offset, chosen)]:
             self._nodes[path] = None
+            self._unread.add(path)
             self._tracker.want(path, scope=self._scope)
             self._tracker.touch(path)
 
     @property
     def clean(self) -> bool:
         """True when everything asked for has been read."""
-        return self._tracker.clean(self._scope)
+        return not self._unread and self._tracker.clean(self._scope)
 
     def end(self) -> None:
         """Nothing of it is followed any more."""
         self._tracker.unwant_scope(self._scope)
         self._nodes.clear()
+        self._unread.clear()
 
     def take(self, node: Node) -> bool:
         """Take an answer in, if it was asked for here."""
         wanted = node.path in self._nodes
         if wanted:
             self._nodes[node.path] = node
+            self._unread.discard(node.path)
         return wanted
 
     def owner(self, partition: TopicPartition) -> tuple[str, int]:
@@ -104,7 +108,8 @@ class Holdings:
         """Compare what is held with what was read after a refused or unknown write of the offsets `written`.
 
         Returns partitions that are no longer this registration's, and offsets that somebody else wrote. An own value
-        at the next version was the own write (design, section 4, step 5). Only what was looked up is judged.
+        at the next version was the own write (design, section 4, step 5); -1 stands for a node that was deleted. Only
+        what was looked up is judged.
         """
         gone: set[TopicPartition] = set()
         foreign: dict[TopicPartition, int] = {}
@@ -116,7 +121,10 @@ class Holdings:
                 gone.add(partition)  # released; should it name this consumer again, that is another grant
                 continue
             now = read.position(partition)
-            version = mine.offset_version if now.version is None else now.version
+            if now.version is None:  # a held partition has an offset: somebody deleted it
+                foreign[partition] = -1
+                continue
+            version = now.version
             if version != mine.offset_version and now.offset is not None:
                 own = version == mine.offset_version + 1 and now.offset == written.get(partition)
                 if not own:

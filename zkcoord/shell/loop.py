@@ -86,6 +86,7 @@ class _Sent:
     tag: Any
     lane: str
     sent_ms: int
+    step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
 
 
@@ -94,6 +95,7 @@ class _Lane:
     """Transactions whose refusals are counted together."""
 
     refused: int = 0  # in a row
+    step: int = 0  # in which the last of them was sent
     until_ms: int = 0
 
 
@@ -122,6 +124,7 @@ class Loop:
         self._session: _Session | None = None
         self._sessions = 0
         self._token = 0
+        self._steps = 0
         self._reopen_at_ms: int | None = 0  # invariant: None exactly while there is a session, or when finished
         self._report: Events = lambda name, fields: None
         self.finished = False
@@ -162,7 +165,7 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        session.commits[token] = _Sent(tag, lane, now_ms, transaction)
+        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction)
         session.store.commit(token, transaction)
         session.tracker.written(transaction.touched())
 
@@ -200,9 +203,13 @@ class Loop:
         role = self._role
         if role is None or self.finished:
             return None
-        for item in inputs:
+        self._steps += 1
+        for place, item in enumerate(inputs):
             self._take(role, item, now_ms)
             if self.finished:
+                for left in inputs[place + 1 :]:  # nobody else will answer them
+                    if isinstance(left, Request) and left.future is not None:
+                        left.future.set_exception(RuntimeError("the loop has ended"))
                 return None
         self._open_when_due(now_ms)
         self._send_reads()
@@ -258,6 +265,9 @@ class Loop:
         session.tracker.touch(path)
         session.tracker.touch(path, Kind.CHILDREN)
         lane = session.lanes.setdefault(sent.lane, _Lane())
+        if lane.step == sent.step:  # one cause: all behind a refused raise are refused with it
+            return
+        lane.step = sent.step
         lane.refused += 1
         excess = lane.refused - REFUSALS_FREE
         if excess > 0:

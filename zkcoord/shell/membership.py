@@ -248,7 +248,8 @@ class MembershipRole:
             return
         if not lease.holds(now_ms) and (desk.holdings.running or self._revived):
             lost = desk.stop_running(desk.holdings.running | set(self._revived))
-            self._revived = ()  # what it answers to the start does not count any more
+            self._revived = ()
+            desk.disown("revive")  # what it answers to that start does not count any more, nor for the next
             if self._committing is not None:
                 self._committing.lost(lost)
             desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
@@ -283,6 +284,15 @@ class MembershipRole:
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
+        if not self._take_next(desk):
+            return False
+        task = self._task
+        if self._reviving is not None and task is not None and self._reviving.partitions & task.partitions():
+            self._reviving.end()  # what it read of these is about to change
+            self._reviving = None
+        return True
+
+    def _take_next(self, desk: Desk) -> bool:
         if not self._loop.tracker.clean(CHANNEL) or desk.writing or self._revived:
             return False
         for sequence in sorted(desk.commands) if not self._leaving else ():
@@ -356,7 +366,12 @@ class MembershipRole:
             self._reviving.begin(idle)
         elif self._reviving.clean:
             looked_up, self._reviving = self._reviving, None
-            gone, _ = desk.holdings.reconcile(idle, {}, looked_up)
+            gone, foreign = desk.holdings.reconcile(idle, {}, looked_up)
+            deleted = sorted(p for p, offset in foreign.items() if offset < 0)
+            if deleted:  # only a start can apply the reset policy
+                names = ", ".join(map(str, deleted[:5]))
+                self._rejoin(f"somebody deleted the offsets of {names}", desk.now_ms)
+                return
             for partition in gone:
                 del desk.holdings.held[partition]
             self._revived = tuple(p for p in idle if p in looked_up.partitions and p not in gone)

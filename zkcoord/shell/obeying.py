@@ -60,6 +60,7 @@ class StartTask:
         self._threads = dict(command.ownership or {})
         self._first: dict[TopicPartition, int] = {}  # what the reset policy answered
         self._refused: dict[TopicPartition, str] = {}
+        self._told: dict[TopicPartition, int] = {}  # where the application was told to start
         self._asked: tuple[str, tuple[TopicPartition, ...]] = ("", ())
         self._holds: dict[TopicPartition, Held] = {}
         for partition in self._threads:
@@ -115,9 +116,12 @@ class StartTask:
         starting = {
             p: self._first[p] if at.offset is None else at.offset
             for p, at in positions.items()
-            if p not in self._refused and p not in self._desk.holdings.running
+            if p not in self._refused
         }
+        running = self._desk.holdings.running
+        starting = {p: at for p, at in starting.items() if p not in running or self._told.get(p, at) != at}
         if starting:
+            self._told.update(starting)
             self._ask("start", starting, tuple(starting))
             return
         self.step = Step.WRITE
@@ -175,6 +179,11 @@ class StartTask:
     def _done(self, holds: Mapping[TopicPartition, Held]) -> None:
         holdings = self._desk.holdings
         holdings.held.update(holds)
+        moved = [
+            p for p, mine in holds.items() if p in holdings.running and self._told.get(p, mine.offset) != mine.offset
+        ]
+        if moved:  # somebody else set the offset right behind the acknowledgement: it is revived from there
+            self._desk.stop_running(moved)
         gone = [p for p in self._threads if p in holdings.running and p not in holdings.held]
         if gone:  # told to start, and taken away before the acknowledgement: a topic that was dropped
             holdings.running.difference_update(gone)

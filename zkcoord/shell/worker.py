@@ -26,11 +26,11 @@ class Worker:
         """Queue a call; its CallDone comes through `answer`."""
         self._calls.put((token, name, argument))
 
-    def stop(self) -> None:
-        """Serve what is queued, then end the thread; called from another thread."""
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """Serve what is queued, then end the thread; called from another thread. One that hangs is left (a daemon)."""
         self._calls.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
