@@ -100,7 +100,7 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
     "place",
     [
         "record",
-        pytest.param("state", marks=pytest.mark.xfail(strict=True, reason="an unreadable state is not watched")),
+        "state",
     ],
 )
 def test_a_group_whose_record_or_state_nobody_can_parse_is_left_alone_until_it_is_mended(
@@ -122,7 +122,6 @@ def test_a_group_whose_record_or_state_nobody_can_parse_is_left_alone_until_it_i
     wait_until(lambda: settled(first), "the mended one reads, too", MENDED_SECONDS)
 
 
-@pytest.mark.xfail(strict=True, reason="nothing is told of a group that has no state")
 def test_a_record_that_nobody_can_parse_is_told_also_before_the_group_has_a_state(world: World) -> None:
     path = DRAFT.record("g")
     world.put(path, b"{nonsense")

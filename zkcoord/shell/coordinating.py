@@ -255,7 +255,9 @@ class CoordinatorRole:
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
                 self._note(following, decision)
-        if view.state_version is not None:
+        for path, what in following.nodes.problems.items():
+            self._problem(path, what)
+        if view.state_version is not None and view.unreadable is None:
             self._report(following, memory)
 
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
@@ -299,8 +301,6 @@ class CoordinatorRole:
 
     def _report(self, following: Following, memory: Memory) -> None:
         view = following.nodes.view
-        for path, what in following.nodes.problems.items():
-            self._problem(path, what)
         now = phase(view, memory.target)
         if self._phases.get(following.group) is not now:
             self._phases[following.group] = now

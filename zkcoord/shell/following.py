@@ -114,6 +114,8 @@ class Following:
                 owner = self.nodes.view.owners.get(TopicPartition(address.name, int(address.item)))
                 unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
                 self.tracker.watch(node.path, Kind.DATA, unreadable)  # only an operator can mend it
+            case Place.STATE, _:
+                self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)
