@@ -137,7 +137,7 @@ class _Drama:
         stage.playing.discard(LEAVING)
         self._members.remove(LEAVING)
         began_ms = _now_ms()
-        stopping = threading.Thread(target=stage.children[LEAVING].stop, name="stop", daemon=True)
+        stopping = threading.Thread(target=stage.children[LEAVING].stop, args=[END_MS], name="stop", daemon=True)
         stopping.start()
         gone_ms = stage.wait("it to leave", lambda: stage.watch.gone_ms().get(consumer_id), status=True)
         happening = self._settled("a consumer leaves", before, began_ms, gone_ms)

@@ -29,6 +29,7 @@ POLL_S = 0.02
 CALM_MS = 500  # a group that stays settled this long has come to rest
 STATUS_MS = 5_000  # how often a person hears how it goes
 END_MS = 30_000  # a Spark that ends: its batch, its Java
+ORPHAN_MS = 2_000  # what a program may take to end when the demo was killed: nobody will count what it does
 SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
 SERVER_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")  # a server of two minutes: see `consumer.JAVA`
 PRODUCER, COORDINATOR = "producer", "coordinator"
@@ -100,7 +101,7 @@ class Stage:
         """Start `python -m module…` as a child that must run from now on."""
         more = ["--zookeeper", self.zookeeper.hosts, "--log-format", "json"] if log_format else []
         command = [sys.executable, "-m", *module, *more]
-        child = Child(name, command, self.places.log(name), env={**os.environ, **environment}, grace_ms=END_MS)
+        child = Child(name, command, self.places.log(name), env={**os.environ, **environment}, grace_ms=ORPHAN_MS)
         self.children[name], self.logs[name] = child, EventLog(child.log)
         child.start()
         self.playing.add(name)
@@ -131,7 +132,7 @@ class Stage:
                 if hurry or child.name not in self.playing:
                     child.kill()
             for name in sorted(self.playing, key=lambda each: each.startswith(COORDINATOR)):  # consumers leave first
-                self.children[name].stop()
+                self.children[name].stop(END_MS)
             self._await_java()
         finally:
             self._stack.close()
