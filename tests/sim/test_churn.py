@@ -1,0 +1,119 @@
+"""Storms with joins, leaves, stopped coordinators, growing topics and edited records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim.actors import GROUP, coordinator, topic_json
+from tests.sim.field import parse_json
+from tests.sim.options import seeds
+from tests.sim.scenarios import Scene
+from tests.sim.world import World
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import SetNode
+
+SEEDS = 30
+
+
+class Churn:
+    """What people do to a running group: one act at a time, drawn from the world's seed."""
+
+    def __init__(self, world: World, scene: Scene, kinds: Sequence[str]) -> None:
+        self.world, self.scene, self.kinds = world, scene, kinds
+        self.next_consumer, self.next_coordinator = 5, 2
+
+    def _pick(self, items: Sequence[Any]) -> Any:
+        return items[int(self.world.rng.random() * len(items))]
+
+    def act(self) -> None:
+        getattr(self, self._pick(self.kinds))()
+
+    def _live(self, prefix: str) -> list[str]:
+        return [n for n, p in self.world.processes.items() if n.startswith(prefix) and p.restarts]
+
+    def join(self) -> None:
+        if len(self._live("consumer")) < 7:
+            self.scene.join(f"consumer{self.next_consumer}")
+            self.next_consumer += 1
+
+    def leave(self) -> None:
+        names = [n for n in self._live("consumer") if self.world.processes[n].running]
+        if len(names) > 2:
+            process = self.world.processes[self._pick(names)]
+            process.restarts = False
+            self.world.trace(process.client, "is asked to leave")
+            process.inbox.put(Request("stop", None, Future()))
+
+    def swap_coordinator(self) -> None:
+        names = [n for n in self._live("coordinator") if self.world.processes[n].running]
+        if names:
+            process = self.world.processes[self._pick(names)]
+            process.restarts = False
+            self.world.trace(process.client, "is asked to stop")
+            process.inbox.put(Request("stop", None, None))
+        self.world.spawn(f"coordinator{self.next_coordinator}", coordinator)
+        self.next_coordinator += 1
+
+    def grow(self) -> None:
+        topic = self._pick(["t", "u"])
+        path = f"/brokers/topics/{topic}"
+        count = len(parse_json(self.world.ensemble.data(path) or b"")["partitions"])
+        if count < 14:
+            self._set(path, topic_json(count + 1 + int(self.world.rng.random() * 3)))
+
+    def record(self) -> None:
+        path = DRAFT.record(GROUP)
+        record = parse_json(self.world.ensemble.data(path) or b"")
+        if record:
+            record["policy"] = {**record.get("policy", {}), "max_rebalance_retries": int(self.world.rng.random() * 4)}
+            record["assignor"] = self._pick([None, "range", "sticky"])
+            self._set(path, json.dumps(record).encode())
+
+    def _set(self, path: str, data: bytes) -> None:
+        stat = self.world.ensemble.stat(path)
+        if stat is not None:
+            self.world.trace("operator sets", path, data)
+            self.world.ensemble.operate(SetNode(path, data, stat.version))
+
+
+KINDS = ("join", "leave", "swap_coordinator", "grow", "record")
+
+
+def churn(
+    seed: int, kinds: Sequence[str] = KINDS, steps: int = 2_500, rebalance_timeout_ms: int = 0, **fixed: Any
+) -> World:
+    """One seed of such a storm, and the calm after it."""
+    world = World(seed)
+    world.options = replace(world.options, **fixed)
+    scene = Scene(world, consumers=5, rebalance_timeout_ms=rebalance_timeout_ms or [3_000, 8_000][seed % 2])
+    churning = Churn(world, scene, kinds)
+    for _ in range(steps // 80):
+        world.storm(80)
+        churning.act()
+    scene.calm()
+    return world
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_churn(seed: int) -> None:
+    churn(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_slow_callbacks(seed: int) -> None:
+    """Callbacks take longer than sessions and leases."""
+    churn(
+        seed,
+        rebalance_timeout_ms=40_000,
+        call_ms_max=6_000,
+        session_timeout_ms=4_000,
+        read_ms_max=300,
+        fault_sessions_max=1.0,
+    )

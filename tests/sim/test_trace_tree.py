@@ -1,0 +1,74 @@
+"""Somebody deletes nodes under a running group: an offset, or all of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+from tests.sim.actors import GROUP
+from tests.sim.script import QUIET, Script, on_seeds
+from tests.sim.world import World
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import DeleteNode
+
+
+def _delete_below(world: World, path: str) -> None:
+    for name in list(world.ensemble.names(path)):
+        _delete_below(world, f"{path}/{name}")
+    result = world.ensemble.operate(DeleteNode(path, -1))
+    assert not result.reason, result
+
+
+def _delete_offsets(script: Script, name: str) -> None:
+    """As a tool does. The application reads no more: the checkers would not know how far it may."""
+    script.application(name).allowed = lambda partition: False
+    for p in script.owned(name):
+        assert not script.world.ensemble.operate(DeleteNode(DRAFT.offset(GROUP, p), -1)).reason
+
+
+@on_seeds()
+def test_a_commit_is_answered_although_somebody_deleted_the_offset(seed: int) -> None:
+    script = Script(seed, replace(QUIET, read_ms_max=200), consumers=1, coordinators=1)
+    script.settle()
+    world, application = script.world, script.application("consumer0")
+    world.run_for(1_000)
+    application.commits = False
+    world.run_until(lambda: application._commit is None or application._commit.done())
+    _delete_offsets(script, "consumer0")
+    future = Future()
+    offsets = {p: o + 1 for p, o in application.positions.items()}
+    script.process("consumer0").inbox.put(Request("commit", offsets, future))
+    world.run_for(10_000)
+    assert future.done()
+    refused = [t for t in world.tried if not t.applied]
+    assert len(refused) < 10
+
+
+@on_seeds()
+def test_e2_a_consumer_leaves_although_somebody_deleted_the_offset(seed: int) -> None:
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    world.run_for(1_000)
+    script.application("consumer0").commits = False
+    world.run_for(1_000)
+    _delete_offsets(script, "consumer0")
+    future = script.leave("consumer0")
+    world.run_for(30_000)
+    assert future.done()
+    script.calm()
+
+
+@on_seeds()
+def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused(seed: int) -> None:
+    script = Script(seed, replace(QUIET, session_timeout_ms=10_000), consumers=2, coordinators=1)
+    script.settle()
+    world = script.world
+    leader = script.leader()
+    world.pause(leader)
+    _delete_below(world, DRAFT.groups + f"/{GROUP}")
+    world.run_until(lambda: script.registered("consumer0") and script.registered("consumer1"), what="they are back")
+    world.resume(leader)
+    script.settle()
+    script.calm()
