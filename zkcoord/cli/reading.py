@@ -169,6 +169,8 @@ class _Reading:
             except CorruptError as error:
                 self._problems[node.path] = f"{error}: the broker or an operator must mend it"
                 continue
+            if not node.exists:
+                self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
             if partitions:
                 found[topic] = partitions
         return found
