@@ -76,7 +76,7 @@ def settled(view: GroupView) -> GroupView:
     """The view once the raise that its target asks for has been written."""
     memory = Memory()
     decide(view, memory, NOW, digest)
-    return replace(view, target_digest=memory.digest, generation=view.generation + 1)
+    return replace(view, target_digest=memory.target.digest, generation=view.generation + 1)
 
 
 def test_a_group_seen_for_the_first_time_gets_its_record_before_anything_else() -> None:

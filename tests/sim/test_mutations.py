@@ -23,7 +23,6 @@ from tests.sim import test_failures_timeouts as timeouts
 from tests.sim.scenarios import storm_fingerprint
 from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
-from zkcoord.core import coordinate
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.patience import Patience
@@ -175,7 +174,7 @@ def a_restless_assignor(patch: Patch) -> None:
         threads, turn = sorted(set(answer.values())), next(turns)
         return {p: threads[(threads.index(thread) + turn) % len(threads)] for p, thread in answer.items()}
 
-    patch.setitem(coordinate.ASSIGNORS, "sticky", restless)
+    patch.setitem(ASSIGNORS, "sticky", restless)
 
 
 def a_digest_of_the_order(patch: Patch) -> None:

@@ -114,7 +114,7 @@ class _Reading:
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest)
         pending = any(isinstance(decision, PENDING) for decision in decisions)
-        now = phase(view, memory.target)
+        now = phase(view, memory.target.assignment)
         if now is Phase.STABLE and any(isinstance(decision, FoundGroup) for decision in decisions):
             now = Phase.PREPARING_REBALANCE  # no coordinator has seen it yet: nothing has been given to its members
         return GroupReport(

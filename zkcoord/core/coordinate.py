@@ -12,10 +12,10 @@ The decisions hold only what can be done now; the rest becomes possible when som
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
+from zkcoord.core.candidates import agree, candidates_of
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -29,24 +29,18 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     StopFetching,
 )
-from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
+from zkcoord.core.target import Digest, Target
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
-
-Digest = Callable[[Mapping[TopicPartition, str]], str]
 
 
 @dataclass(slots=True)
 class Memory:
-    """What this coordinator remembers of a group between two steps; lost at a failover without harm.
-
-    Invariant: `target` and `digest` belong to `target_key`; everything else is first sights on the monotonic clock.
-    """
+    """What this coordinator remembers of a group between two steps; lost at a failover without harm."""
 
     patience: Patience = field(default_factory=Patience)
-    target_key: object = None
-    target: Mapping[TopicPartition, str] = field(default_factory=dict)
-    digest: str = ""
+    target: Target = field(default_factory=Target)
 
 
 def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tuple[tuple[Decision, ...], int | None]:
@@ -57,89 +51,26 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
         return (FoundGroup(why="first sight of the group"),), None
     patience = memory.patience
     patience.look(view, now_ms)
-    candidates = _candidates(view)
+    candidates = candidates_of(view)
     assignor, rejected = agree(candidates, view.assignor)
     eligible = [m for m in candidates if m.consumer_id not in rejected]
     decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in rejected.items()]
     decisions += _refused_commands(view)
-    _retarget(view, memory, assignor, eligible, digest)
-    if memory.digest != view.target_digest and (memory.target or view.target_digest):
+    target = memory.target
+    target.look(view, assignor, eligible, digest)
+    if target.digest != view.target_digest and (target.assignment or view.target_digest):
         decisions.append(
-            RaiseGeneration(generation=view.generation + 1, digest=memory.digest, why="the target is another one")
+            RaiseGeneration(generation=view.generation + 1, digest=target.digest, why="the target is another one")
         )
     decisions += [
         MarkTopic(topic=topic, why="members subscribe to it")
-        for topic in sorted({p.topic for p in memory.target} - view.marked)
+        for topic in sorted({p.topic for p in target.assignment} - view.marked)
     ]
-    decisions += _stops(view, memory.target)
+    decisions += _stops(view, target.assignment)
     decisions += _grants(view, memory, now_ms)
     decisions += _overdue(view, patience, now_ms)
     decisions += _purges(view, memory, now_ms)
     return tuple(decisions), patience.wake_at_ms(view, now_ms)
-
-
-def agree(candidates: Sequence[Member], decided: str | None) -> tuple[str, dict[str, str]]:
-    """The assignor that all can use, and whom to send away for leaving nothing in common (design, section 4).
-
-    Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
-    member's preference.
-    """
-    rejected: dict[str, str] = {}
-    common = [decided] if decided in ASSIGNORS else []
-    for member in sorted(candidates, key=lambda m: (m.czxid, m.consumer_id)):
-        offered = [name for name in member.assignors if name in ASSIGNORS]
-        shared = [name for name in common if name in offered] if common else offered
-        if shared:
-            common = shared
-        else:
-            rejected[member.consumer_id] = (
-                f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(ASSIGNORS)}"
-            )
-    return (common[0] if common else "sticky"), rejected
-
-
-def _candidates(view: GroupView) -> list[Member]:
-    """Members that could be given work: readable, of this protocol, with a channel, not asked to go."""
-    replaced = {m.replaces for m in view.members.values() if m.replaces}
-    found = []
-    for consumer_id, member in view.members.items():
-        channel = view.channels.get(consumer_id)
-        if member.unreadable or not member.coordinated or channel is None or channel.evicted:
-            continue
-        if consumer_id in replaced or (member.stores and view.store not in member.stores):
-            continue
-        if any(command.option == "reject" for command in channel.commands):
-            continue
-        found.append(member)
-    return found
-
-
-def _retarget(view: GroupView, memory: Memory, assignor: str, eligible: list[Member], digest: Digest) -> None:
-    """Ask the assignor again when what it depends on has changed; else the target stands (a step costs its change)."""
-    subscribers = tuple(
-        Subscriber(consumer_id=m.consumer_id, threads=m.threads) for m in sorted(eligible, key=lambda m: m.consumer_id)
-    )
-    key = (assignor, tuple((s.consumer_id, tuple(sorted(s.threads.items()))) for s in subscribers), view.topics)
-    if memory.target_key == key:
-        return
-    wanted = {topic for s in subscribers for topic in s.threads}
-    topics = {topic: ids for topic, ids in view.topics.items() if topic in wanted}
-    eligible_ids = {s.consumer_id for s in subscribers}
-    owned = {p: t for p, t in view.held() if consumer_of(t) in eligible_ids}
-    preferred: dict[TopicPartition, str] = {}
-    for channel in view.channels.values():
-        for command in channel.commands:
-            if command.option == "stop-fetcher" and command.threads:
-                for partition, thread in command.threads.items():
-                    owned.pop(partition, None)
-                    if thread and consumer_of(thread) in eligible_ids:
-                        preferred[partition] = thread
-    question = AssignorInput(subscribers=subscribers, partitions=topics, owned=owned, preferred=preferred)
-    answer = ASSIGNORS[assignor](question)
-    check_assignment(question, answer)
-    memory.target_key = key
-    memory.target = answer
-    memory.digest = digest(answer)
 
 
 def _stops(view: GroupView, target: Mapping[TopicPartition, str]) -> list[Decision]:
@@ -161,7 +92,7 @@ def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     patience = memory.patience
     owners = view.owners
-    for partition, thread in memory.target.items():
+    for partition, thread in memory.target.assignment.items():
         owner = owners.get(partition)
         if owner is not None and owner.thread == thread:
             continue
@@ -230,7 +161,7 @@ def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     if not orphans:
         return []
     patience = memory.patience
-    wanted = (view.owners.get(partition) for partition in memory.target)
+    wanted = (view.owners.get(partition) for partition in memory.target.assignment)
     owning = {consumer_of(owner.thread) for owner in wanted if owner is not None and owner.thread}
     decisions: list[Decision] = []
     for consumer_id in orphans:

@@ -7,28 +7,16 @@ a group is decided at most once a step, however many events came (the draft's "a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import (
-    Decision,
-    EvictMember,
-    FailGroup,
-    FoundGroup,
-    GrantPartitions,
-    MarkTopic,
-    PurgeChannel,
-    RaiseGeneration,
-    RejectMember,
-    RemoveRefused,
-    StopFetching,
-)
-from zkcoord.core.model import Phase
+from zkcoord.core.decisions import GrantPartitions, StopFetching
 from zkcoord.core.view import phase
 from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
 from zkcoord.tree.paths import CANDIDATES, ROOT, TOPICS, Address, Layout
 from zkcoord.tree.plan import Term, plan
@@ -37,7 +25,6 @@ from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
 
 ELECTION, GROUP = "election", "group"
-REPORTED = {RejectMember: "member_rejected", PurgeChannel: "channel_purged", RemoveRefused: "command_removed"}
 
 
 class CoordinatorRole:
@@ -45,7 +32,7 @@ class CoordinatorRole:
 
     def __init__(self, loop: Loop, layout: Layout, standing: Mapping[str, Any], events: Events) -> None:
         """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
-        self._loop, self._layout, self._given, self._events = loop, layout, standing, events
+        self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
         self._standing: Standing | None = None
         self.term: Term | None = None
         self._reset()
@@ -57,8 +44,7 @@ class CoordinatorRole:
         self._wake_at_ms: dict[str, int] = {}
         self._topics: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: no such topic
         self._root_czxid = 0
-        self._phases: dict[str, Phase] = {}
-        self._problems: dict[str, str] = {}
+        self._report.reset()
 
     # the session
 
@@ -167,7 +153,7 @@ class CoordinatorRole:
                 self._loop.tracker.want(standing.stand_as(), watch=True)
                 return
             if standing.taken():
-                self._problem(CANDIDATES, f"the id {standing.wanted_id} is taken: waiting; choose another --id")
+                self._report.problem(CANDIDATES, f"the id {standing.wanted_id} is taken: waiting; choose another --id")
                 return
         transaction = standing.next_transaction()
         if transaction is not None:
@@ -179,13 +165,13 @@ class CoordinatorRole:
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
-        self._problem(CANDIDATES, None)
-        self._events("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+        self._report.problem(CANDIDATES, None)
+        self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
 
     def _end_term(self, why: str) -> None:
         if self.term is not None:
             candidate = self._standing.candidate_id if self._standing else None
-            self._events("deposed", {"coordinator": candidate, "epoch": self.term.epoch, "why": why})
+            self._report.event("deposed", {"coordinator": candidate, "epoch": self.term.epoch, "why": why})
         self.term = None
 
     # topics and groups
@@ -193,8 +179,9 @@ class CoordinatorRole:
     def _read_groups(self, node: Node) -> None:
         for group in sorted(self._groups.keys() - set(node.children)):
             self._groups.pop(group).end()
-            for known in (self._memory, self._wake_at_ms, self._phases):
-                known.pop(group, None)
+            self._memory.pop(group, None)
+            self._wake_at_ms.pop(group, None)
+            self._report.forget(group)
             self._pending.discard(group)
         for group in sorted(set(node.children) - self._groups.keys()):
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
@@ -212,7 +199,7 @@ class CoordinatorRole:
                     problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
             except CorruptError as error:
                 problem = f"{error}: the broker or an operator must mend it; what was known still holds"
-        self._problem(node.path, problem)
+        self._report.problem(node.path, problem)
         self._topics[topic] = info
         for group, following in self._groups.items():
             if topic in following.subscribed():
@@ -254,11 +241,13 @@ class CoordinatorRole:
             for transaction in plan(decisions, following.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
-                self._note(following, decision)
+                if isinstance(decision, StopFetching | GrantPartitions):
+                    following.sent(decision.consumer_id, decision.partitions)
+                self._report.decision(group, decision)
         for path, what in following.nodes.problems.items():
-            self._problem(path, what)
+            self._report.problem(path, what)
         if view.state_version is not None and view.unreadable is None:
-            self._report(following, memory)
+            self._report.phase(group, phase(view, memory.target.assignment), view.generation)
 
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
         marks = {}
@@ -268,48 +257,3 @@ class CoordinatorRole:
                 info, czxid = known
                 marks[topic] = Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=self._root_czxid)
         return marks
-
-    # what people see
-
-    def _note(self, following: Following, decision: Decision) -> None:
-        fields: dict[str, Any] = {"group": following.group, "why": decision.why}
-        match decision:
-            case StopFetching() | GrantPartitions():
-                following.sent(decision.consumer_id, decision.partitions)
-                name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
-                fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
-            case RaiseGeneration():
-                name = "rebalance_started"
-                fields |= {"generation": decision.generation}
-            case EvictMember():
-                name = "evicted"
-                fields |= {"consumer": decision.consumer_id}
-            case FailGroup():
-                name = "rebalance_failed" if decision.error else "rebalance_recovered"
-                fields |= {"level": "warning"}
-            case RejectMember() | PurgeChannel() | RemoveRefused():
-                name = REPORTED[type(decision)]
-                fields |= {"consumer": decision.consumer_id}
-            case MarkTopic():
-                name = "topic_marked"
-                fields |= {"topic": decision.topic}
-            case FoundGroup():
-                name = "group_found"
-            case _:
-                assert_never(decision)
-        self._events(name, fields)
-
-    def _report(self, following: Following, memory: Memory) -> None:
-        view = following.nodes.view
-        now = phase(view, memory.target)
-        if self._phases.get(following.group) is not now:
-            self._phases[following.group] = now
-            name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
-            self._events(name, {"group": following.group, "state": now.value, "generation": view.generation})
-
-    def _problem(self, path: str, what: str | None) -> None:
-        if what is None:
-            self._problems.pop(path, None)
-        elif self._problems.get(path) != what:
-            self._problems[path] = what
-            self._events("unreadable", {"path": path, "why": what, "level": "warning"})

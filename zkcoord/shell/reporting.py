@@ -1,0 +1,86 @@
+"""What people see of a coordinator: its decisions, phases and problems as events (design, section 11)."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from zkcoord.core.decisions import (
+    Decision,
+    EvictMember,
+    FailGroup,
+    FoundGroup,
+    GrantPartitions,
+    MarkTopic,
+    PurgeChannel,
+    RaiseGeneration,
+    RejectMember,
+    RemoveRefused,
+    StopFetching,
+)
+from zkcoord.core.model import Phase
+from zkcoord.shell.loop import Events
+
+CONSUMERS = {
+    EvictMember: "evicted",
+    RejectMember: "member_rejected",
+    PurgeChannel: "channel_purged",
+    RemoveRefused: "command_removed",
+}
+"""Decisions about one consumer, by the name of their event."""
+
+
+class Reporter:
+    """Turns what a coordinator does into events. A problem or a phase is told when it changes, not at every step."""
+
+    def __init__(self, events: Events) -> None:
+        self.event = events
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing was told yet: a new session."""
+        self._phases: dict[str, Phase] = {}
+        self._problems: dict[str, str] = {}
+
+    def forget(self, group: str) -> None:
+        """The group is gone."""
+        self._phases.pop(group, None)
+
+    def decision(self, group: str, decision: Decision) -> None:
+        """One decision was sent."""
+        fields: dict[str, Any] = {"group": group, "why": decision.why}
+        match decision:
+            case StopFetching() | GrantPartitions():
+                name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
+                fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
+            case RaiseGeneration():
+                name = "rebalance_started"
+                fields |= {"generation": decision.generation}
+            case FailGroup():
+                name = "rebalance_failed" if decision.error else "rebalance_recovered"
+                fields |= {"level": "warning"}
+            case EvictMember() | RejectMember() | PurgeChannel() | RemoveRefused():
+                name = CONSUMERS[type(decision)]
+                fields |= {"consumer": decision.consumer_id}
+            case MarkTopic():
+                name = "topic_marked"
+                fields |= {"topic": decision.topic}
+            case FoundGroup():
+                name = "group_found"
+            case _:
+                assert_never(decision)
+        self.event(name, fields)
+
+    def phase(self, group: str, now: Phase, generation: int) -> None:
+        """The group's phase, as decided on."""
+        if self._phases.get(group) is not now:
+            self._phases[group] = now
+            name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
+            self.event(name, {"group": group, "state": now.value, "generation": generation})
+
+    def problem(self, path: str, what: str | None) -> None:
+        """What is wrong with a node, and who must act; None: nothing any more."""
+        if what is None:
+            self._problems.pop(path, None)
+        elif self._problems.get(path) != what:
+            self._problems[path] = what
+            self.event("unreadable", {"path": path, "why": what, "level": "warning"})
