@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -69,11 +70,17 @@ class FakeMembership:
             self._on_lost(partitions)
 
 
+class FakeFrame(tuple[OffsetRange, ...]):
+    """The ranges, of a session that tells its version."""
+
+    sparkSession = SimpleNamespace(version="4.0.0")  # noqa: N815, the name is PySpark's
+
+
 class FakeReader:
     """Its DataFrame is the tuple of ranges."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
-        return tuple(ranges)
+        return FakeFrame(ranges)
 
 
 class World:

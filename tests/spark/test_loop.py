@@ -1,7 +1,5 @@
 """The driver loop against every order of commands: what is read, what is committed, what is dropped."""
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,25 +45,6 @@ def test_batches_follow_each_other_without_gap_and_are_committed_in_order(world:
     assert world.commits == [{A: 10}, {A: 20}, {A: 25}]
     assert world.final == {A: 25, B: 100}
     assert [each.lag for each in world.reports] == [15, 5, 0]
-
-
-def test_the_session_is_warm_before_the_group_is_joined_and_left_before_the_end(world: World) -> None:
-    world.consumer().run(lambda frame, batch: world.events.append("batch"), max_batches=1)
-    assert world.events == ["warm t-0-9-10", "join", "batch", "leave"]
-    assert world.closed == 2
-
-
-def test_the_reader_is_checked_even_when_the_topic_is_missing(world: World) -> None:
-    world.ends, world.given = {}, {}
-    world.consumer().run(lambda frame, batch: None, idle_timeout_ms=0)
-    assert world.events == ["join", "leave"]
-
-
-def test_kafka_away_at_the_start_is_told_before_the_group_is_joined(world: World) -> None:
-    world.away = True
-    with pytest.raises(UnavailableError):
-        world.consumer().run(lambda frame, batch: None)
-    assert world.events == []
 
 
 def test_a_partition_started_during_a_batch_takes_part_in_the_next(world: World) -> None:
@@ -306,17 +285,6 @@ def test_a_consumer_runs_once_at_a_time(world: World) -> None:
 
     with pytest.raises(UsageError, match="runs already"):
         consumer.run(process)
-
-
-def test_sigterm_stops_like_stop_and_the_handler_is_restored(world: World) -> None:
-    def process(frame: object, batch: Batch) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    before = signal.getsignal(signal.SIGTERM)
-    world.ends = {A: 10, B: 10**9}
-    assert world.consumer(max_offsets_per_batch=1).run(process) >= 1
-    assert world.events[-1] == "leave"
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_membership_that_ended_by_itself_is_raised(world: World) -> None:

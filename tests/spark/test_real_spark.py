@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Topic
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
@@ -250,3 +252,41 @@ def test_a_session_without_the_connector_is_told_which_one_to_add() -> None:
     done = subprocess.run([sys.executable, "-c", NO_CONNECTOR], capture_output=True, text=True, timeout=120, check=True)
     assert "told:" in done.stdout
     assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}" in done.stdout
+
+
+MISFIT = """
+import sys
+from tests.spark.fakes import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.embedded import spark_environment
+from zkcoord.errors import UsageError
+from zkcoord.spark import SparkConsumer, spark_session
+from zkcoord.spark.reader_kafka import KafkaReader
+spark = spark_session("misfit", jars=sys.argv[1:], environment=spark_environment(), log_level="OFF")
+world = World()
+world.ends = {TopicPartition("t", 0): 10}
+world.reader = lambda: KafkaReader(spark, "127.0.0.1:1", "g", settings={})
+try:
+    SparkConsumer(spark, "", "", "g", ["t"], parts=world).run(lambda df, batch: None)
+except UsageError as error:
+    print("told:", error)
+spark.stop()
+"""
+
+
+def test_a_connector_that_fails_only_when_a_batch_is_planned_is_told_too(spark_java: None, tmp_path: Path) -> None:
+    from zkcoord.embedded import connector_jars
+
+    jars = {jar.name: jar for jar in connector_jars()}
+    (name,) = (each for each in jars if each.startswith("spark-sql-kafka"))
+    lacking = "org/apache/spark/sql/kafka010/KafkaBatch.class"  # as if it were of another version
+    with zipfile.ZipFile(jars[name]) as whole, zipfile.ZipFile(tmp_path / name, "w") as misfit:
+        for entry in whole.namelist():
+            if entry != lacking:
+                misfit.writestr(entry, whole.read(entry))
+    jars[name] = tmp_path / name
+    command = [sys.executable, "-c", MISFIT, *map(str, jars.values())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, cwd=ROOT)
+    coordinate = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+    told = "told: Spark has no usable Kafka connector (NoClassDefFoundError: org/apache/spark/sql/kafka010/KafkaBatch)"
+    assert done.stdout.startswith(f"{told}: it needs {coordinate} ")

@@ -24,6 +24,7 @@ from zkcoord.spark.loop import DriverLoop, LoopSettings
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.reader_kafka import how_to_add, is_unusable
 from zkcoord.spark.settings import split_settings
 from zkcoord.spark.wiring import RealParts
 
@@ -36,7 +37,7 @@ PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 
 
 class SparkConsumer:
-    """One consumer of a group. `run` reads until `stop`, SIGTERM, or what it was told; it can be run again.
+    """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
 
     `topics` names the topics, or maps each to its number of threads. `config` holds Kafka settings: `X` is for
     librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the connector alone, `librdkafka.X` for
@@ -121,8 +122,9 @@ class SparkConsumer:
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Join the group and hand each batch to `process(df, batch)`; returns how many were committed.
 
-        Ends by `stop`, by SIGTERM (when called on the main thread), after `max_batches`, or when there was nothing to
-        read (no records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with the session's end.
+        Ends by `stop`, by SIGTERM or the first SIGINT (when called on the main thread; a second SIGINT is the
+        program's, with KeyboardInterrupt as a rule), after `max_batches`, or when there was nothing to read (no
+        records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with the session's end.
         What `process` raises is raised here, with that batch uncommitted. UsageError without the connector or with
         wrong settings, UnavailableError when Kafka does not answer before the group is joined.
         """
@@ -135,7 +137,7 @@ class SparkConsumer:
             if self._stopping:
                 run.holdings.leave()
         try:
-            with ExitStack() as stack, _stop_at_sigterm(self.stop):
+            with ExitStack() as stack, _stop_at_signals(self.stop):
                 log_ends = self._parts.log_ends()
                 stack.callback(log_ends.close)
                 reader = self._parts.reader()
@@ -191,8 +193,14 @@ class SparkConsumer:
         """
         probe = self._probe(log_ends)
         frame = reader.read(probe)  # tells without a topic, too, whether there is a connector
-        if probe:
+        if not probe:
+            return
+        try:
             self._warm(frame)
+        except Exception as error:
+            if not is_unusable(error):
+                raise
+            raise UsageError(how_to_add(frame.sparkSession.version, error)) from error
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
         for topic in self._topics:
@@ -266,20 +274,34 @@ def _leave(membership: Membership) -> Callable[..., bool]:
 
 
 @contextmanager
-def _stop_at_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM calls `stop` while this is open, if this is the main thread; afterwards the handler is what it was.
+def _stop_at_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and the first SIGINT call `stop` while this is open, if this is the main thread.
 
     The handler interrupts the main thread anywhere, also where it holds a lock that `stop` needs: so a thread calls it.
+    Afterwards the handlers are what they were; SIGINT's (PySpark's cancels all jobs) is so from the first one on.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
-        threading.Thread(target=stop, name="stop-at-sigterm", daemon=True).start()
+        if number == signal.SIGINT:
+            signal.signal(number, before[signal.SIGINT])
+        threading.Thread(target=act, args=[number], name="stop-at-signal", daemon=True).start()
 
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is None:
+    def act(number: int) -> None:
+        if number == signal.SIGINT:
+            log_event(logging.WARNING, "stopping", "stops when the batch that runs is done; Ctrl-C again breaks it off")
+        stop()
+
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, handle)
+    found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: handler for number, handler in found.items() if handler is not None}  # None: not Python's
+    if before.get(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: the terminal's Ctrl-C is not for it
+        del before[signal.SIGINT]
+    for number in before:
+        signal.signal(number, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

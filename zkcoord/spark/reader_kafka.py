@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
 POLL_TIMEOUT_MS = 20_000  # how long a task waits for a record that the log's end promised; Spark's own default is 120 s
-MISSING = (
-    "Failed to find data source: kafka",
-    "KAFKA_DATA_SOURCE_NOT_ENABLED",
-    "NoClassDefFoundError",
-    "NoSuchMethodError",
+MISSING = re.compile("Failed to find data source: kafka|KAFKA_DATA_SOURCE_NOT_ENABLED")
+MISFIT = re.compile(  # what Java says of classes that were compiled against others: the name of its error, and of what
+    r"(?:NoClassDefFoundError|ClassNotFoundException|ExceptionInInitializerError|NoSuchMethodError|NoSuchFieldError"
+    r"|AbstractMethodError|IncompatibleClassChangeError|ServiceConfigurationError)\b[^\n]*"
 )
 LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines about kafka.group.id at every batch
 
@@ -63,9 +63,9 @@ class KafkaReader:
         try:
             return self._spark.read.format("kafka").options(**self._options, **assignment(ranges)).load()
         except Exception as error:
-            if any(sign in str(error) for sign in MISSING):
-                raise UsageError(_how_to_add(self._spark.version)) from error
-            raise
+            if not is_unusable(error):
+                raise
+            raise UsageError(how_to_add(self._spark.version, error)) from error
 
 
 def reader_options(
@@ -105,11 +105,27 @@ def assignment(ranges: Collection[OffsetRange]) -> dict[str, str]:
     }
 
 
-def _how_to_add(spark_version: str) -> str:
+def is_unusable(error: Exception) -> bool:
+    """Whether Spark failed since its Kafka connector is absent, incomplete, or made for another version of Spark.
+
+    A misfit shows late: at `load`, when a batch is planned, or in its tasks. Every such trace names the connector.
+
+    >>> is_unusable(ValueError("Failed to find data source: kafka. Please deploy ..."))
+    True
+    >>> is_unusable(ValueError("java.lang.NoSuchMethodError: my.Library.call()")), is_unusable(ValueError("kafka"))
+    (False, False)
+    """
+    text = str(error)
+    return MISSING.search(text) is not None or (MISFIT.search(text) is not None and "kafka" in text.lower())
+
+
+def how_to_add(spark_version: str, error: Exception) -> str:
+    """For people: what Java said of the connector, and how the one that fits is added."""
     coordinate = connector_coordinate(spark_version)
+    said = MISFIT.search(str(error))
     return (
-        f"Spark has no usable Kafka connector: it needs {coordinate} with what that depends on; its version must be "
-        f"Spark's ({spark_version}). Add it when the session is built: "
+        f"Spark has no usable Kafka connector{f' ({said[0].strip()})' if said else ''}: it needs {coordinate} with "
+        f"what that depends on; its version must be Spark's ({spark_version}). Add it when the session is built: "
         f'SparkSession.builder.config("spark.jars.packages", "{coordinate}"), or spark-submit --packages {coordinate}; '
         "without network give the jars as spark.jars."
     )

@@ -1,0 +1,91 @@
+"""How a run begins and how a signal ends it: warm first, then the group; what is wrong is told before that."""
+
+import os
+import signal
+
+import pytest
+
+from tests.spark.fakes import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.spark.ranges import Batch
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.given = {A: 0, B: 100}
+    made.ends = {A: 10, B: 130}
+    return made
+
+
+def test_the_session_is_warm_before_the_group_is_joined_and_left_before_the_end(world: World) -> None:
+    world.consumer().run(lambda frame, batch: world.events.append("batch"), max_batches=1)
+    assert world.events == ["warm t-0-9-10", "join", "batch", "leave"]
+    assert world.closed == 2
+
+
+def test_the_reader_is_checked_even_when_the_topic_is_missing(world: World) -> None:
+    world.ends, world.given = {}, {}
+    world.consumer().run(lambda frame, batch: None, idle_timeout_ms=0)
+    assert world.events == ["join", "leave"]
+
+
+def test_a_connector_that_fails_when_it_is_warmed_up_is_told_with_the_exact_coordinate(world: World) -> None:
+    def fail(frame: object) -> None:
+        raise ValueError(
+            "An error occurred while calling o59.save.\n: java.lang.NoClassDefFoundError: org/apache/spark/Other\n"
+            "\tat org.apache.spark.sql.kafka010.KafkaScan.toBatch(KafkaSourceProvider.scala:502)"
+        )
+
+    with pytest.raises(UsageError) as told:
+        world.consumer(warm_up=fail).run(lambda frame, batch: None)
+    coordinate = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+    assert str(told.value) == (
+        "Spark has no usable Kafka connector (NoClassDefFoundError: org/apache/spark/Other): it needs "
+        f"{coordinate} with what that depends on; its version must be Spark's (4.0.0). Add it when the session is "
+        f'built: SparkSession.builder.config("spark.jars.packages", "{coordinate}"), or spark-submit --packages '
+        f"{coordinate}; without network give the jars as spark.jars."
+    )
+    assert (world.events, world.closed) == ([], 1)
+
+
+def test_another_error_of_the_warm_up_is_the_callers(world: World) -> None:
+    def fail(frame: object) -> None:
+        raise ValueError("java.lang.NoSuchMethodError: my.Table.write()")
+
+    with pytest.raises(ValueError, match=r"my\.Table"):
+        world.consumer(warm_up=fail).run(lambda frame, batch: None)
+    assert world.events == []
+
+
+def test_kafka_away_at_the_start_is_told_before_the_group_is_joined(world: World) -> None:
+    world.away = True
+    with pytest.raises(UnavailableError):
+        world.consumer().run(lambda frame, batch: None)
+    assert world.events == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_like_stop_and_the_handlers_are_restored(world: World, number: signal.Signals) -> None:
+    def process(frame: object, batch: Batch) -> None:
+        if batch.seq == 0:
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    world.ends = {A: 10, B: 10**9}
+    assert world.consumer(max_offsets_per_batch=1).run(process) >= 1
+    assert world.events[-1] == "leave"
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_second_sigint_breaks_the_batch_off_and_commits_nothing(world: World) -> None:
+    def process(frame: object, batch: Batch) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        world.consumer().run(process)
+    assert (world.commits, world.events[-1]) == ([], "leave")
