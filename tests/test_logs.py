@@ -4,6 +4,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -101,6 +103,18 @@ def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} start_sent .*", first)
     assert first[13:] == (f'start_sent group=g partitions={shown},… (20 in all) offsets=clicks-0:7 why="two\\nlines"')
     assert second[13:] == "WARNING: unreadable path=/a"
+
+
+def test_a_warning_tells_its_fields_where_nobody_set_logging_up() -> None:
+    program = (
+        "from zkcoord import logs\n"
+        "logs.emit('unreadable', path='/a', why='no JSON', group=None, level='warning')\n"
+        "logs.emit('elected', epoch=1)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stderr == 'unreadable path=/a why="no JSON"\n'
 
 
 def test_configuring_twice_logs_once(stream: io.StringIO) -> None:

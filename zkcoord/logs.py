@@ -1,7 +1,8 @@
 """The log: events with fields, as text for people or as JSON lines for programs (design, section 11).
 
 `emit` is how the product reports what happened; without `configure` (a library does not configure logging) it goes to
-the logger `zkcoord.events`, for whoever listens. In JSON every line of standard error is one object with `event`,
+the logger `zkcoord.events`, for whoever listens. The message of a warning holds the fields: where nobody set logging up
+Python prints it bare. In JSON every line of standard error is one object with `event`,
 `time_ms` (wall), `mono_ms` (monotonic) and the event's fields; what other loggers say has the event `log`.
 """
 
@@ -41,7 +42,8 @@ def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
         level = logging.DEBUG if event in DEBUG_EVENTS else logging.INFO
     if EVENTS.isEnabledFor(level):
         known = {"mono_ms": _mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
-        EVENTS.log(level, "%s", event, extra={"zkcoord_event": event, "zkcoord_fields": known})
+        message = event if level < logging.WARNING else _sentence(event, known)
+        EVENTS.log(level, "%s", message, extra={"zkcoord_event": event, "zkcoord_fields": known})
 
 
 def plain(value: Any) -> Any:
@@ -89,18 +91,18 @@ class Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the traceback below it if there is one."""
         event, fields = _event(record)
-        shown = {key: value for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
         words = [time.strftime("%H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
             words.append(f"{record.levelname}:")
-        words.append(str(fields["message"]) if event == "log" else event)
-        words += [f"{key}={_short(value)}" for key, value in shown.items() if value is not None]
+        words.append(str(fields["message"]) if event == "log" else _sentence(event, fields))
         line = " ".join(words)
         return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
 
 
-def configure(log_format: str, level: int, stream: TextIO | None = None) -> None:
+def configure(log_format: str, level: int, stream: TextIO | None = None) -> logging.Handler:
     """Send the log to `stream` (standard error), in one of FORMATS; replaces what an earlier call configured.
+
+    Returns the handler that writes it.
 
     `level` is zkcoord's own; other libraries are heard from WARNING on, in the same format.
     """
@@ -112,6 +114,7 @@ def configure(log_format: str, level: int, stream: TextIO | None = None) -> None
     root.addHandler(handler)
     logging.getLogger("zkcoord").setLevel(level)
     logging.captureWarnings(True)  # a line that is no JSON would break the reader
+    return handler
 
 
 def json_log() -> bool:
@@ -125,6 +128,12 @@ def _event(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
         return "log", {"logger": record.name, "message": record.getMessage()}
     fields: Mapping[str, Any] = record.__dict__["zkcoord_fields"]
     return str(event), fields
+
+
+def _sentence(event: str, fields: Mapping[str, Any]) -> str:
+    """The event for people: its name, and the fields that are known as key=value."""
+    shown = {key: value for key, value in fields.items() if key not in ("mono_ms", "message", "logger")}
+    return " ".join([event, *(f"{key}={_short(value)}" for key, value in shown.items() if value is not None)])
 
 
 def _short(value: Any) -> str:

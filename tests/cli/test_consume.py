@@ -16,7 +16,7 @@ from tests.kafka.helpers import Broker
 from zkcoord.cli.consume import Printing, json_line, text_line
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError
+from zkcoord.errors import FencedError, UnavailableError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
@@ -59,6 +59,11 @@ class Batches:
         self.asked_for: list[int] = []
         self.commits = 0
         self.refusal: Exception | None = None
+        self.held: tuple[TopicPartition, ...] = (TopicPartition("clicks", 0),)
+        self.consumer_id: str | None = "g_h-1-aaaaaaaa"
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        return self.held
 
     def poll_many(self, count: int, timeout: float) -> list[Record]:
         self.asked_for.append(count)
@@ -114,6 +119,28 @@ def test_what_is_printed_is_committed_about_every_second(now_ms: list[int], caps
     assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [str(n) for n in range(10)]
     assert loop.printed == 10
     assert (consumer.commits, now_ms) == (4, [6_300])  # at 1.5, 2.7, 3.9, 5.1 s: the first look after each second
+
+
+@pytest.mark.parametrize(
+    ("consumer_id", "why"),
+    [(None, "it is not registered: ZooKeeper must answer"), ("g_h-1-aaaaaaaa", "g_h-1-aaaaaaaa is registered: a")],
+)
+def test_never_a_partition_to_read_is_not_the_end_of_the_records(
+    now_ms: list[int], consumer_id: str | None, why: str
+) -> None:
+    consumer = Batches()
+    consumer.held, consumer.consumer_id = (), consumer_id
+
+    with pytest.raises(UnavailableError, match=f"waited 3000 ms in vain for a partition of clicks; {why}"):
+        printing(consumer, wanted="a partition of clicks").run(threading.Event())
+
+
+def test_a_partition_without_a_record_ends_it_in_peace(now_ms: list[int]) -> None:
+    loop = printing(Batches())
+
+    loop.run(threading.Event())
+
+    assert loop.printed == 0
 
 
 def test_no_more_is_taken_than_will_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +306,8 @@ def test_it_commits_while_it_runs_and_leaves_at_a_signal(world: World) -> None:
     names = [event["event"] for event in events]
     assert {"registered", "fetch_started", "fetched", "offsets_committed", "fetch_stopped"} <= set(names)
     fetched = [(event["partition"], event["first"], event["last"]) for event in events if event["event"] == "fetched"]
-    assert {partition for partition, _, _ in fetched} == {f"{world.topic}-0", f"{world.topic}-1"}
+    offsets = sorted((p, offset) for p, first, last in fetched for offset in range(first, last + 1))
+    assert offsets == [(f"{world.topic}-{partition}", offset) for partition, offset in ALL]  # each told once
     with Tree(world.zookeeper) as tree:
         ids, owner = tree.read([Read(DRAFT.ids("g")), Read(DRAFT.owner("g", TopicPartition(world.topic, 0)))])
     assert (ids.children, owner.data) == ((), b"")

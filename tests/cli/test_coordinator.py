@@ -6,6 +6,8 @@ import signal
 import pytest
 
 from tests.cli.program import Run, Spawn
+from zkcoord.errors import UnavailableError
+from zkcoord.settings import SESSION_TIMEOUT_MS
 
 pytestmark = pytest.mark.zookeeper
 
@@ -57,7 +59,24 @@ def test_it_refuses_a_chroot_that_does_not_exist(chroot: str, spawn: Spawn) -> N
     program = spawn("coordinator", "--zookeeper", f"{chroot}/deeper")
 
     assert program.end() == 2
-    assert "/deeper" in program.line("stderr", having="error:")
+    (line,) = program.rest("stderr")  # told once
+    assert line.startswith("error: the chroot ") and "/deeper does not exist" in line
+
+
+@pytest.mark.parametrize(("words", "asked_ms"), [([], SESSION_TIMEOUT_MS), (["--session-timeout-ms", "2500"], 2_500)])
+def test_it_asks_for_the_session_timeout_that_was_chosen(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], asked_ms: int
+) -> None:
+    asked: list[int] = []
+
+    def sessions(connect: str, *, session_timeout_ms: int, **settings: object) -> None:
+        asked.append(session_timeout_ms)
+        raise UnavailableError("no further")
+
+    monkeypatch.setattr("zkcoord.coordinator.zookeeper_sessions", sessions)
+
+    assert run("coordinator", "--zookeeper", "127.0.0.1:1", *words).exit_code == 5
+    assert asked == [asked_ms]
 
 
 def test_a_signal_ends_it_also_while_no_server_answers(spawn: Spawn) -> None:

@@ -4,81 +4,14 @@ import json
 
 import pytest
 
-from tests.cli.program import Run, Spawn
+from tests.cli.group_tree import P0, P1, A, B, World
+from tests.cli.program import Run
 from zkcoord.core.model import TopicPartition
-from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.command import Command, Option, encode_command
-from zkcoord.tree.paths import DRAFT, SCHEMA, parents
-from zkcoord.tree.record import DEFAULT_RECORD, encode_record
-from zkcoord.tree.registration import MARKER, Registration, encode_registration
+from zkcoord.tree.paths import DRAFT, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
-from zkcoord.tree.snapshot import Read
-from zkcoord.tree.state import Failure, GroupState, digest, encode_state
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
-
-A, B = "g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb"
-P0, P1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
-TARGET = {P0: f"{A}-0", P1: f"{A}-0"}
-
-
-class World:
-    """A tree that tests write by hand."""
-
-    def __init__(self, tree: Tree, address: str) -> None:
-        self.tree, self.address = tree, address
-        upgrade(tree, run_id="test")
-
-    def put(self, path: str, data: bytes = b"") -> None:
-        """Create or replace a node, parents included."""
-        (node,) = self.tree.read([Read(path)])
-        if node.stat is not None:
-            self._commit(SetNode(path, data, node.stat.version))
-            return
-        missing = [parent for parent in self.tree.read([Read(p) for p in parents(path)]) if not parent.exists]
-        self._commit(*(CreateNode(parent.path) for parent in missing), CreateNode(path, data))
-
-    def remove(self, path: str) -> None:
-        self._commit(DeleteNode(path, -1))
-
-    def _commit(self, *writes: CreateNode | SetNode | DeleteNode) -> None:
-        done = self.tree.commit(Transaction(writes=writes))
-        assert not done.reason, done
-
-    def topic(self, name: str, partitions: int) -> None:
-        document = {"version": 1, "partitions": {str(n): [1] for n in range(partitions)}}
-        self.put(f"/brokers/topics/{name}", json.dumps(document).encode())
-
-    def member(self, consumer: str, instance: str | None = None) -> None:
-        registration = Registration(
-            subscription={"clicks": 1},
-            timestamp="1",
-            coordination=MARKER,
-            instance=instance,
-            assignors=("sticky",),
-            rebalance_timeout_ms=60_000,
-            session_timeout_ms=10_000,
-        )
-        self.put(DRAFT.channel("g", consumer))
-        self.put(DRAFT.channel("g", consumer), b'{"version":1}')
-        self.put(DRAFT.registration("g", consumer), encode_registration(registration))
-
-    def settle(self) -> None:
-        """A owns all of clicks, in generation 7."""
-        self.topic("clicks", 2)
-        self.member(A, "etl-1")
-        for partition, thread in TARGET.items():
-            self.put(DRAFT.mark("g", partition.topic))
-            self.put(DRAFT.owner("g", partition), thread.encode())
-        self.put(DRAFT.offset("g", P0), b"100")
-        self.put(DRAFT.record("g"), encode_record(DEFAULT_RECORD))
-        self.put(DRAFT.state("g"), encode_state(GroupState(generation=7, target=digest(TARGET))))
-
-    def start_for_a(self) -> None:
-        command = Command(option=Option.START_FETCHER, ownership={P1: f"{A}-0"}, generation=7, epoch=1)
-        self.put(DRAFT.command("g", A, "0000000003"), encode_command(command))
 
 
 @pytest.fixture
@@ -270,48 +203,6 @@ def test_all_groups_are_described_one_after_the_other(world: World, run: Run) ->
     result = run("group", "describe", "--all-groups", "--output", "json", "--zookeeper", world.address)
 
     assert [json.loads(line)["group"] for line in result.stdout.splitlines()] == ["g", "other"]
-
-
-def test_waiting_ends_when_the_group_is_stable(world: World, spawn: Spawn) -> None:
-    world.settle()
-    world.start_for_a()
-    program = spawn("group", "describe", "g", "--wait", "stable", "--output", "json", "--zookeeper", world.address)
-
-    world.remove(DRAFT.command("g", A, "0000000003"))
-
-    assert json.loads(program.line())["settled"] is True
-    assert program.end() == 0
-
-
-def test_waiting_for_a_group_that_does_not_come_to_rest_ends_in_time(world: World, run: Run) -> None:
-    world.settle()
-    world.start_for_a()
-
-    result = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", world.address)
-
-    assert result.exit_code == 5
-    assert "group g is not stable yet (AwaitingSync, 1 command outstanding)" in result.stderr
-
-
-def test_waiting_for_a_group_that_was_given_up_fails_at_once(world: World, run: Run) -> None:
-    world.settle()
-    failed = GroupState(generation=7, failed=Failure(error="A is silent", since_generation=7))
-    world.put(DRAFT.state("g"), encode_state(failed))
-
-    result = run("group", "describe", "g", "--wait", "stable", "--zookeeper", world.address)
-
-    assert (result.exit_code, result.stderr) == (3, "error: group g: A is silent\n")
-
-
-def test_kafka_that_is_away_leaves_the_lag_open(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.cli.group.LOG_ENDS_TIMEOUT_MS", 500)
-    world.settle()
-
-    result = run("group", "describe", "g", "--bootstrap-servers", "127.0.0.1:1", "--zookeeper", world.address)
-
-    assert result.exit_code == 0
-    assert "warning: Kafka at 127.0.0.1:1" in result.stderr
-    assert "g      clicks  0          100             -               -    " in result.stdout
 
 
 @pytest.mark.parametrize("name", ["none", "a/b", ""])

@@ -107,6 +107,20 @@ def test_the_environment_names_servers_unless_the_command_line_does(
     assert addresses[0] == ("env:1", "env:2")
 
 
+@pytest.mark.parametrize("option", ["--zookeeper", "--bootstrap-servers", "--command-config", "--zookeeper-config"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_option_is_refused_and_not_replaced_by_the_environment(
+    run: Run, probe: list[Settings], monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    monkeypatch.setenv("ZKCOORD_ZOOKEEPER", "env:1")
+    monkeypatch.setenv("ZKCOORD_BOOTSTRAP_SERVERS", "env:2")
+
+    result = run("probe", option, value)
+
+    assert (result.exit_code, probe) == (2, [])
+    assert result.stderr == f"error: {option} is empty: give a value, or leave the option out\n"
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -115,7 +129,7 @@ def test_the_environment_names_servers_unless_the_command_line_does(
         (ConsumerRebalanceFailed("this happened"), 3),
         (FencedError("this happened"), 4),
         (UnavailableError("this happened"), 5),
-        (CorruptError("this\nhappened"), 6),
+        (CorruptError("this happened"), 6),
         (SchemaError("this happened"), 7),
         (OSError("this happened"), 1),
     ],
@@ -128,6 +142,12 @@ def test_an_error_is_one_line_and_its_exit_code(
     result = run("probe")
 
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", "error: this happened\n")
+
+
+def test_an_error_of_several_lines_keeps_them_below_the_first(run: Run, probe: list[Settings]) -> None:
+    ERROR.append(ZkcoordError("it ended:\n  first\x1b[2J\n\n\tlast\n"))
+
+    assert run("probe").stderr == "error: it ended:\n    first\\x1b[2J\n  \n          last\n"
 
 
 @pytest.mark.parametrize("error", [InvariantError("two owners"), ZeroDivisionError("two owners")])
@@ -178,6 +198,8 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1"], "where is Kafka? give --bootstrap-servers"),
         (["consume", "--topic", "t"], "Missing option '--group'. (see `zkcoord consume --help`)"),
         (["group", "list", "--zookeeper", "h:port"], "'port' is no port"),
+        (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
+        (["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "0"], "'--session-timeout-ms': 0 is not in"),
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
         (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),
         (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "coordinator id -1"),

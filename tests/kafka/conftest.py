@@ -9,13 +9,23 @@ from typing import Any
 import pytest
 
 from tests.kafka.helpers import Broker, Coordinator, wait_until
+from zkcoord.kafka import fetcher
+from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.less_often import LessOften
 
 
 @pytest.fixture(scope="session")
 def broker() -> Broker:
     """One mock broker for the session; each test has topics of its own."""
     return Broker()
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier test made librdkafka say counts for nothing."""
+    for logger in (NATIVE_LOG, fetcher.LOG):
+        monkeypatch.setattr(logger, "filters", [LessOften()])
 
 
 @pytest.fixture

@@ -83,9 +83,9 @@ def test_without_the_package_the_error_has_the_pip_line(monkeypatch: pytest.Monk
 def test_librdkafkas_lines_go_to_the_logger_of_zkcoord(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "zkcoord.kafka")
     with KafkaClient(NOBODY, {"isolation.level": "read_committed"}, timeout_ms=300) as client:
-        log_ends(client, [TopicPartition("clicks", 0)], timeout_ms=300)
+        log_ends(client, [TopicPartition("clicks", 0)], timeout_ms=500)
     assert {record.name for record in caplog.records} == {"zkcoord.kafka.librdkafka"}
-    assert "Connection refused" in caplog.text
+    assert [record.getMessage().count("Connection refused") for record in caplog.records] == [1]  # of many attempts
     assert "CONFWARN" not in caplog.text
 
 

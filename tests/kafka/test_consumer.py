@@ -168,6 +168,22 @@ def test_a_lost_partition_falls_silent_and_its_commit_is_refused(
     assert coordinator.commits == [{b: 2}]
 
 
+def test_a_loss_that_a_commit_ran_into_is_reported_once(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a = TopicPartition(broker.topic(), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    coordinator.held.clear()  # the membership knows, its callback has not run yet
+    with pytest.raises(FencedError, match="not the owner"):
+        consumer.commit()
+    coordinator.held.add(a)
+    coordinator.lose([a])
+    consumer.commit()
+    assert (consumer.assignment(), coordinator.commits) == ((), [])
+
+
 def test_nothing_is_handed_out_while_the_lease_does_not_hold(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:

@@ -67,6 +67,46 @@ def test_a_partition_that_came_back_and_was_read_again_is_not_told() -> None:
     assert holdings.take_forfeited() == ()
 
 
+def test_what_a_refused_commit_told_as_gone_is_not_told_again() -> None:
+    holdings = holding(a=5, b=0)
+    for partition, offset in ((A, 5), (B, 0)):
+        hand_out(holdings, partition, offset)
+    assert holdings.begin_commit(None) == {A: 6, B: 1}
+    holdings.end_commit(False, {A})
+    holdings.lose([A, B])
+    assert holdings.take_forfeited() == (B,)  # of which the user has not heard
+
+
+def test_what_was_lost_during_the_commit_that_told_it_is_not_told_again() -> None:
+    holdings = holding(a=5)
+    hand_out(holdings, A, 5)
+    holdings.begin_commit(None)
+    holdings.lose([A])
+    holdings.end_commit(False, {A})
+    assert holdings.take_forfeited() == ()
+
+
+def test_what_was_handed_out_after_a_refused_commit_is_told() -> None:
+    holdings = holding(a=5)
+    hand_out(holdings, A, 5)
+    holdings.begin_commit(None)
+    holdings.end_commit(False, {A})
+    hand_out(holdings, A, 6)
+    holdings.lose([A])
+    assert holdings.take_forfeited() == (A,)
+
+
+@pytest.mark.parametrize(("offset", "told_later"), [(7, ()), (6, (A,))])
+def test_own_offsets_of_a_lost_partition_tell_as_much_as_they_name(offset: int, told_later: tuple[object]) -> None:
+    holdings = holding(a=5)
+    for number in (5, 6):
+        hand_out(holdings, A, number)
+    holdings.lose([A])
+    with pytest.raises(FencedError, match="clicks-0"):
+        holdings.begin_commit({A: offset})
+    assert holdings.take_forfeited() == told_later
+
+
 def test_a_message_of_an_earlier_epoch_is_dropped() -> None:
     holdings = holding(a=5)
     old = holdings.wanted()[A][0]

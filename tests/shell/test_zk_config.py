@@ -43,6 +43,7 @@ def test_a_connect_string_is_hosts_and_a_chroot(text: str, address: Address) -> 
         ("a:1/x/../y", "an empty or relative name"),
         ("a:1/x,b:2", "the chroot stands once"),
         ("a:1\\x", "is no port"),
+        ("http://a:1", "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
     ],
 )
 def test_a_wrong_connect_string_is_the_callers_error_and_says_what_is_wrong(text: str, message: str) -> None:

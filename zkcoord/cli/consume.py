@@ -22,7 +22,6 @@ from zkcoord.cli.output import cell
 from zkcoord.cli.stopping import stopping
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.logs import emit
 
 if TYPE_CHECKING:
     from zkcoord.kafka.client import Message
@@ -44,8 +43,13 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Shares of the group's work.")
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
 @click.option("--consumer-id", metavar="C", help="The instance: a stable name, part of the consumer's id.")
-@click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many.")
-@click.option("--timeout-ms", type=click.IntRange(1), metavar="N", help="Stop when there was none for so long.")
+@click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many messages.")
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Stop when there was no message for so long (exit code 5 if there was no partition, either).",
+)
 @click.option("--no-commit", is_flag=True, help="Leave the group's offsets as they are.")
 @pass_settings
 def consume(settings: Settings, **options: Any) -> None:
@@ -79,6 +83,7 @@ def consume(settings: Settings, **options: Any) -> None:
         max_messages=options["max_messages"],
         timeout_ms=options["timeout_ms"],
         commits=not options["no_commit"],
+        wanted=f"a partition of {', '.join(topics)}",
     )
     with stopping() as asked:
         try:
@@ -100,23 +105,32 @@ class Printing:
         max_messages: int | None,
         timeout_ms: int | None,
         commits: bool,
+        wanted: str = "a partition",
     ) -> None:
         self._consumer, self._line = consumer, line
         self._max_messages, self._timeout_ms, self._commits = max_messages, timeout_ms, commits
+        self._wanted = wanted
         self._pipe = _pipe(sys.stdout)
         self.printed = 0
 
     def run(self, asked: threading.Event) -> None:
-        """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more."""
+        """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more.
+
+        UnavailableError when no partition was given in `timeout_ms`.
+        """
         committed_ms = heard_ms = _now_ms()
+        started = False
         while not asked.is_set() and self.printed != self._max_messages:
             left = RECORDS_MAX if self._max_messages is None else self._max_messages - self.printed
             messages = self._consumer.poll_many(min(RECORDS_MAX, left), POLL_SECONDS)
             now_ms = _now_ms()
+            started = started or bool(self._consumer.assignment())
             if messages:
                 heard_ms = now_ms
                 self._print(messages)
             elif self._timeout_ms is not None and now_ms - heard_ms >= self._timeout_ms:
+                if not started:
+                    raise self._never_began(now_ms - heard_ms)
                 return
             if self._commits and now_ms - committed_ms >= COMMIT_MS:
                 committed_ms = now_ms
@@ -124,16 +138,21 @@ class Printing:
             if self._pipe is not None and self._pipe.poll(0):
                 raise BrokenPipeError
 
+    def _never_began(self, waited_ms: int) -> UnavailableError:
+        """There was nothing to read from: that is not the end of the records."""
+        name = self._consumer.consumer_id
+        why = "it is not registered: ZooKeeper must answer, and a coordinator must have set the tree up"
+        if name is not None:
+            why = (
+                f"{name} is registered: a coordinator must serve, the topic must exist and have a partition for each"
+                " consumer; see `zkcoord group describe`"
+            )
+        return UnavailableError(f"waited {waited_ms} ms in vain for {self._wanted}; {why}")
+
     def _print(self, messages: Sequence[Message]) -> None:
         sys.stdout.write("".join(f"{self._line(message)}\n" for message in messages))
         sys.stdout.flush()
         self.printed += len(messages)
-        ranges: dict[TopicPartition, list[int]] = {}
-        for message in messages:
-            partition = TopicPartition(message.topic(), message.partition())
-            ranges.setdefault(partition, [message.offset()] * 2)[1] = message.offset()
-        for partition, (first, last) in ranges.items():
-            emit("fetched", partition=partition, first=first, last=last)
 
     def _commit(self) -> None:
         try:

@@ -10,14 +10,23 @@ from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.stopping import stopping
 from zkcoord.errors import UnavailableError
+from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.tree.paths import LAYOUTS
 
 
 @click.command(cls=Command, usual_log_level=logging.INFO)
 @click.option("--id", "coordinator_id", type=int, metavar="N", help="Its number (default: the smallest free one).")
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Of the tree.")
+@click.option(
+    "--session-timeout-ms",
+    type=click.IntRange(1),
+    default=SESSION_TIMEOUT_MS,
+    show_default=True,
+    metavar="N",
+    help="A killed one is replaced after this; the server may shorten or lengthen it.",
+)
 @pass_settings
-def coordinator(settings: Settings, coordinator_id: int | None, layout: str) -> None:
+def coordinator(settings: Settings, coordinator_id: int | None, layout: str, session_timeout_ms: int) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
     Any number may run: one serves, the others stand by. On an empty tree it applies the first revision. Prints one
@@ -40,6 +49,7 @@ def coordinator(settings: Settings, coordinator_id: int | None, layout: str) -> 
         address,
         coordinator_id,
         layout,
+        session_timeout_ms=session_timeout_ms,
         zookeeper_config=settings.zookeeper_settings(),
         on_serving=serving,
     )

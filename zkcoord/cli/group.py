@@ -11,7 +11,7 @@ import click
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
 from zkcoord.migrate import BlockingTree
 
@@ -52,8 +52,8 @@ def list_(settings: Settings, state: bool) -> None:
 @click.option("--all-groups", is_flag=True, help="Every group instead of one.")
 @click.option("--members", is_flag=True, help="Its members instead of its partitions.")
 @click.option("--state", is_flag=True, help="Its state instead of its partitions.")
-@click.option("--wait", type=click.Choice(["stable"]), help="First wait until it is.")
-@click.option("--timeout-ms", type=click.IntRange(0), default=60_000, show_default=True, help="Of --wait.")
+@click.option("--wait", type=click.Choice(["stable"]), help="First wait until the group is stable.")
+@click.option("--timeout-ms", type=click.IntRange(0), default=60_000, show_default=True, help="How long --wait waits.")
 @pass_settings
 def describe(
     settings: Settings,
@@ -68,6 +68,10 @@ def describe(
 
     Log ends and lag need --bootstrap-servers; all else comes from ZooKeeper. With --output json one object a group,
     with all of it.
+
+    Stable is a group that has members, each with its share. --wait waits for that: a group without members, or one
+    that does not exist yet, is one whose consumers are still starting. With --all-groups those without members are
+    passed over. Exit code 5 when it took too long.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")
@@ -79,7 +83,7 @@ def describe(
         names = [name] if name else list(group_names(tree, above.layout))
         deadline = time.monotonic() + timeout_ms / 1000
         if wait:
-            reports = [_wait_stable(tree, above, one, deadline) for one in names]
+            reports = [_wait_stable(tree, above, one, deadline, empty_too=all_groups) for one in names]
             above = read_tree(tree, address)
         else:
             reports = [read_group(tree, above.layout, one) for one in names]
@@ -94,34 +98,61 @@ def describe(
             click.echo(("\n" if number else "") + _text(above, report, ends, members=members, state=state))
 
 
-def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: float) -> GroupReport:
-    """The group once it is settled: two equal readings in a row, so that it was so at one moment."""
+def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: float, *, empty_too: bool) -> GroupReport:
+    """The group once it is settled: two equal readings in a row, so that it was so at one moment.
+
+    `empty_too`: a group without members is settled, too.
+    """
     before: GroupReport | None = None
     while True:
-        report = read_group(tree, above.layout, name)
-        if report.view.failed:
-            raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
-        if report.settled and before is not None and before.view == report.view:
-            return report
+        report = _report_or_none(tree, above, name, deadline)
+        if report is not None:
+            if report.view.failed:
+                raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
+            at_rest = report.settled or (empty_too and report.phase is Phase.EMPTY)
+            if at_rest and before is not None and before.view == report.view:
+                return report
+            if time.monotonic() >= deadline:
+                raise UnavailableError(_not_stable(report))
         before = report
-        if time.monotonic() >= deadline:
-            now = f"{report.phase.value}, {_count(report.commands(), 'command')} outstanding"
-            raise UnavailableError(
-                f"group {name} is not stable yet ({now}): wait longer, or see `zkcoord group describe {name} --members`"
-            )
         time.sleep(WAIT_TURN_SECONDS)
+
+
+def _report_or_none(tree: BlockingTree, above: TreeReport, name: str, deadline: float) -> GroupReport | None:
+    """The group; before the deadline None for one that is not there (yet)."""
+    try:
+        return read_group(tree, above.layout, name)
+    except UsageError:
+        if "/" in name or time.monotonic() >= deadline:
+            raise
+        return None
+
+
+def _not_stable(report: GroupReport) -> str:
+    name, commands = report.view.group, _count(report.commands(), "command")
+    if report.phase is Phase.EMPTY:
+        return f"group {name} has no members (Empty): start its consumers, or wait longer"
+    return (
+        f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding): wait longer, or see"
+        f" `zkcoord group describe {name} --members`"
+    )
 
 
 def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
     """Where the logs end; without Kafka nothing is known, and that is said."""
+    from zkcoord.kafka.client import KafkaClient, librdkafka
+    from zkcoord.kafka.lag import log_ends
+
     servers = settings.kafka_address()
     partitions = [partition for report in reports for partition in report.partitions()]
     if servers is None or not partitions:
         return {}
     try:
-        from zkcoord.kafka.client import KafkaClient
-        from zkcoord.kafka.lag import log_ends
-
+        librdkafka()
+    except UsageError as error:  # all else is known without it
+        warn(f"{error}; no log ends and no lag are shown")
+        return {}
+    try:
         with KafkaClient(servers, settings.kafka_settings()) as client:
             found = log_ends(client, partitions, timeout_ms=LOG_ENDS_TIMEOUT_MS)
     except UsageError:
@@ -129,8 +160,11 @@ def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
     except ZkcoordError as error:
         warn(f"{error}; no log ends and no lag are shown")
         return {}
-    for reason in sorted(set(found.unknown.values())):
-        warn(reason)
+    alike: dict[str, list[str]] = {}
+    for partition, reason in sorted(found.unknown.items()):
+        alike.setdefault(reason.replace(str(partition), ""), []).append(reason)
+    for first, *others in alike.values():
+        warn(first + (f" (and so for {_count(len(others), 'further partition')})" if others else ""))
     return found.ends
 
 

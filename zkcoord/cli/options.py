@@ -12,12 +12,13 @@ import click
 from click.core import ParameterSource
 
 from zkcoord import logs, settings
-from zkcoord.errors import UsageError
+from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 
 ZOOKEEPER = "ZKCOORD_ZOOKEEPER"
 BOOTSTRAP_SERVERS = "ZKCOORD_BOOTSTRAP_SERVERS"
+SESSION_LOG = "zkcoord.zk"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -40,7 +41,7 @@ class Settings:
 
     def zookeeper_address(self) -> str:
         """Where ZooKeeper is; UsageError if nobody said."""
-        address = self.zookeeper or os.environ.get(ZOOKEEPER)
+        address = os.environ.get(ZOOKEEPER) if self.zookeeper is None else self.zookeeper
         if not address:
             raise UsageError(
                 f"where is ZooKeeper? give --zookeeper HOST:PORT[,HOST:PORT…][/chroot], or set {ZOOKEEPER}"
@@ -49,17 +50,18 @@ class Settings:
 
     def kafka_address(self) -> str | None:
         """Where Kafka is, None if nobody said."""
-        return self.bootstrap_servers or os.environ.get(BOOTSTRAP_SERVERS) or None
+        address = os.environ.get(BOOTSTRAP_SERVERS) if self.bootstrap_servers is None else self.bootstrap_servers
+        return address or None
 
     def zookeeper_settings(self) -> ZooKeeperConfig:
         """Authentication and encryption, out of the file that was named."""
-        return load_config(self.zookeeper_config) if self.zookeeper_config else ZooKeeperConfig()
+        return load_config(self.zookeeper_config) if self.zookeeper_config is not None else ZooKeeperConfig()
 
     def kafka_settings(self) -> dict[str, str]:
         """librdkafka's settings, out of the Kafka client properties that were named."""
         from zkcoord.kafka.client import load_command_config
 
-        return load_command_config(self.command_config) if self.command_config else {}
+        return load_command_config(self.command_config) if self.command_config is not None else {}
 
     def tree(self) -> Tree:
         """A session for a tool that waits for each answer."""
@@ -69,7 +71,14 @@ class Settings:
     def configure_log(self, usual_level: int) -> None:
         """Text: from the command's usual level on; JSON: every event, for the program that asked for it; `-v`: more."""
         level = min(usual_level, logging.INFO) if self.log_format == "json" else usual_level
-        logs.configure(self.log_format, max(logging.DEBUG, level - 10 * self.verbose))
+        handler = logs.configure(self.log_format, max(logging.DEBUG, level - 10 * self.verbose))
+        handler.addFilter(_not_said_by_the_command)
+
+
+def _not_said_by_the_command(record: logging.LogRecord) -> bool:
+    """False for what ends a session for good: the library logs it, and a command ends with it, saying so itself."""
+    cause = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    return not (record.name == SESSION_LOG and record.levelno == logging.ERROR and isinstance(cause, ZkcoordError))
 
 
 COMMON = frozenset(field.name for field in fields(Settings))
@@ -96,6 +105,8 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     known = context.ensure_object(Settings)
     name = option.name or ""
     if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if isinstance(value, str) and not value.strip():  # a script's unset variable: another server would hide it
+            raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
         setattr(known, name, known.verbose + value if name == "verbose" else value)
         if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
             known.configure_log(logging.WARNING)

@@ -52,8 +52,12 @@ def warn(text: str) -> None:
 
 
 def say(kind: str, text: str, **fields: Any) -> None:
-    """A line on standard error, `kind: text`; with a log in JSON the event `kind` with the text and these fields."""
+    """`kind: text` on standard error; with a log in JSON the event `kind` with the text and these fields.
+
+    Further lines of the text stand indented below the first.
+    """
     if json_log():
         emit(kind, level=kind, message=text, **fields)
         return
-    click.echo(f"{kind}: {' '.join(printable(line).strip() for line in text.splitlines())}", err=True)
+    lines = [printable(line.expandtabs()).rstrip() for line in text.strip().splitlines()]
+    click.echo("\n  ".join([f"{kind}: {lines[0] if lines else ''}", *lines[1:]]), err=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.kafka.less_often import LessOften
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -26,6 +27,7 @@ LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more 
 # logging; whoever listens to `zkcoord.kafka` gets them with zkcoord's own.
 NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
 NATIVE_LOG.addHandler(logging.NullHandler())
+NATIVE_LOG.addFilter(LessOften())
 
 CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
     "allow.auto.create.topics",

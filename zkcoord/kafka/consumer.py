@@ -198,14 +198,17 @@ class KafkaConsumer:
                 self._check_open()
                 wanted = self._holdings.begin_commit(offsets)
                 self._changed.notify_all()
-            written = False
+            written, told = False, set()
             try:
                 if wanted:
                     self._membership.commit(wanted)
                 written = True
+            except FencedError:
+                told = {partition for partition in wanted if not self._membership.allowed(partition)}
+                raise
             finally:
                 with self._changed:
-                    self._holdings.end_commit(written)
+                    self._holdings.end_commit(written, told)
                     self._changed.notify_all()
         if offsets is None:
             with self._changed:
@@ -229,6 +232,11 @@ class KafkaConsumer:
         """Hand these out again; one not held is passed over."""
         with self._changed:
             self._holdings.pause(partitions, False)
+
+    @property
+    def consumer_id(self) -> str | None:
+        """The id of the present registration, None while there is none."""
+        return self._membership.consumer_id
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions held now, in order."""

@@ -14,8 +14,10 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import UNKNOWN, Message, native, native_errors, open_consumer, translate
+from zkcoord.kafka.less_often import LessOften
 
-LOG = logging.getLogger("zkcoord.kafka")
+LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
+LOG.addFilter(LessOften())  # librdkafka reports each of its attempts, twenty in a second
 
 OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"}
 SECONDS_WITHOUT_WAITING = 0.0

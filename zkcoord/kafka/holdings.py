@@ -9,7 +9,7 @@ must not be handed out. Every change that the fetcher has to follow sets `dirty`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
@@ -24,6 +24,7 @@ class Holding:
     finished: int  # everything before it has been finished by the user
     committed: int  # what the offset store is known to hold
     epoch: int
+    told: int = 0  # everything before it was told to the user as gone
     stopping: bool = False  # nothing more is handed out
     paused: bool = False  # by the user
 
@@ -183,12 +184,15 @@ class Holdings:
         self._sent = {partition: (self._held[partition], offset) for partition, offset in wanted.items()}
         return wanted
 
-    def end_commit(self, written: bool) -> None:
-        """Whether the offset store holds what `begin_commit` returned."""
+    def end_commit(self, written: bool, gone: Collection[TopicPartition] = ()) -> None:
+        """Whether the offset store holds what `begin_commit` returned; of `gone` the user hears now that it is lost."""
         sent, self._sent = self._sent, {}
-        if written:
-            for holding, offset in sent.values():  # of a tenure that is over it changes nothing
+        for partition, (holding, offset) in sent.items():  # of a tenure that is over it changes nothing
+            if written:
                 holding.committed = offset
+            elif partition in gone:
+                holding.told = offset
+                self._tell(partition, offset)
 
     def committing(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether a commit of any of these is under way."""
@@ -205,9 +209,11 @@ class Holdings:
     # ---- inside
 
     def _check(self, offsets: Mapping[TopicPartition, int]) -> None:
-        gone = ", ".join(str(partition) for partition in offsets if partition not in self._held)
+        gone = [partition for partition in offsets if partition not in self._held]
         if gone:
-            raise FencedError(f"not held (any more): {gone}; nothing was committed")
+            for partition in gone:
+                self._tell(partition, offsets[partition])
+            raise FencedError(f"not held (any more): {', '.join(map(str, gone))}; nothing was committed")
         for partition, offset in offsets.items():
             handed = self._held[partition].handed
             if not 0 <= offset <= handed:
@@ -231,8 +237,13 @@ class Holdings:
 
     def _forfeit(self, partition: TopicPartition) -> None:
         holding = self._held[partition]
-        if holding.handed > holding.committed:
+        if holding.handed > max(holding.committed, holding.told):
             self._forfeited[partition] = max(holding.handed, self._forfeited.get(partition, 0))
+
+    def _tell(self, partition: TopicPartition, end: int) -> None:
+        """The user hears that everything before `end` is lost: not again."""
+        if self._forfeited.get(partition, end) <= end:
+            self._forfeited.pop(partition, None)
 
     def _drop(self, partition: TopicPartition) -> None:
         del self._held[partition]

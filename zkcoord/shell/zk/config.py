@@ -84,6 +84,8 @@ def parse_connect(connect: str) -> Address:
     Address(hosts=(('zk1', 2181), ('zk2', 2181)), chroot='/prod/kafka')
     """
     text = connect.strip()
+    if "://" in text:
+        raise UsageError(f"ZooKeeper address {connect!r}: it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]")
     names, slash, below = text.partition("/")
     hosts = tuple(_host(part.strip(), connect) for part in names.split(","))
     if not slash or not below:
@@ -112,7 +114,9 @@ def _host(part: str, connect: str) -> tuple[str, int]:
     if not colon:
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise UsageError(f"ZooKeeper address {connect!r}: {port!r} is no port (1 to 65535)")
+        raise UsageError(
+            f"ZooKeeper address {connect!r}: {port!r} is no port (1 to 65535); write HOST:PORT[,HOST:PORT…]"
+        )
     return host, int(port)
 
 
