@@ -1,0 +1,189 @@
+"""`scripts/setup` on machines that lack something; Python's venv and pip are played, so nothing is fetched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parent.parent / "scripts" / "setup"
+TOOLS = ("bash", "cat", "cp", "cut", "dirname", "flock", "grep", "head", "id", "ls", "mkdir", "mv", "rm", "sha256sum")
+DEADLINE_S = 20
+PLAYED = f"""#!/usr/bin/env bash
+case "$1 ${{2:-}}" in
+    "-m venv")
+        mkdir -p "$3/bin"
+        : >"$3/pyvenv.cfg"
+        cp "$0" "$3/bin/python"
+        ;;
+    "-m pip")
+        echo "${{@: -1}}" >>pip.log
+        [[ ! -f pip.sh ]] || source ./pip.sh
+        ;;
+    *) exec {sys.executable} "$@" ;;
+esac
+"""
+OLD = """#!/usr/bin/env bash
+[[ $1 != --version ]] || echo "Python 3.9.2"
+[[ $1 == --version ]]
+"""
+WAITS = "until [[ -e go ]]; do read -rt 0.02 <> <(:) || true; done"  # bash's own sleep
+
+
+class Checkout:
+    """A checkout whose Python is played: `pip.log` has the extras that pip was asked for, `pip.sh` is what it does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "tools"
+        self.bin.mkdir()
+        self.program("python3", PLAYED)
+        for tool in (*TOOLS, "env"):
+            found = shutil.which(tool)
+            assert found, f"this machine has no {tool}"
+            (self.bin / tool).symlink_to(found)
+        (folder / "scripts").mkdir()
+        shutil.copy(SETUP, folder / "scripts")
+        for name in ("setup.py", "pyproject.toml", "constraints.txt"):
+            (folder / name).write_text(name)
+
+    def program(self, name: str, text: str) -> None:
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def start(self, *extras: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", self.folder / "scripts" / "setup", *extras],
+            env={"PATH": str(self.bin), **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *extras: str, **environment: str) -> tuple[int, str]:
+        """Exit code and what is said."""
+        with self.start(*extras, **environment) as process:
+            said = process.communicate(timeout=DEADLINE_S)[1]
+        return process.returncode, said
+
+    def asked(self) -> list[str]:
+        """The extras that pip was asked for."""
+        log = self.folder / "pip.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def stamped(self) -> list[str]:
+        """The sets of extras that count as installed."""
+        first, *extras = (self.folder / ".venv/.zkcoord-setup").read_text().splitlines()
+        assert len(first) == 64
+        return extras
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def await_true(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
+
+
+def setting_up(extras: str) -> str:
+    text = "the first time this fetches up to 0.5 GB, which takes minutes"
+    return f"scripts/setup: setting up .venv with [{extras}]; {text}\n"
+
+
+def test_what_is_set_up_is_left_alone_until_something_changes(checkout: Checkout) -> None:
+    assert checkout.run("demo") == (0, setting_up("demo"))
+    assert checkout.run("demo") == (0, "")
+    assert checkout.run() == (0, setting_up("demo,test"))
+    (checkout.folder / "constraints.txt").write_text("changed")
+    assert checkout.run("demo") == (0, setting_up("demo"))
+    assert (checkout.asked(), checkout.stamped()) == ([".[demo]", ".[demo,test]", ".[demo]"], ["demo"])
+
+
+def test_two_at_once_follow_each_other_and_both_are_stamped(checkout: Checkout) -> None:
+    (checkout.folder / "pip.sh").write_text(WAITS)
+    with checkout.start("demo") as first:
+        await_true(checkout.asked)
+        with checkout.start("test") as second:
+            assert second.stderr is not None
+            assert second.stderr.readline() == "scripts/setup: waiting for another one that sets up .venv\n"
+            assert checkout.asked() == [".[demo]"]
+            (checkout.folder / "go").touch()
+            assert (first.wait(DEADLINE_S), second.wait(DEADLINE_S)) == (0, 0)
+    assert (checkout.asked(), checkout.stamped()) == ([".[demo]", ".[test]"], ["demo", "test"])
+
+
+def test_without_python_or_with_an_old_one_what_was_found_is_told(checkout: Checkout) -> None:
+    needs = "scripts/setup: zkcoord needs Python 3.11, 3.12 or 3.13 on PATH; found: "
+    advice = "install one, e.g. Debian's python3 and python3-venv\n"
+    checkout.program("python3", OLD)
+    assert checkout.run() == (2, f"{needs}python3 is Python 3.9.2; {advice}")
+    (checkout.bin / "python3").unlink()
+    assert checkout.run() == (2, f"{needs}none; {advice}")
+    checkout.program("python3.12", PLAYED)
+    assert checkout.run("demo") == (0, setting_up("demo"))
+
+
+def test_a_python_without_venv_is_told_with_the_package(checkout: Checkout) -> None:
+    checkout.program("python3", PLAYED.replace("*) exec", '*"import ensurepip"*) exit 1 ;;\n    *) exec'))
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+    told = f"scripts/setup: this Python makes no virtual environments; install Debian's package {package}\n"
+    assert checkout.run() == (2, told)
+
+
+def test_one_whose_python_is_gone_is_made_anew(checkout: Checkout) -> None:
+    checkout.run("demo")
+    python = checkout.folder / ".venv/bin/python"
+    python.unlink()
+    python.symlink_to("/absent/python3")
+    anew = "scripts/setup: .venv is incomplete, or its Python is gone: making it anew\n"
+    assert checkout.run("demo") == (0, anew + setting_up("demo"))
+    assert checkout.stamped() == ["demo"]
+
+
+def test_one_that_broke_off_while_it_was_made_is_made_anew(checkout: Checkout) -> None:
+    checkout.program("python3", PLAYED.replace('cp "$0"', 'exit 1; cp "$0"'))
+    assert checkout.run("demo")[0] == 1
+    checkout.program("python3", PLAYED)
+    anew = "scripts/setup: .venv is incomplete, or its Python is gone: making it anew\n"
+    assert checkout.run("demo") == (0, anew + setting_up("demo"))
+
+
+def test_a_folder_that_is_no_virtual_environment_is_not_touched(checkout: Checkout) -> None:
+    mine = checkout.folder / "mine"
+    (mine / "lib").mkdir(parents=True)
+    advice = "remove it, or let ZKCOORD_VENV name another folder"
+    told = f"scripts/setup: mine is no virtual environment with pip and a Python from 3.11 to 3.13; {advice}\n"
+    assert checkout.run("demo", ZKCOORD_VENV="mine") == (2, told)
+    assert list(mine.iterdir()) == [mine / "lib"]
+
+
+def test_a_pip_that_fails_is_told_and_tried_again(checkout: Checkout) -> None:
+    (checkout.folder / "pip.sh").write_text("echo 'ERROR: no network' >&2; exit 1")
+    code, said = checkout.run("demo")
+    assert (code, said.splitlines()[1]) == (1, "ERROR: no network")
+    assert said.splitlines()[2].startswith("scripts/setup: pip could not install zkcoord[demo]; why stands above.")
+    (checkout.folder / "pip.sh").unlink()
+    assert checkout.run("demo") == (0, setting_up("demo"))
+
+
+def test_an_interrupt_ends_it_with_130(checkout: Checkout) -> None:
+    (checkout.folder / "pip.sh").write_text(f"trap 'exit 1' INT; {WAITS}")
+    with checkout.start("demo") as process:
+        await_true(checkout.asked)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=DEADLINE_S)[1]
+    assert process.returncode == 130
+    assert said == setting_up("demo") + "scripts/setup: interrupted; the next run goes on\n"
