@@ -43,6 +43,9 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.inbox": {"threading", "collections", "zkcoord.shell.ports"},
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
+    "zkcoord.shell.journal": PURE
+    | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"},
+    "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"}) | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors"},
     "zkcoord.kafka": STDLIB
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.offsets", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}

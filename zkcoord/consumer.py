@@ -95,7 +95,7 @@ class Consumer:
             **({} if zookeeper_config is None else {"config": zookeeper_config}),
         )
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._driver = Driver(sessions, "zkcoord-consumer")
+        self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         functions: dict[str, Any] = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
         self._worker = Worker(functions, self._driver.put)
         self._role = MembershipRole(

@@ -6,6 +6,8 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from zkcoord import settings
@@ -14,6 +16,7 @@ from zkcoord.logs import emit_fields
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.driver import Driver
+from zkcoord.shell.journal.files import JournalFiles
 from zkcoord.shell.standing import ID_MAX
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.paths import DRAFT, layout_named
@@ -30,11 +33,13 @@ class Coordinator:
         *,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         zookeeper_config: Any = None,
+        journal: str | os.PathLike[str] | None = None,
         on_serving: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election.
+        """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election;
+        `journal`: a folder for one line a step of what is read, decided and written, None for no journal.
 
-        Raises UsageError for an address, an id or a layout that can never work.
+        Raises UsageError for an address, an id, a layout or a journal's folder that can never work.
         """
         if coordinator_id is not None and not 0 <= coordinator_id <= ID_MAX:
             raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
@@ -48,15 +53,19 @@ class Coordinator:
             fatal=self._fail,
             **({} if zookeeper_config is None else {"config": zookeeper_config}),
         )
-        self._driver = Driver(sessions, "zkcoord-coordinator")
+        self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
+        self._driver = Driver(sessions, "zkcoord-coordinator", self._event, self._journal)
+        if self._journal is not None:
+            self._driver.at_end(self._journal.close)
         standing = {
             "wanted_id": coordinator_id,
             "description": _description(),
             "first_reads": first_revision_reads(layout),
-            "first_writes": lambda nodes: first_revision_writes(nodes, layout),
+            "first_writes": partial(first_revision_writes, layout_name=layout),
             "revision": history()[-1].revision,
         }
-        self._driver.loop.run_role(CoordinatorRole(self._driver.loop, chosen, standing, self._event), self._event)
+        loop, events = self._driver.loop, self._driver.events
+        loop.run_role(CoordinatorRole(loop, chosen, standing, events), events)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
@@ -80,6 +89,9 @@ class Coordinator:
 
     def _fail(self, error: ZkcoordError) -> None:
         self._driver.ask("abandon", error)
+
+    def _no_journal(self, why: str) -> None:
+        emit_fields("journal_ended", {"why": why, "level": "warning"})
 
     def _event(self, name: str, fields: Mapping[str, Any]) -> None:
         emit_fields(name, fields)

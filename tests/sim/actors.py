@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tests.sim.application import Application, Logs
@@ -12,6 +13,7 @@ from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.shell.journal.recorder import Pages, Recorder
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.tree.paths import DRAFT, TOPICS
@@ -28,23 +30,26 @@ class ProductActor:
         self.step = loop.step
 
 
-def coordinator(process: SimProcess) -> ProductActor:
-    """A coordinator's process."""
-    loop = Loop(process.open_session, process.inbox.put)
+def coordinator(process: SimProcess, pages: Pages | None = None) -> ProductActor:
+    """A coordinator's process; with `pages` it keeps a journal there."""
     given = {
         "wanted_id": None,
         "description": json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads("draft"),
-        "first_writes": lambda nodes: first_revision_writes(nodes, "draft"),
+        "first_writes": partial(first_revision_writes, layout_name="draft"),
         "revision": history()[-1].revision,
     }
 
     def events(name: str, fields: Mapping[str, Any]) -> None:
         process.world.trace(process.client, name, fields)
 
-    role = CoordinatorRole(loop, DRAFT, given, events)
-    loop.run_role(role, events)
-    return ProductActor(loop, role)
+    recorder = Recorder(pages, process.open_session, process.inbox.put, events)
+    loop = Loop(recorder.open_session, recorder.put)
+    role = CoordinatorRole(loop, DRAFT, given, recorder.event)
+    loop.run_role(role, recorder.event)
+    actor = ProductActor(loop, role)
+    actor.step = partial(recorder.step, loop)
+    return actor
 
 
 class ConsumerFactory:

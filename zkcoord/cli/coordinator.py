@@ -25,8 +25,11 @@ from zkcoord.tree.paths import LAYOUTS
     metavar="N",
     help="A killed one is replaced after this; the server may shorten or lengthen it.",
 )
+@click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
 @pass_settings
-def coordinator(settings: Settings, coordinator_id: int | None, layout: str, session_timeout_ms: int) -> None:
+def coordinator(
+    settings: Settings, coordinator_id: int | None, layout: str, session_timeout_ms: int, journal: str | None
+) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
     Any number may run: one serves, the others stand by. On an empty tree it applies the first revision. Prints one
@@ -51,6 +54,7 @@ def coordinator(settings: Settings, coordinator_id: int | None, layout: str, ses
         layout,
         session_timeout_ms=session_timeout_ms,
         zookeeper_config=settings.zookeeper_settings(),
+        journal=journal,
         on_serving=serving,
     )
     with stopping(running.stop) as asked:

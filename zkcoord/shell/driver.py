@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
-from zkcoord.shell.loop import Loop
+from zkcoord.shell.journal.recorder import Pages, Recorder
+from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Input, Request, StoreFactory
 
 ENDING_MS = 10_000
@@ -17,12 +19,19 @@ ENDING_MS = 10_000
 
 
 class Driver:
-    """One loop, its inbox and its thread. `make_role` is given the loop, and is run by it."""
+    """One loop, its inbox and its thread. `events` is where its role reports, past the journal if there is one."""
 
-    def __init__(self, open_session: StoreFactory, name: str) -> None:
+    def __init__(self, open_session: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> None:
         self.clock = MonotonicClock()
         self.inbox = ThreadInbox(self.clock)
-        self.loop = Loop(open_session, self.inbox.put)
+        put = self.inbox.put
+        if journal is None:
+            self.loop, self.events = Loop(open_session, put), events
+            self._step = self.loop.step
+        else:
+            recorder = Recorder(journal, open_session, put, events)
+            self.loop, self.events = Loop(recorder.open_session, put), recorder.event
+            self._step = partial(recorder.step, self.loop)
         self.ended = threading.Event()
         self.bug: BaseException | None = None
         self._at_end: list[Callable[[], None]] = []
@@ -60,7 +69,7 @@ class Driver:
         try:
             while not self.loop.finished:
                 inputs = self.inbox.take(wake_at_ms)
-                wake_at_ms = self.loop.step(inputs, self.clock.now_ms())
+                wake_at_ms = self._step(inputs, self.clock.now_ms())
         except BaseException as error:
             self.bug = error
             self.loop.end_session(self.clock.now_ms(), reopen_in_ms=None)

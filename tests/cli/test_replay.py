@@ -1,0 +1,72 @@
+"""scripts/replay's command on a real coordinator's journal: the same, something else, and what is no journal."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.program import Spawn
+from zkcoord.cli.replay import main
+
+
+def replayed(*arguments: object) -> Result:
+    """The command, run here."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def journal(tmp_path: Path, spawn: Spawn, chroot: str) -> Path:
+    """The journal of a coordinator that was elected on an empty tree, and stopped."""
+    program = spawn("coordinator", "--zookeeper", chroot, "--journal", str(tmp_path / "j"))
+    program.line(having="serves")
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 0
+    return tmp_path / "j"
+
+
+@pytest.mark.zookeeper
+def test_a_journal_played_again_is_the_same(journal: Path) -> None:
+    result = replayed(journal)
+    assert (result.exit_code, result.output.strip().rpartition(": ")[2]) == (0, "the same")
+    shown = replayed("--show", journal / "000001.jsonl").output
+    assert '"event":"elected"' in shown
+
+
+@pytest.mark.zookeeper
+def test_what_came_out_otherwise_is_shown(journal: Path) -> None:
+    file = journal / "000001.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    changed = next(line for line in lines if any(o.get("event") == "elected" for o in line.get("outputs", [])))
+    changed["outputs"] = [o for o in changed["outputs"] if o.get("event") != "elected"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = replayed(file)
+    assert result.exit_code == 1
+    assert f"step {changed['step']}, at {changed['mono_ms']} ms, puts out something else now:" in result.output
+    assert '  + {"event":"elected"' in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"hello\n", "line 1 is no JSON"),
+        (b"[]\n", "line 1 is none of a journal's"),
+        (b'{"checkpoint":"bm8="}\n', "a checkpoint that this version cannot read"),
+        (b'{"step":1,"mono_ms":1,"inputs":[],"outputs":[]}\n', "a journal's file begins with a checkpoint"),
+        (b"\xff\xfe\n", "this is no journal"),
+    ],
+)
+def test_what_is_no_journal_is_told_so(content: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / "000001.jsonl").write_bytes(content)
+    result = replayed(tmp_path)
+    assert result.exit_code == 6
+    assert says in result.output
+
+
+def test_a_folder_without_a_journal_is_a_wrong_call(tmp_path: Path) -> None:
+    result = replayed(tmp_path)
+    assert result.exit_code == 2
+    assert "no journal there" in result.output

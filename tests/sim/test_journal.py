@@ -1,0 +1,77 @@
+"""A coordinator's journal, played again, does the same: at every step, from every checkpoint, in every storm."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.sim.actors import coordinator
+from tests.sim.scenarios import Scene
+from tests.sim.world import World
+from zkcoord.core.patience import Patience
+from zkcoord.shell.journal.replay import replay
+
+PAGE_LINES = 10
+
+
+class MemoryPages:
+    """Pages in memory, turned after PAGE_LINES lines."""
+
+    def __init__(self) -> None:
+        self.pages: list[list[str]] = []
+
+    @property
+    def turn(self) -> bool:
+        return not self.pages or len(self.pages[-1]) > PAGE_LINES
+
+    def checkpoint(self, line: dict[str, Any]) -> None:
+        self.pages.append([])
+        self.write(line)
+
+    def write(self, line: dict[str, Any]) -> None:
+        self.pages[-1].append(json.dumps(line) + "\n")
+
+
+def journals_of_a_storm(seed: int) -> list[MemoryPages]:
+    """A storm in which both coordinators keep a journal, each incarnation its own."""
+    journals: list[MemoryPages] = []
+
+    def journaled(process: Any) -> Any:
+        journals.append(MemoryPages())
+        return coordinator(process, journals[-1])
+
+    world = World(seed)
+    scene = Scene(world, coordinators=0)
+    for name in ("coordinator0", "coordinator1"):
+        world.spawn(name, journaled)
+    world.at(5_000, partial(scene.grow, "t", 10))
+    world.storm(500)
+    scene.calm()
+    return journals
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_page_played_again_puts_out_the_same(seed: int) -> None:
+    journals = journals_of_a_storm(seed)
+    pages = [page for journal in journals for page in journal.pages]
+    played = [list(replay(page)) for page in pages]
+    assert [[p.step for p in page if p.difference] for page in played] == [[] for _ in pages]
+    assert [len(page) for page in played] == [len(page) - 1 for page in pages]
+    assert max(len(journal.pages) for journal in journals) > 1
+
+
+def test_a_coordinator_that_decides_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [page for journal in journals_of_a_storm(1) for page in journal.pages]
+    monkeypatch.setattr(Patience, "held_back", lambda self, consumer_id, partition, now_ms: True)  # grants nothing
+    differences = [played.difference for page in pages for played in replay(page) if played.difference]
+    written = [output for difference in differences for output in difference.was if output not in difference.now]
+    assert any(output.get("event") == "start_sent" for output in written)
+
+
+def test_a_line_that_was_cut_off_ends_the_replay() -> None:
+    page = next(page for journal in journals_of_a_storm(2) for page in journal.pages if len(page) > 3)
+    cut = [*page[:3], page[3][: len(page[3]) // 2]]
+    assert [played.step for played in replay(cut)] == [played.step for played in replay(page[:3])]

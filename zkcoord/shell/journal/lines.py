@@ -1,0 +1,138 @@
+"""The only place that spells a journal's lines: inputs and outputs of a loop's step as JSON values, and back.
+
+Bytes that are UTF-8 stand as text, others as `{"base64": ...}`. A question is `[path, kind, watch]`, a node
+`[path, kind, stat, data, children]` with the fields of `Stat` in their order, or null: there is no such node.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import Any, assert_never
+
+from zkcoord.errors import CorruptError
+from zkcoord.shell.ports import (
+    CallDone,
+    CommitDone,
+    FromStore,
+    Input,
+    Link,
+    LinkChanged,
+    Outcome,
+    ReadDone,
+    Request,
+    StoreInput,
+    SyncDone,
+    WatchFired,
+)
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
+
+
+def of_input(item: Input) -> dict[str, Any]:
+    """An input; of a request only its name: who asked is not in the journal.
+
+    >>> of_input(FromStore(1, SyncDone(7, True)))
+    {'session': 1, 'synced': 7, 'ok': True}
+    """
+    match item:
+        case FromStore(session, inner):
+            return {"session": session, **_of_store(inner)}
+        case Request():
+            return {"request": item.name}
+        case CallDone():
+            return {"called": item.token}
+        case _:
+            assert_never(item)
+
+
+def _of_store(item: StoreInput) -> dict[str, Any]:
+    match item:
+        case WatchFired():
+            return {"fired": item.path, "data": item.data, "children": item.children}
+        case ReadDone():
+            return {"answered": item.token, "nodes": None if item.nodes is None else [_of_node(n) for n in item.nodes]}
+        case CommitDone():
+            return {
+                "committed": item.token,
+                "outcome": item.outcome.value,
+                "versions": list(item.versions),
+                "failed_at": item.failed_at,
+                "reason": item.reason,
+            }
+        case SyncDone():
+            return {"synced": item.token, "ok": item.ok}
+        case LinkChanged():
+            return {"link": item.link.value, "id": item.session_id, "timeout_ms": item.session_timeout_ms}
+        case _:
+            assert_never(item)
+
+
+def to_input(line: dict[str, Any]) -> Input:
+    """The input that a line tells of; CorruptError when it tells of none."""
+    match line:
+        case {"session": session, "fired": path}:
+            return FromStore(session, WatchFired(path, line["data"], line["children"]))
+        case {"session": session, "answered": token, "nodes": nodes}:
+            return FromStore(session, ReadDone(token, None if nodes is None else tuple(_to_node(n) for n in nodes)))
+        case {"session": session, "committed": token}:
+            outcome, versions = Outcome(line["outcome"]), tuple(line["versions"])
+            return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"]))
+        case {"session": session, "synced": token, "ok": ok}:
+            return FromStore(session, SyncDone(token, ok))
+        case {"session": session, "link": link}:
+            return FromStore(session, LinkChanged(Link(link), line["id"], line["timeout_ms"]))
+        case {"request": name}:
+            return Request(name, RuntimeError("asked to end") if name == "abandon" else None)
+        case {"called": token}:
+            return CallDone(token)
+        case _:
+            raise CorruptError(f"no input of a coordinator's loop: {line!r}")
+
+
+def of_reads(token: int, reads: Any) -> dict[str, Any]:
+    """A request for nodes; the questions in their natural order, since their order means nothing."""
+    return {"read": token, "nodes": sorted(_of_read(read) for read in reads)}
+
+
+def of_commit(token: int, transaction: Transaction) -> dict[str, Any]:
+    """A multi: why, and each of its writes as `[verb, path, ...]`."""
+    return {"commit": token, "why": transaction.why, "writes": [_of_write(write) for write in transaction.writes]}
+
+
+def _of_read(read: Read) -> list[Any]:
+    return [read.path, read.kind.value, read.watch]
+
+
+def _of_write(write: Write) -> list[Any]:
+    match write:
+        case CheckNode():
+            return ["check", write.path, write.version]
+        case CreateNode():
+            return ["create", write.path, _of_bytes(write.data), write.ephemeral, write.sequential]
+        case SetNode():
+            return ["set", write.path, _of_bytes(write.data), write.version]
+        case DeleteNode():
+            return ["delete", write.path, write.version]
+        case _:
+            assert_never(write)
+
+
+def _of_node(node: Node) -> list[Any]:
+    stat = None if node.stat is None else list(node.stat)
+    return [node.path, node.kind.value, stat, _of_bytes(node.data), list(node.children)]
+
+
+def _to_node(line: list[Any]) -> Node:
+    path, kind, stat, data, children = line
+    return Node(path, Kind(kind), None if stat is None else Stat(*stat), _to_bytes(data), tuple(children))
+
+
+def _of_bytes(data: bytes) -> Any:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode("ascii")}
+
+
+def _to_bytes(line: Any) -> bytes:
+    return b64decode(line["base64"]) if isinstance(line, dict) else line.encode("utf-8")

@@ -1,0 +1,183 @@
+"""Records a loop: all that goes in and comes out at each step, and the loop itself now and then (a checkpoint).
+
+A loop is a pure function of its inputs, so a checkpoint and the inputs after it are everything: `replay` plays them
+again and must see the same outputs. What a loop holds of the world around it (sessions, the inbox, where events go) is
+left out of a checkpoint and given anew by whoever plays it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from zkcoord.errors import CorruptError
+from zkcoord.logs import plain
+from zkcoord.shell.journal import lines
+from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.ports import Input, StoreFactory, StoreInput, TreeStore
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import Transaction
+
+
+class Pages(Protocol):
+    """Where lines go: pages that are turned when they are full. The first line of each is a checkpoint."""
+
+    @property
+    def turn(self) -> bool:
+        """True when the next line must be a checkpoint: the page is new, or full."""
+
+    def checkpoint(self, line: dict[str, Any]) -> None:
+        """Begin a page with this line."""
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Add a line to the page."""
+
+
+class RecordedStore:
+    """One session whose requests are noted. Without a store behind it (in a replay) they are only noted."""
+
+    def __init__(self, number: int, outputs: list[dict[str, Any]], store: TreeStore | None = None) -> None:
+        self.number, self._outputs, self._store = number, outputs, store
+
+    def read(self, token: int, reads: Sequence[Read]) -> None:
+        """Ask for nodes."""
+        self._outputs.append(lines.of_reads(token, reads))
+        if self._store is not None:
+            self._store.read(token, reads)
+
+    def commit(self, token: int, transaction: Transaction) -> None:
+        """Send one multi."""
+        self._outputs.append(lines.of_commit(token, transaction))
+        if self._store is not None:
+            self._store.commit(token, transaction)
+
+    def sync(self, token: int) -> None:
+        """Ask the leader."""
+        self._outputs.append({"sync": token})
+        if self._store is not None:
+            self._store.sync(token)
+
+    def drop_connection(self) -> None:
+        """Break the connection."""
+        self._outputs.append({"drop_connection": self.number})
+        if self._store is not None:
+            self._store.drop_connection()
+
+    def close(self) -> None:
+        """End the session."""
+        self._outputs.append({"close": self.number})
+        if self._store is not None:
+            self._store.close()
+
+
+class Recorder:
+    """Stands around one loop: give it `open_session`, its role `event`, and call `step` in the loop's place."""
+
+    def __init__(
+        self,
+        pages: Pages | None,
+        sessions: StoreFactory | None = None,
+        put: Callable[[Input], None] = lambda item: None,
+        events: Events = lambda name, fields: None,
+    ) -> None:
+        """Without pages nothing is written, without sessions nothing is sent: so a replay notes what comes out."""
+        self._pages, self._sessions, self._events = pages, sessions, events
+        self.put = put  # the very object that the loop is given: a checkpoint knows it by identity
+        self.outputs: list[dict[str, Any]] = []  # of the step under way
+        self._stores = 0
+        self._steps = 0
+        self.open_session: StoreFactory = self._open_session
+        self.event: Events = self._event
+
+    def _open_session(self, sink: Callable[[StoreInput], None]) -> TreeStore:
+        self._stores += 1
+        self.outputs.append({"open": self._stores})
+        store = self._sessions(sink) if self._sessions is not None else None
+        return RecordedStore(self._stores, self.outputs, store)
+
+    def _event(self, name: str, fields: Mapping[str, Any]) -> None:
+        self.outputs.append({"event": name, "fields": plain(dict(fields))})
+        self._events(name, fields)
+
+    def step(self, loop: Loop, inputs: Sequence[Input], now_ms: int) -> int | None:
+        """The loop's step; its line is written also when it raises, for that is when it is needed."""
+        pages = self._pages
+        if pages is not None and pages.turn:
+            pages.checkpoint({"checkpoint": self.checkpoint(loop), "step": self._steps})
+        self._steps += 1
+        self.outputs.clear()
+        taken = [lines.of_input(item) for item in inputs] if pages is not None else []
+        raised = None
+        try:
+            return loop.step(inputs, now_ms)
+        except BaseException as error:
+            raised = repr(error)
+            raise
+        finally:
+            if pages is not None:
+                line = {"step": self._steps, "mono_ms": now_ms, "inputs": taken, "outputs": list(self.outputs)}
+                pages.write(line if raised is None else {**line, "raised": raised})
+
+    def checkpoint(self, loop: Loop) -> str:
+        """The loop with its role and all that they know, as text."""
+        data = io.BytesIO()
+        _Pickler(data, self).dump((loop, self._stores))
+        return b64encode(zlib.compress(data.getvalue(), 1)).decode("ascii")
+
+    def restore(self, checkpoint: str) -> Loop:
+        """The loop of a checkpoint, with this recorder around it; CorruptError when it is none of this version's.
+
+        Only for journals that one trusts: a checkpoint is a pickle.
+        """
+        try:
+            loop, self._stores = _Unpickler(io.BytesIO(zlib.decompress(b64decode(checkpoint))), self).load()
+        except (
+            pickle.UnpicklingError,
+            zlib.error,
+            ValueError,
+            AttributeError,
+            ImportError,
+            EOFError,
+            TypeError,
+        ) as error:
+            raise CorruptError(
+                f"a checkpoint that this version cannot read ({error}): replay with the version that wrote the journal"
+            ) from error
+        if not isinstance(loop, Loop):
+            raise CorruptError(f"a checkpoint of something else: {type(loop).__name__}")
+        return loop
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out what belongs to the world around a loop."""
+
+    def __init__(self, file: io.BytesIO, recorder: Recorder) -> None:
+        super().__init__(file)
+        world = {"open_session": recorder.open_session, "put": recorder.put, "event": recorder.event}
+        self._outside = {id(known): name for name, known in world.items()}
+
+    def persistent_id(self, obj: Any) -> Any:
+        """A name for what stays outside; None: to be written."""
+        if isinstance(obj, RecordedStore):
+            return ("store", obj.number)
+        name = self._outside.get(id(obj))
+        return None if name is None else (name, 0)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts a recorder in place of what was left out."""
+
+    def __init__(self, file: io.BytesIO, recorder: Recorder) -> None:
+        super().__init__(file)
+        self._recorder = recorder
+
+    def persistent_load(self, pid: Any) -> Any:
+        """What stands for a name."""
+        name, number = pid
+        if name == "store":
+            return RecordedStore(number, self._recorder.outputs)
+        return getattr(self._recorder, name)

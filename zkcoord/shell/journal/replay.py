@@ -1,0 +1,79 @@
+"""Plays a journal again: from its checkpoint, with the inputs that it holds, comparing what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zkcoord.errors import CorruptError
+from zkcoord.shell.journal.lines import to_input
+from zkcoord.shell.journal.recorder import Recorder
+from zkcoord.shell.loop import Loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What a step put out in the journal (`was`) and puts out now (`now`); an error that ended it comes last."""
+
+    was: list[dict[str, Any]]
+    now: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One step: what came out of it, and the difference when it is another than in the journal."""
+
+    step: int
+    mono_ms: int
+    outputs: list[dict[str, Any]]
+    difference: Difference | None
+
+
+def replay(journal: Iterable[str]) -> Iterator[Played]:
+    """Each step of a file's lines; a last one that was cut off is left out.
+
+    Ends with the first difference, for what follows it would be another story.
+    Raises CorruptError for a line that is none of a journal's, or a checkpoint of another version.
+    """
+    recorder = Recorder(None)
+    loop: Loop | None = None
+    for number, text in enumerate(journal, 1):
+        if not text.endswith("\n"):
+            return  # its writer was killed in the middle of it
+        line = _parsed(number, text)
+        if "checkpoint" in line:
+            loop = recorder.restore(line["checkpoint"])
+            continue
+        if loop is None:
+            raise CorruptError(f"line {number}: a journal's file begins with a checkpoint, this one does not")
+        played = _play(recorder, loop, line)
+        yield played
+        if played.difference is not None:
+            return
+
+
+def _parsed(number: int, text: str) -> dict[str, Any]:
+    try:
+        line = json.loads(text)
+    except ValueError as error:
+        raise CorruptError(f"line {number} is no JSON ({error}): the journal was cut off, or is none") from error
+    if not isinstance(line, dict) or not (
+        "checkpoint" in line or {"step", "mono_ms", "inputs", "outputs"} <= line.keys()
+    ):
+        raise CorruptError(f"line {number} is none of a journal's: {text[:80]!r}")
+    return line
+
+
+def _play(recorder: Recorder, loop: Loop, line: dict[str, Any]) -> Played:
+    was = line["outputs"] + ([{"raised": line["raised"]}] if "raised" in line else [])
+    inputs = [to_input(item) for item in line["inputs"]]
+    raised = []
+    try:
+        recorder.step(loop, inputs, line["mono_ms"])
+    except Exception as error:  # whatever a broken role raises is what one wants to see
+        raised = [{"raised": repr(error)}]
+    now = json.loads(json.dumps(recorder.outputs + raised))
+    difference = Difference(was=was, now=now) if now != was else None
+    return Played(step=line["step"], mono_ms=line["mono_ms"], outputs=now, difference=difference)
