@@ -1,0 +1,129 @@
+"""`scripts/simulate`: storms with one seed after the other until told to stop, on every core.
+
+The exit code says what broke, and for each seed that failed the line is printed that repeats it:
+
+    0   nothing            1   an invariant of safety (two readers, a lost or a foreign write, a skipped record, ...)
+    2   a wrong call       3   liveness: the world did not come to rest, or something awaited did not come
+                           4   the product raised an error that nobody expects
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from tests.sim.options import SEED_VARIABLE
+from tests.sim.scenarios import storm
+from tests.sim.test_churn import churn
+from tests.sim.world import SimulationError, World
+
+SAFETY, LIVENESS, BUG = 1, 3, 4
+NAMES = {
+    SAFETY: "an invariant of safety broke",
+    LIVENESS: "it did not come to rest",
+    BUG: "the product raised an error",
+}
+LIVENESS_WORDS = ("did not come", "asks to be called at once")
+SCENES: dict[str, tuple[Callable[[int], World], str]] = {
+    "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
+    "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn"),
+}
+PROGRESS_SECONDS = 10
+
+
+class Result(NamedTuple):
+    """What became of one seed; `kind` 0: all is well."""
+
+    scene: str
+    seed: int
+    kind: int
+    text: str
+
+
+def play(job: tuple[str, int]) -> Result:
+    """Play one seed of one scene."""
+    scene, seed = job
+    try:
+        SCENES[scene][0](seed)
+    except SimulationError as error:
+        text = str(error)
+        first = text.partition("\n")[0]
+        return Result(scene, seed, LIVENESS if any(words in first for words in LIVENESS_WORDS) else SAFETY, text)
+    except Exception:
+        return Result(scene, seed, BUG, traceback.format_exc())
+    return Result(scene, seed, 0, "")
+
+
+def repeat_line(result: Result) -> str:
+    """The command that plays the seed again."""
+    return f"{SEED_VARIABLE}={result.seed} .venv/bin/python -m pytest '{SCENES[result.scene][1]}'"
+
+
+def report(result: Result, verbose: bool) -> None:
+    """What failed, and how to see it again."""
+    lines = result.text.splitlines()
+    shown = lines if verbose else lines[:1] if result.kind != BUG else lines[-1:]
+    print(f"{result.scene} seed {result.seed}: {NAMES[result.kind]}", *shown, sep="\n  ")
+    print(f"  repeat with: {repeat_line(result)}", flush=True)
+
+
+def jobs(first: int, seeds: int | None) -> Iterator[tuple[str, int]]:
+    """Both scenes of each seed; without end unless told how many."""
+    for seed in count(first) if seeds is None else range(first, first + seeds):
+        for scene in SCENES:
+            yield scene, seed
+
+
+def soak(first: int, seeds: int | None, workers: int, verbose: bool) -> int:
+    """Play until the jobs or somebody's patience ends; the exit code of the worst kind of failure seen."""
+    played, kinds, began, told = 0, set[int](), time.monotonic(), time.monotonic()
+    context = get_context("spawn")  # nothing of this process, its signals above all, is in the workers
+    with context.Pool(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        try:
+            for result in pool.imap_unordered(play, jobs(first, seeds)):
+                played += 1
+                if result.kind:
+                    kinds.add(result.kind)
+                    report(result, verbose)
+                if time.monotonic() - told > PROGRESS_SECONDS:
+                    told = time.monotonic()
+                    rate = played / (told - began)
+                    print(
+                        f"{played} worlds, {rate:.1f} a second, up to seed {result.seed}", file=sys.stderr, flush=True
+                    )
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+    verdict = "no failure" if not kinds else "; ".join(NAMES[kind] for kind in sorted(kinds))
+    print(f"{played} worlds from seed {first} on in {time.monotonic() - began:.0f} s: {verdict}")
+    return min(kinds, default=0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__, formatter_class=_Plain)
+    parser.add_argument("--first", type=int, help="the first seed (default: drawn from the time)")
+    parser.add_argument("--seeds", type=int, help="how many (default: until Ctrl-C or SIGTERM)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="the whole trace of each failure")
+    chosen = parser.parse_args(arguments)
+    if chosen.workers < 1 or (chosen.seeds is not None and chosen.seeds < 1):
+        parser.error("--workers and --seeds are 1 or more")
+    first = int(time.time()) if chosen.first is None else chosen.first
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return soak(first, chosen.seeds, chosen.workers, chosen.verbose)
+
+
+class _Plain(argparse.RawDescriptionHelpFormatter):
+    """Keeps the table of exit codes."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The soak's verdicts: each kind of failure has its exit code, and a line that plays the seed again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim import soak
+from tests.sim.soak import BUG, LIVENESS, SAFETY, Result
+from tests.sim.world import World
+
+ROOT = Path(__file__).parents[2]
+
+
+def broken(complaint: str) -> soak.Callable[[int], World]:
+    """A scene that fails with this complaint."""
+
+    def scene(seed: int) -> World:
+        world = World(seed)
+        world.fail(complaint)
+        return world
+
+    return scene
+
+
+def raising(seed: int) -> World:
+    """A scene in which the product raises."""
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("scene", "kind"),
+    [
+        (broken("one_reader_by_journal: a reads t-0, which b holds"), SAFETY),
+        (broken("did not come to rest: t-0 has no owner"), LIVENESS),
+        (broken("balance did not come within 10 steps"), LIVENESS),
+        (raising, BUG),
+    ],
+)
+def test_a_failure_has_its_kind_and_its_line(
+    scene: soak.Callable[[int], World], kind: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(soak.SCENES, "storm", (scene, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"))
+    result = soak.play(("storm", 7))
+    assert (result.scene, result.seed, result.kind) == ("storm", 7, kind)
+    soak.report(result, verbose=False)
+    line = "ZKCOORD_SIM_SEED=7 .venv/bin/python -m pytest 'tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm'"
+    assert capsys.readouterr().out.splitlines()[-1] == f"  repeat with: {line}"
+
+
+def test_the_tests_that_repeat_a_seed_exist() -> None:
+    for _, test in soak.SCENES.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}(seed: int)" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_a_seed_without_failure_is_kind_0() -> None:
+    assert soak.play(("storm", 3)) == Result("storm", 3, 0, "")
+
+
+def test_it_plays_until_told_to_stop() -> None:
+    command = [sys.executable, "-m", "tests.sim.soak", "--first", "1", "--workers", "1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().endswith(" a second, up to seed 1\n") or running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        out, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert out.endswith(": no failure\n")
+
+
+def test_a_wrong_call_ends_with_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        soak.main(["--workers", "0"])
+    assert ended.value.code == 2
