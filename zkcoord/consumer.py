@@ -100,7 +100,12 @@ class Consumer:
         self._worker = Worker(functions, self._driver.put)
         self._role = MembershipRole(
             self._driver.loop,
-            MemberSettings(group=group, new_id=lambda: new_consumer_id(group, instance), registration=registration),
+            MemberSettings(
+                group=group,
+                new_id=lambda: new_consumer_id(group, instance),
+                registration=registration,
+                topics=sorted(document.subscription),
+            ),
             self._worker,
             emit_fields,
         )

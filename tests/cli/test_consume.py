@@ -285,6 +285,19 @@ def test_it_goes_on_where_the_group_stopped_and_ends_when_nothing_comes(world: W
 
 
 @pytest.mark.zookeeper
+def test_a_topic_that_nobody_has_made_is_named_at_once_and_waited_for(world: World) -> None:
+    world.topic = "clisk"
+
+    program = world.consume("--timeout-ms", "3000")
+
+    line = program.line("stderr", having="topic_missing")
+    assert "WARNING: topic_missing group=g topic=clisk" in line
+    assert "create the topic in Kafka, or correct its name, or the chroot" in line
+    assert program.end() == 5
+    assert program.rest("stderr")[-1].startswith("error: waited 3")
+
+
+@pytest.mark.zookeeper
 def test_without_commits_the_offsets_stay(world: World) -> None:
     first = world.consume("--max-messages", "20", "--no-commit")
     assert first.end() == 0

@@ -97,6 +97,27 @@ def test_a_chroot_that_does_not_exist_is_a_wrong_call(chroot: str, spawn: Spawn,
     assert f"the chroot /{path}/deeper does not exist" in program.line("stderr", having="error: ")
 
 
+def test_a_coordinator_where_there_is_no_kafka_says_so_until_there_is(chroot: str) -> None:
+    with World(chroot) as world:
+        told = world.reports
+
+        def last() -> str:
+            return told.paths("unreadable").get("/brokers", "")
+
+        world.coordinate()
+        wait_until(lambda: "there is no /brokers/ids" in last(), "it is told")
+        assert "name the chroot of Kafka's brokers" in last()
+        world.put("/brokers/ids")
+        wait_until(lambda: "there is no /brokers/topics" in last(), "the other one is still missing")
+        world.topic("clicks", 1)
+        member = world.join("g", "clicks")
+        wait_until(lambda: member.held() == ["clicks-0"], "it serves")
+        assert len(told.of("unreadable")) == 2
+
+        world.remove("/brokers/ids")
+        wait_until(lambda: "there is no /brokers/ids" in last(), "it was there, and is told again")
+
+
 def test_a_consumer_in_a_chroot_that_does_not_exist_ends_with_the_reason(chroot: str) -> None:
     with World(chroot) as world:
         world.zookeeper = f"{chroot}/deeper"

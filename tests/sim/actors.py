@@ -16,7 +16,7 @@ from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, Recorder
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
-from zkcoord.tree.paths import DRAFT, TOPICS
+from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 
 GROUP = "g"
@@ -89,7 +89,9 @@ class ConsumerFactory:
 
         loop = Loop(process.open_session, process.inbox.put)
         application = Application(process, self._logs, self._group, reset=self._reset)
-        settings = MemberSettings(group=self._group, new_id=new_id, registration=registration)
+        settings = MemberSettings(
+            group=self._group, new_id=new_id, registration=registration, topics=sorted(self._topics)
+        )
         role = MembershipRole(
             loop, settings, application, lambda name, fields: world.trace(process.client, name, fields)
         )
@@ -108,9 +110,9 @@ def topic_json(partitions: int) -> bytes:
 
 
 def make_topics(world: World, topics: Mapping[str, int]) -> None:
-    """Create `/brokers/topics` and these topics, as a broker does."""
+    """Create `/brokers/ids`, `/brokers/topics` and these topics, as a broker does."""
     ensemble = world.ensemble
-    for path in ("/brokers", TOPICS):
+    for path in ("/brokers", BROKERS, TOPICS):
         ensemble.ensure(path, b"")
     for topic, partitions in topics.items():
         ensemble.ensure(f"{TOPICS}/{topic}", topic_json(partitions))

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.sim.actors import GROUP, ConsumerFactory
+from tests.sim.actors import GROUP, ConsumerFactory, topic_json
 from tests.sim.field import consumer_of
 from tests.sim.script import Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
@@ -216,6 +216,19 @@ def test_a_topic_that_nobody_can_parse_is_named_and_what_was_known_of_it_holds(s
     script.partition_count("t", 6)
     script.settle("it is mended")
     script.calm()
+
+
+@on_seeds()
+def test_a_topic_that_does_not_exist_is_told_by_its_consumer_which_waits_for_it(seed: int) -> None:
+    script = TwoGroups(seed)
+    script.world.spawn("later0", ConsumerFactory(script.logs, {"later": 1, "t": 1}, GROUP))
+    script.settle("it shares the topic that there is")
+    told = [(event.fields["topic"], event.fields["level"]) for event in script.world.events("topic_missing")]
+    assert told == [("later", "warning")]
+    script.write(CreateNode("/brokers/topics/later", topic_json(2)))
+    script.settle("it reads the other, too")
+    script.calm()
+    assert len(script.world.events("topic_missing")) == 1
 
 
 @on_seeds(1)

@@ -18,11 +18,14 @@ from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
-from zkcoord.tree.paths import CANDIDATES, ROOT, TOPICS, Address, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, ROOT, TOPICS, Address, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
+
+KAFKA = {BROKERS: "no broker of Kafka has ever registered", TOPICS: "Kafka keeps no topics"}
+"""What every Kafka in ZooKeeper mode makes; where it is absent there is none, and every group waits in vain."""
 
 ELECTION, GROUP = "election", "group"
 
@@ -44,6 +47,7 @@ class CoordinatorRole:
         self._wake_at_ms: dict[str, int] = {}
         self._topics: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: no such topic
         self._root_czxid = 0
+        self._absent: set[str] = set()  # of KAFKA
         self._report.reset()
 
     # the session
@@ -84,6 +88,8 @@ class CoordinatorRole:
                 continue
             if node.path.startswith(f"{TOPICS}/"):
                 self._read_topic(node)
+            elif node.path in KAFKA:
+                self._read_kafka(node)
             elif node.path == self._layout.groups:
                 self._read_groups(node)
             else:
@@ -165,6 +171,8 @@ class CoordinatorRole:
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
+        for path in KAFKA:
+            tracker.want(path, watch=True, scope=path)
         self._report.problem(CANDIDATES, None)
         self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
 
@@ -186,6 +194,13 @@ class CoordinatorRole:
         for group in sorted(set(node.children) - self._groups.keys()):
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
             self._memory[group] = Memory()
+
+    def _read_kafka(self, node: Node) -> None:
+        """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
+        self._absent = self._absent - {node.path} if node.exists else self._absent | {node.path}
+        act = "name the chroot of Kafka's brokers as ZooKeeper's, or start Kafka (in ZooKeeper mode); consumers wait"
+        whys = [f"there is no {path}, {so}: {act}" for path, so in KAFKA.items() if path in self._absent]
+        self._report.problem("/brokers", whys[0] if whys else None)
 
     def _read_topic(self, node: Node) -> None:
         topic = node.path[len(TOPICS) + 1 :]

@@ -22,6 +22,7 @@ from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.obeying import StartTask, Step, StopTask, Task, WriteTask
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.topic_check import TopicCheck
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
 from zkcoord.tree.member import MemberPaths
@@ -42,6 +43,7 @@ class MemberSettings:
     group: str
     new_id: Callable[[], str]
     registration: Callable[[int], bytes]
+    topics: Sequence[str] = ()  # subscribed to by name: told of when they do not exist
 
 
 class MembershipRole:
@@ -52,6 +54,7 @@ class MembershipRole:
         self._tokens = count(1)
         self._losses = 0  # registrations lost in a row; 0 again with an acknowledged start
         self._leaving: list[Future[None]] = []
+        self._topics = TopicCheck(settings.group, settings.topics, events)
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
@@ -83,6 +86,7 @@ class MembershipRole:
         self._session_id = session_id
         self.lease = Lease(session_timeout_ms)
         self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
+        self._topics.begin(self._loop.tracker)
 
     def session_resumed(self, now_ms: int) -> None:
         """The same session again: everything is being read, after a sync that also tells the lease."""
@@ -128,6 +132,7 @@ class MembershipRole:
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Take answers in."""
         for node in nodes:
+            self._topics.take(node, self._loop.tracker)
             if node.path == SCHEMA:
                 self._schema = node
             if self._joining is not None:
