@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.world import Member, World, named, wait_until
 from zkcoord import TopicPartition
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import BROKERS, DRAFT
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import GroupState, encode_state
 
@@ -23,8 +23,9 @@ MENDED_SECONDS = 5.0  # it is a matter of milliseconds
 
 @pytest.fixture
 def world(chroot: str) -> Iterator[World]:
-    """A topic of four partitions and a coordinator that serves."""
+    """Kafka's nodes, a topic of four partitions and a coordinator that serves."""
     with World(chroot) as world:
+        world.put(BROKERS)
         world.topic("clicks", 4)
         world.coordinate()
         yield world
