@@ -1,6 +1,9 @@
 """A child process: started, ended, paused; and what is said when it does not come up. No server."""
 
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,21 @@ def start(thing: Child) -> None:
 def state(thing: Child) -> str:
     """The letter of /proc: S sleeps, T is stopped."""
     return Path(f"/proc/{thing.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended; nobody may be there to reap it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_MS / 1000
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
 
 
 def test_a_stop_is_a_termination_first(tmp_path: Path) -> None:
@@ -69,6 +87,22 @@ def test_it_can_be_started_again_and_its_tail_is_of_the_last_run(tmp_path: Path)
         start(thing)
         thing.kill()
     assert (thing.tail(), thing.log.read_text()) == ("up", "up\nup\n")
+
+
+def test_what_the_program_has_started_ends_with_it(tmp_path: Path) -> None:
+    parent = (
+        "import subprocess, sys, time\n"
+        "started = subprocess.Popen([sys.executable, '-c', 'import time; print(0, flush=True); time.sleep(600)'])\n"
+        "print(started.pid, flush=True)\ntime.sleep(600)"
+    )
+    thing = child(tmp_path, parent)
+    thing.start()
+    thing.await_ready(lambda: len(thing.tail().split()) == 2, DEADLINE_MS)
+    started = max(int(pid) for pid in thing.tail().split())
+    assert runs(started)
+    thing.kill()
+    await_true(lambda: not runs(started))
+    assert thing.exit_code == 128 + 9
 
 
 def test_orders_to_what_does_not_run(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """Which Java is taken, and what is said when there is none."""
 
+import os
+import pwd
+import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -104,6 +108,54 @@ def test_the_wrapper_serves_as_java_home_again(tmp_path: Path, monkeypatch: pyte
     assert again == Java(executable=wrapper / "bin" / "java", home=wrapper, major=21, bundled=True)
 
 
-def test_the_cache_folder_is_the_users_choice(tmp_path: Path) -> None:
-    assert cache_dir({"ZKCOORD_CACHE": str(tmp_path)}) == tmp_path
-    assert cache_dir({}) == Path.home() / ".cache" / "zkcoord"
+def test_the_cache_folder_is_the_users_choice_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_dir({"ZKCOORD_CACHE": str(tmp_path / "here")}) == tmp_path / "here"
+    assert cache_dir({}) == tmp_path / ".cache" / "zkcoord"
+
+
+@pytest.fixture
+def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that nobody can write to; returns where temporary files go."""
+    (tmp_path / "file").touch()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "tmp"
+
+
+def unnamed(_uid: int) -> None:
+    raise KeyError("uid not found")
+
+
+def test_without_a_home_to_write_to_the_cache_is_a_temporary_folder_of_the_user(
+    no_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = no_home / f"zkcoord-cache-{os.getuid()}"
+    assert (cache_dir({}), stat.S_IMODE(own.stat().st_mode)) == (own, 0o700)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unnamed)
+    assert cache_dir({}) == own
+
+
+def test_a_temporary_cache_that_others_can_write_to_is_refused(no_home: Path) -> None:
+    own = no_home / f"zkcoord-cache-{os.getuid()}"
+    own.mkdir()
+    own.chmod(0o777)
+    with pytest.raises(UsageError, match=f"{own} is not this user's alone; let ZKCOORD_CACHE name a folder"):
+        cache_dir({})
+    own.rmdir()
+    own.symlink_to(no_home)
+    with pytest.raises(UsageError, match="is not this user's alone"):
+        cache_dir({})
+
+
+def test_a_user_without_a_name_is_told_that_spark_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", unnamed)
+    with pytest.raises(UsageError) as told:
+        spark_environment()
+    assert str(told.value) == (
+        f"Spark cannot run as the user id {os.getuid()}, which has no name here (no line in /etc/passwd). Run as a "
+        "user with a name, or add one: in a container's image `useradd -u UID NAME`, or for the id of a user of "
+        "the host `docker run -v /etc/passwd:/etc/passwd:ro ...`"
+    )

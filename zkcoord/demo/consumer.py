@@ -63,13 +63,15 @@ class Job:
 
 
 def session(name: str, places: Places) -> SparkSession:
-    """A lean session whose temporary files stay in the demo's folder."""
+    """A lean session whose files stay in the demo's folder: a home is not needed (Ivy would, where there is none)."""
+    home = f"-Duser.home={places.scratch}"
     return spark_session(
         f"zkcoord demo, consumer {name}",
         jars=connector_jars(),
         environment=spark_environment(),
         config={
-            "spark.driver.extraJavaOptions": " ".join((*JAVA, f"-Djava.io.tmpdir={places.scratch}")),
+            "spark.driver.extraJavaOptions": " ".join((*JAVA, f"-Djava.io.tmpdir={places.scratch}", home)),
+            "spark.jars.ivy": str(places.scratch / "ivy"),
             "spark.sql.warehouse.dir": str(places.scratch / "warehouse"),
         },
     )

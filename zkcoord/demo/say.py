@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 
 
 class Voice:
@@ -14,5 +15,9 @@ class Voice:
 
     def say(self, text: str) -> None:
         """One line."""
-        seconds = (time.monotonic_ns() - self._began_ns) / 1e9
-        print(f"[{seconds:6.1f} s] {text}", file=sys.stderr, flush=True)
+        self.show(f"[{(time.monotonic_ns() - self._began_ns) / 1e9:6.1f} s] {text}")
+
+    def show(self, text: str) -> None:
+        """A line without the time. Whether anybody reads it does not matter: a terminal may be closed at any time."""
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)

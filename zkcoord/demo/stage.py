@@ -17,7 +17,7 @@ from zkcoord.demo.events import EventLog
 from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, TOPIC, Options, Places
 from zkcoord.demo.say import Voice
 from zkcoord.demo.watch import Watch
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import KafkaClient, native_errors
@@ -69,7 +69,6 @@ class Stage:
 
     def _start(self) -> None:
         self.voice.say("starting ZooKeeper and Kafka")
-        connector_jars()  # fetched here, where progress is shown, and not by three consumers at once
         for server in (self.zookeeper, self.kafka):
             self._stack.callback(server.kill)
             server.start()

@@ -7,11 +7,14 @@ Spark's launcher always names gets a wrapper directory, so that what is returned
 import hashlib
 import importlib.util
 import os
+import pwd
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +59,29 @@ class Java:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where what was fetched or generated is kept: `$ZKCOORD_CACHE`, else `~/.cache/zkcoord`. It may be absent."""
-    chosen = environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "zkcoord"
+    """Where what was fetched or generated is kept: `$ZKCOORD_CACHE`, else `~/.cache/zkcoord`. It may be absent.
+
+    A user without a home to write to (a container's `-u 12345`) gets a folder among the temporary ones.
+    """
+    if chosen := environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().absolute()
+    try:
+        usual = Path.home() / ".cache" / "zkcoord"
+    except RuntimeError:  # neither HOME nor an entry in the list of users
+        return _temporary_cache()
+    existing = next(folder for folder in (usual, *usual.parents) if folder.exists())
+    writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    return usual if existing == usual or writable else _temporary_cache()
+
+
+def _temporary_cache() -> Path:
+    """This user's own: programs are run from it, so nobody else may have made it or may write to it."""
+    folder = Path(tempfile.gettempdir()) / f"zkcoord-cache-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise UsageError(f"{folder} is not this user's alone; let {CACHE_VARIABLE} name a folder for what is fetched")
+    return folder
 
 
 def parse_major(version_output: str) -> int | None:
@@ -173,5 +196,16 @@ def pyspark_jars() -> Path:
 
 
 def spark_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers."""
+    """What to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers.
+
+    UsageError without a fit Java, and for a user id without a name: Spark logs its user in by name, always.
+    """
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise UsageError(
+            f"Spark cannot run as the user id {os.getuid()}, which has no name here (no line in /etc/passwd). Run as a "
+            "user with a name, or add one: in a container's image `useradd -u UID NAME`, or for the id of a user of "
+            "the host `docker run -v /etc/passwd:/etc/passwd:ro ...`"
+        ) from error
     return {"JAVA_HOME": str(find_java(environ).home), "PYSPARK_PYTHON": sys.executable}

@@ -70,7 +70,11 @@ def serve(control: socket.socket, wakeup: socket.socket, owner_pid: int, server:
 
 
 def finish(server: "subprocess.Popen[bytes]", grace_ms: int) -> int:
-    """End the server: SIGTERM, `grace_ms` later SIGKILL; its exit code, 128 + n for signal n."""
+    """End the server: SIGTERM, `grace_ms` later SIGKILL; its exit code, 128 + n for signal n.
+
+    Then SIGTERM goes to what it has started and left (a Spark's Java): all that is in the group of this process, whose
+    own handler does nothing. The group is this process's own if its owner started it so (`start_new_session`).
+    """
     if server.poll() is None:
         obey(b"T", server)
         try:
@@ -78,6 +82,8 @@ def finish(server: "subprocess.Popen[bytes]", grace_ms: int) -> int:
         except subprocess.TimeoutExpired:
             server.kill()
     code = server.wait()
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGTERM)
     return code if code >= 0 else 128 - code
 
 
