@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
 from tests.sim.world import Entry, World
@@ -79,8 +80,7 @@ def _grants(facts: Facts) -> list[Value]:
 
 
 def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
-    record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
-    chosen = record.get("policy", {}).get("evict_grace_ms")
+    chosen = _record(field, group).get("policy", {}).get("evict_grace_ms")
     return timeout_ms if chosen is None else int(chosen)
 
 
@@ -247,6 +247,30 @@ def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
             yield f"another target of {group} at the same generation {after}"
 
 
+# -- eager groups
+
+
+def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaints:
+    """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything."""
+    for value in _grants(facts):
+        if _state(field, value.group).get("stopping"):
+            yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
+    for group, old, new in facts.states:
+        if not old.get("stopping") or new.get("stopping") or _record(field, group).get("rebalance") != "eager":
+            continue
+        for (owned_group, partition), thread in sorted(field.owners.items()):
+            if owned_group == group and (group, consumer_of(thread)) in field.registrations:
+                yield f"{group} stops no more, but {thread} owns {partition}"
+
+
+def _record(field: Field, group: str) -> dict[str, Any]:
+    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+
+
+def _state(field: Field, group: str) -> dict[str, Any]:
+    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
+
+
 TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     one_reader_by_acknowledgements,
     granted_only_what_is_available,
@@ -258,6 +282,7 @@ TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     one_command_per_partition,
     nothing_is_written_blindly,
     generations_grow_with_the_target,
+    eager_groups_stop_before_they_start,
 )
 JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
 
@@ -316,8 +341,7 @@ def at_rest(world: World, field: Field) -> Complaints:
 def _wanted(field: Field, group: str) -> list[TopicPartition]:
     """The partitions of every topic that a member subscribes to, without those that people or the group hold back."""
     ensemble = field.ensemble
-    record = parse_json(ensemble.data(f"/zkcoord/groups/{group}") or b"")
-    state = parse_json(ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
+    record, state = _record(field, group), _state(field, group)
     wish = record.get("wish") or {}
     if wish.get("pause") or wish.get("delete") or wish.get("reset") or state.get("failed"):
         return []

@@ -49,6 +49,7 @@ class Options:
     call_ms_max: int = 50
     start_raises_rate: float = 0.0
     read_ms_max: int = 2_000
+    eager_rate: float = 0.0  # of groups that are switched to eager, and of those switched (back) to cooperative
     # faults
     fault_rate: float = 0.0
     faults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # kind -> weight
@@ -78,6 +79,7 @@ class Options:
             call_ms_max=choice((0, 20, 1_000)),
             start_raises_rate=choice((0.0, 0.0, 0.05)),
             read_ms_max=choice((300, 2_000)),
+            eager_rate=choice((0.0, 0.0, 0.5, 1.0)),
             fault_rate=choice((0.002, 0.005, 0.02)),
             faults=MappingProxyType({kind: choice((1, 3)) for kind in kinds}),
             fault_sessions_max=choice((0.2, 1.0, 3.0)),

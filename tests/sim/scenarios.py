@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from tests.sim import checkers
-from tests.sim.actors import ConsumerFactory, coordinator, make_topics, topic_json
+from tests.sim.actors import GROUP, ConsumerFactory, coordinator, make_topics, topic_json
 from tests.sim.application import Logs
-from tests.sim.field import Field
+from tests.sim.field import Field, parse_json
 from tests.sim.options import Options
 from tests.sim.world import World
 from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 8, "u": 3}
+RECORD = DRAFT.record(GROUP)
 CALM_STEPS = 60_000
 STORM_MS = 20_000  # about how long a storm lasts; what comes later comes in the calm
 
@@ -57,6 +62,17 @@ class Scene:
         if process.running:
             process.inbox.put(Request("stop", None, Future()))
 
+    def record(self) -> dict[str, Any]:
+        """The group's record."""
+        return parse_json(self.world.ensemble.data(RECORD) or b"")
+
+    def edit_record(self, **values: Any) -> None:
+        """Change values of the group's record, as an operator; nothing when there is no record yet."""
+        stat = self.world.ensemble.stat(RECORD)
+        if stat is not None:
+            text = json.dumps({**self.record(), **values}).encode()
+            self.world.ensemble.operate(SetNode(RECORD, text, stat.version))
+
     def grow(self, topic: str, partitions: int) -> None:
         """The topic is given more partitions."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
@@ -71,6 +87,9 @@ def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> W
     scene = Scene(world)
     if seed % 2:
         world.run_for(5_000)
+    kinds = tuple(kind for kind in ("eager", "cooperative") if world.rng.random() < world.options.eager_rate)
+    for kind in kinds:
+        world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance=kind))
     for action in (
         lambda: scene.join("late"),
         lambda: scene.leave("consumer0"),

@@ -5,7 +5,6 @@ The failure cases of the design (section 10) are played on these; the options ha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -30,7 +29,6 @@ SESSION_MS = 6_000
 QUIET = Options(session_timeout_ms=SESSION_MS, call_ms_max=20, read_ms_max=500, reconnect_ms_max=50)
 SETTLE_STEPS = 10_000
 STATE = DRAFT.state(GROUP)
-RECORD = DRAFT.record(GROUP)
 
 
 class Told(NamedTuple):
@@ -245,12 +243,7 @@ class Script(Scene):
 
     def set_policy(self, **policy: Any) -> None:
         """Change the policy in the group's record, as an operator."""
-        ensemble = self.world.ensemble
-        record = parse_json(ensemble.data(RECORD) or b"")
-        record["policy"] = {**record.get("policy", {}), **policy}
-        stat = ensemble.stat(RECORD)
-        assert stat is not None
-        assert not ensemble.operate(SetNode(RECORD, json.dumps(record).encode(), stat.version)).reason
+        self.edit_record(policy={**self.record().get("policy", {}), **policy})
 
     def partition_count(self, topic: str, count: int) -> None:
         """A broker gives a topic so many partitions."""

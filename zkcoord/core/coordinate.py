@@ -27,9 +27,11 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    SetStopping,
     StopFetching,
 )
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.eager import everybody_stops
+from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
@@ -58,34 +60,45 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     decisions += _refused_commands(view)
     target = memory.target
     target.look(view, assignor, eligible, digest)
-    if target.digest != view.target_digest and (target.assignment or view.target_digest):
-        decisions.append(
-            RaiseGeneration(generation=view.generation + 1, digest=target.digest, why="the target is another one")
-        )
+    raising = target.digest != view.target_digest and bool(target.assignment or view.target_digest)
+    stopping = everybody_stops(view, target.assignment, raising=raising)
+    decisions += _state(view, target, raising=raising, stopping=stopping)
     decisions += [
         MarkTopic(topic=topic, why="members subscribe to it")
         for topic in sorted({p.topic for p in target.assignment} - view.marked)
     ]
-    decisions += _stops(view, target.assignment)
-    decisions += _grants(view, memory, now_ms)
+    decisions += _stops(view, target.assignment, everything=stopping)
+    if not stopping:
+        decisions += _grants(view, memory, now_ms)
     decisions += _overdue(view, patience, now_ms)
     decisions += _purges(view, memory, now_ms)
     return tuple(decisions), patience.wake_at_ms(view, now_ms)
 
 
-def _stops(view: GroupView, target: Mapping[TopicPartition, str]) -> list[Decision]:
+def _state(view: GroupView, target: Target, *, raising: bool, stopping: bool) -> list[Decision]:
+    """What goes first: the generation of what follows, and whether everybody stops before anything is granted."""
+    if raising:
+        generation, why = view.generation + 1, "the target is another one"
+        return [RaiseGeneration(generation=generation, digest=target.digest, stopping=stopping, why=why)]
+    if stopping is view.stopping:
+        return []
+    why = "something must move, and the group is eager" if stopping else "everybody has stopped"
+    if not stopping and view.rebalance is not Rebalance.EAGER:
+        why = "the group is not eager any more"
+    return [SetStopping(stopping=stopping, why=why)]
+
+
+def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: bool) -> list[Decision]:
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     for partition, thread in view.held():
-        if target.get(partition) == thread:
+        if not everything and target.get(partition) == thread:
             continue
         holder = consumer_of(thread)
         channel = view.channels.get(holder)
         if channel is not None and not channel.names(partition):
             stops[holder][partition] = target.get(partition, "")
-    return [
-        StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why="the target has them elsewhere")
-        for c in sorted(stops)
-    ]
+    why = "everybody stops first: the group is eager" if everything else "the target has them elsewhere"
+    return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]
 
 
 def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:

@@ -21,6 +21,15 @@ class RaiseGeneration:
 
     generation: int
     digest: str
+    stopping: bool = False  # eager: everybody stops before anything of this generation is granted
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetStopping:
+    """Eager: from now on everybody stops and nothing is granted, or (False) that is over."""
+
+    stopping: bool
     why: str
 
 
@@ -97,6 +106,7 @@ class RemoveRefused:
 Decision = (
     FoundGroup
     | RaiseGeneration
+    | SetStopping
     | MarkTopic
     | StopFetching
     | GrantPartitions

@@ -104,6 +104,7 @@ class GroupView:
     state_version: int | None = None  # None: there is no state yet
     generation: int = 0
     target_digest: str = ""
+    stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
@@ -118,6 +119,8 @@ def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
     """The group's phase: what the tools show as STATE (design, section 1)."""
     if not view.members:
         return Phase.EMPTY
+    if view.stopping:
+        return Phase.PREPARING_REBALANCE
     commands = [command for channel in view.channels.values() for command in channel.commands]
     if any(command.option == "stop-fetcher" for command in commands):
         return Phase.PREPARING_REBALANCE

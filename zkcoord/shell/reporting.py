@@ -15,6 +15,7 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    SetStopping,
     StopFetching,
 )
 from zkcoord.core.model import Phase
@@ -54,7 +55,9 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case RaiseGeneration():
                 name = "rebalance_started"
-                fields |= {"generation": decision.generation}
+                fields |= {"generation": decision.generation} | ({"stopping": True} if decision.stopping else {})
+            case SetStopping():
+                name = "stopping" if decision.stopping else "stopped"
             case FailGroup():
                 name = "rebalance_failed" if decision.error else "rebalance_recovered"
                 fields |= {"level": "warning"}

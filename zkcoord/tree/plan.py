@@ -22,6 +22,7 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    SetStopping,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -72,7 +73,12 @@ class _Planner:
                 yield self._found_group(decision)
             case RaiseGeneration():
                 self._generation = decision.generation
-                self._state = replace(self._state, generation=decision.generation, target=decision.digest)
+                self._state = replace(
+                    self._state, generation=decision.generation, target=decision.digest, stopping=decision.stopping
+                )
+                yield self._set_state(decision.why)
+            case SetStopping():
+                self._state = replace(self._state, stopping=decision.stopping)
                 yield self._set_state(decision.why)
             case FailGroup():
                 failed = None

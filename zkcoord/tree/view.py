@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
@@ -252,14 +252,16 @@ class _Folder:
         self._problem(node.path, None)
         self._state = state
         self._changes.update(
-            generation=state.generation, target_digest=state.target, failed=state.failed.error if state.failed else None
+            generation=state.generation,
+            target_digest=state.target,
+            stopping=state.stopping,
+            failed=state.failed.error if state.failed else None,
         )
 
 
 def _not_carried_out(record: GroupRecord) -> str | None:
     """What a record asks for that this version does not do; the rest of it holds."""
     asked = sorted(name for name, wish in record.wish.items() if wish)
-    asked += ["rebalance eager"] if record.rebalance is Rebalance.EAGER else []
     return f"{', '.join(asked)}: not carried out by this version; take it back, or upgrade" if asked else None
 
 

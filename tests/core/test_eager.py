@@ -1,0 +1,95 @@
+"""Eager groups: everybody stops everything before anybody starts anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.test_coordinate import T0, T1, T2, T3, channel, command, decided, group, member, settled
+from zkcoord.core.decisions import GrantPartitions, RaiseGeneration, SetStopping, StopFetching
+from zkcoord.core.model import Phase, Rebalance
+from zkcoord.core.view import Owner, phase
+
+ALL = (T0, T1, T2, T3)
+STOP_WHY = "everybody stops first: the group is eager"
+EAGER = {"rebalance": Rebalance.EAGER}
+
+
+def test_a_join_stops_everybody_and_grants_nothing() -> None:
+    members = [member("a"), member("b", 2), member("c", 3)]
+    view = group(members, {T0: "a-0", T1: "a-0", T2: "b-0"}, **EAGER)
+    target = "t-0=a-0,t-1=a-0,t-2=b-0,t-3=c-0"
+    assert decided(view) == [
+        RaiseGeneration(generation=1, digest=target, stopping=True, why="the target is another one"),
+        StopFetching(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=STOP_WHY),
+        StopFetching(consumer_id="b", partitions={T2: "b-0"}, why=STOP_WHY),
+    ]
+
+
+def test_a_cold_eager_group_has_nobody_to_stop() -> None:
+    view = group([member("a")], {}, **EAGER)
+    digest = "t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0"
+    assert decided(view) == [
+        RaiseGeneration(generation=1, digest=digest, why="the target is another one"),
+        GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why="available, and in the target"),
+    ]
+
+
+def test_nothing_is_granted_while_one_living_member_still_owns_something() -> None:
+    members = [member("a"), member("b", 2)]
+    stop = command("stop-fetcher", T1)
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    view = settled(group(members, {T1: "a-0"}, channels=channels, **EAGER))
+    view = replace(view, stopping=True, owners={**view.owners, T0: Owner("", 3), T2: Owner("gone-0", 3)})
+    assert decided(view) == []
+    assert phase(view, {}) is Phase.PREPARING_REBALANCE
+
+
+def test_when_no_living_owner_is_left_the_stop_ends_and_all_is_granted_in_one_go() -> None:
+    members = [member("a"), member("b", 2)]
+    owners = {T0: "", T1: "gone-0", T2: "", T3: ""}
+    view = replace(settled(group(members, owners, **EAGER)), stopping=True)
+    why = "available, and in the target"
+    assert decided(view) == [
+        SetStopping(stopping=False, why="everybody has stopped"),
+        GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=why),
+        GrantPartitions(consumer_id="b", partitions={T2: "b-0", T3: "b-0"}, why=why),
+    ]
+
+
+def test_a_settled_eager_group_is_left_alone() -> None:
+    assert decided(settled(group([member("a")], dict.fromkeys(ALL, "a-0"), **EAGER))) == []
+
+
+def test_a_refused_partition_is_granted_again_without_stopping_anybody() -> None:
+    view = settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""}, **EAGER))
+    assert decided(view) == [
+        GrantPartitions(consumer_id="a", partitions={T3: "a-0"}, why="available, and in the target")
+    ]
+
+
+def test_a_group_switched_to_eager_in_the_middle_stops_everybody() -> None:
+    members = [member("a"), member("b", 2)]
+    stop = command("stop-fetcher", T2, thread="b-0")
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    owners = {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"}
+    view = settled(group(members, owners, channels=channels))
+    assert decided(view) == []
+    assert decided(replace(view, rebalance=Rebalance.EAGER)) == [
+        SetStopping(stopping=True, why="something must move, and the group is eager"),
+        StopFetching(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=STOP_WHY),
+        StopFetching(consumer_id="b", partitions={T3: "b-0"}, why=STOP_WHY),
+    ]
+
+
+def test_a_group_switched_to_cooperative_in_the_middle_grants_what_is_free() -> None:
+    members = [member("a"), member("b", 2)]
+    stop = command("stop-fetcher", T0, thread="a-0")
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    owners = {T0: "a-0", T1: "", T2: "", T3: "b-0"}
+    view = replace(settled(group(members, owners, channels=channels)), stopping=True)
+    why = "available, and in the target"
+    assert decided(view) == [
+        SetStopping(stopping=False, why="the group is not eager any more"),
+        GrantPartitions(consumer_id="a", partitions={T1: "a-0"}, why=why),
+        GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why=why),
+    ]
