@@ -64,8 +64,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     stopping = everybody_stops(view, target.assignment, raising=raising)
     decisions += _state(view, target, raising=raising, stopping=stopping)
     decisions += [
-        MarkTopic(topic=topic, why="members subscribe to it")
-        for topic in sorted({p.topic for p in target.assignment} - view.marked)
+        MarkTopic(topic=topic, why="members subscribe to it") for topic in sorted(target.topics - view.marked)
     ]
     decisions += _stops(view, target.assignment, everything=stopping)
     if not stopping:
@@ -90,12 +89,13 @@ def _state(view: GroupView, target: Target, *, raising: bool, stopping: bool) ->
 
 def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: bool) -> list[Decision]:
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    for partition, thread in view.held():
-        if not everything and target.get(partition) == thread:
-            continue
+    moving = [
+        (p, thread) for p, (thread, _) in view.owners.items() if thread and (everything or target.get(p) != thread)
+    ]
+    for partition, thread in moving:
         holder = consumer_of(thread)
         channel = view.channels.get(holder)
-        if channel is not None and not channel.names(partition):
+        if holder in view.members and channel is not None and not channel.names(partition):
             stops[holder][partition] = target.get(partition, "")
     why = "everybody stops first: the group is eager" if everything else "the target has them elsewhere"
     return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]

@@ -17,4 +17,7 @@ def everybody_stops(view: GroupView, target: Mapping[TopicPartition, str], *, ra
     """True while what is owned is stopped and nothing granted: what `stopping` in the state should say."""
     if view.rebalance is not Rebalance.EAGER:
         return False
-    return any(raising or view.stopping or target.get(partition) != thread for partition, thread in view.held())
+    living = view.living_threads()
+    if raising or view.stopping:
+        return bool(living)
+    return any(thread in living and target.get(partition) != thread for partition, (thread, _) in view.owners.items())

@@ -14,9 +14,10 @@ Digest = Callable[[Mapping[TopicPartition, str]], str]
 
 @dataclass(slots=True)
 class Target:
-    """Invariant: `assignment` and `digest` belong to `key`, which holds all that they depend on."""
+    """Invariant: what stands here belongs to `_key`, which holds all that it depends on."""
 
     assignment: Mapping[TopicPartition, str] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()  # of the assignment
     digest: str = ""
     _key: object = None
 
@@ -37,6 +38,7 @@ class Target:
         answer = ASSIGNORS[assignor](question)
         check_assignment(question, answer)
         self._key, self.assignment, self.digest = key, answer, digest(answer)
+        self.topics = frozenset(partition.topic for partition in answer)
 
 
 def _question(view: GroupView, subscribers: tuple[Subscriber, ...]) -> AssignorInput:
@@ -44,7 +46,8 @@ def _question(view: GroupView, subscribers: tuple[Subscriber, ...]) -> AssignorI
     wanted = {topic for s in subscribers for topic in s.threads}
     topics = {topic: ids for topic, ids in view.topics.items() if topic in wanted}
     eligible_ids = {s.consumer_id for s in subscribers}
-    owned = {p: t for p, t in view.held() if consumer_of(t) in eligible_ids}
+    eligible_threads = {thread for thread in view.living_threads() if consumer_of(thread) in eligible_ids}
+    owned = {p: thread for p, (thread, _) in view.owners.items() if thread in eligible_threads}
     preferred: dict[TopicPartition, str] = {}
     for channel in view.channels.values():
         for command in channel.commands:

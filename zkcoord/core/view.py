@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,9 @@ class Owner(NamedTuple):
 
     thread: str
     version: int
+
+
+_NOBODY = Owner("", -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +111,10 @@ class GroupView:
     failed: str | None = None
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
-    def held(self) -> Iterator[tuple[TopicPartition, str]]:
-        """Partitions owned by a registered consumer, with the thread."""
-        for partition, owner in self.owners.items():
-            if owner.thread and consumer_of(owner.thread) in self.members:
-                yield partition, owner.thread
+    def living_threads(self) -> set[str]:
+        """The threads of registered consumers among those that own something: few, for many partitions."""
+        threads = {thread for thread, _ in self.owners.values()}
+        return {thread for thread in threads if thread and consumer_of(thread) in self.members}
 
 
 def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
@@ -124,14 +126,9 @@ def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
     commands = [command for channel in view.channels.values() for command in channel.commands]
     if any(command.option == "stop-fetcher" for command in commands):
         return Phase.PREPARING_REBALANCE
-    if any(not alive(view, partition) for partition in target):
+    living, owners = view.living_threads(), view.owners
+    if any(owners.get(partition, _NOBODY).thread not in living for partition in target):
         return Phase.PREPARING_REBALANCE
     if any(command.option == "start-fetcher" for command in commands):
         return Phase.AWAITING_SYNC
     return Phase.STABLE
-
-
-def alive(view: GroupView, partition: TopicPartition) -> bool:
-    """True when a registered consumer owns the partition."""
-    owner = view.owners.get(partition)
-    return owner is not None and owner.thread != "" and consumer_of(owner.thread) in view.members
