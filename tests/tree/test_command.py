@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -65,6 +66,14 @@ def test_the_designs_command_is_written_and_read() -> None:
             b'{"version":1,"option":"start-fetcher","ownershipMap":{},"incarnations":{"clicks":2}}',
             Command(option=Option.START_FETCHER, ownership={}, incarnations={"clicks": 2}),
         ),
+        (
+            b'{"option":"start-fetcher","ownershipMap":{"t-0":"c-0","t-1":"c-0"},"ownerVersions":{"t-1":7,"t-2":8}}',
+            Command(
+                option=Option.START_FETCHER,
+                ownership={TopicPartition("t", 0): "c-0", TopicPartition("t", 1): "c-0"},
+                owner_versions={TopicPartition("t", 1): 7},
+            ),
+        ),
     ],
 )
 def test_a_command_is_read(data: bytes, command: Command) -> None:
@@ -88,6 +97,10 @@ def test_a_command_is_read(data: bytes, command: Command) -> None:
         (b'{"option":"ping","replay":{"t-1":["600","100"]}}', "replay.t-1 is ['600', '100'], allowed is a list of"),
         (b'{"option":"ping","replay":{"t-1":["1"]}}', "replay.t-1 is ['1'], allowed is a list of start, end"),
         (b'{"option":"ping","generation":-1}', "generation is -1, allowed is an integer from 0"),
+        (
+            b'{"option":"ping","ownershipMap":{"t-1":""},"ownerVersions":{"t-1":-1}}',
+            "ownerVersions.t-1 is -1, allowed is an integer from 0",
+        ),
         (b'{"option":"ping","epoch":true}', "epoch is True, allowed is an integer from 0"),
     ],
 )
@@ -158,8 +171,9 @@ commands = st.builds(
 
 
 @QUICK
-@given(commands)
-def test_a_command_reads_back_as_written(command: Command) -> None:
+@given(commands, st.integers(0, 2**31 - 1))
+def test_a_command_reads_back_as_written(command: Command, version: int) -> None:
+    command = replace(command, owner_versions=dict.fromkeys(command.ownership or (), version))
     assert decode_command(encode_command(command)) == command
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
@@ -13,7 +15,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="c")
 GROUP = "/consumers/groups/g"
 FENCE = CheckNode(f"{GROUP}/ids/c", 0)
-DONE = Acknowledgement(sequence="0000000002", command_version=0, status=b"{}", status_version=6)
+DONE = Acknowledgement(commands={"0000000002": 0}, status=b"{}", status_version=6)
 ACKNOWLEDGED = (DeleteNode(f"{GROUP}/channel/c/0000000002", 0), SetNode(f"{GROUP}/channel/c", b"{}", 6))
 
 
@@ -47,6 +49,19 @@ def test_a_start_writes_first_offsets_frees_what_it_refuses_and_deletes_the_comm
         SetNode(f"{GROUP}/owners/t/1", b"", 7),
         *ACKNOWLEDGED,
     )
+
+
+def test_starts_that_are_obeyed_together_go_together() -> None:
+    both = replace(DONE, commands={"0000000002": 0, "0000000003": 1})
+    assert member.start(PATHS, {T0: (10, None)}, [], {}, both).writes == (
+        FENCE,
+        CreateNode(f"{GROUP}/offsets/t/0", b"10"),
+        DeleteNode(f"{GROUP}/channel/c/0000000002", 0),
+        DeleteNode(f"{GROUP}/channel/c/0000000003", 1),
+        SetNode(f"{GROUP}/channel/c", b"{}", 6),
+    )
+    many = [TopicPartition("t", n) for n in range(ITEMS_MAX + 1)]
+    assert (member.room(PATHS, many[:3]), member.room(PATHS, many), member.room(PATHS, [])) == (3, ITEMS_MAX, 0)
 
 
 def test_a_release_writes_the_final_offset_and_the_empty_owner_with_the_deletion() -> None:

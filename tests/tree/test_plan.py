@@ -53,6 +53,7 @@ def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_o
     assert (start.path, start.sequential, start.ephemeral) == (f"{GROUP}/channel/a", True, False)
     command = decode_command(start.data)
     assert dict(command.ownership or {}) == {T0: "a-0", T1: "a-0"}
+    assert dict(command.owner_versions) == {T0: 9, T1: 0}  # what these very writes leave, if they happen
     assert (command.generation, command.epoch, command.offsets) == (6, 4, "zookeeper")
 
 

@@ -5,7 +5,7 @@ A new registration is a new desk; nothing of the earlier one is carried over, ex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -35,7 +35,7 @@ class Desk:
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
         self.calls: dict[int, str] = {}  # token -> who waits for the answer
         self._names: frozenset[str] = frozenset()  # children of the channel
-        self._channel: Node | None = None
+        self._channel: Node | None = None  # as listed; its stat's version is the status's, which changes with the list
         self._registration: Node | None = None
         self._lookups: dict[str, Lookup] = {}
         self._writer = ""  # whose multis are under way; "" = nobody's
@@ -51,7 +51,6 @@ class Desk:
         tracker = self._loop.tracker
         tracker.want(self.paths.registration, watch=True, scope=CHANNEL)
         tracker.want(self.paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
-        tracker.want(self.paths.channel, scope=CHANNEL)
 
     def read(self, node: Node) -> None:
         """Take an answer in."""
@@ -60,8 +59,6 @@ class Desk:
             return  # an owner or an offset
         if node.path == self.paths.registration:
             self._registration = node
-        elif node.path == self.paths.channel and node.kind is Kind.DATA:
-            self._channel = node
         elif node.path == self.paths.channel:
             self._read_names(node)
         elif node.path.startswith(f"{self.paths.channel}/"):
@@ -70,7 +67,7 @@ class Desk:
                 self.commands[sequence] = node if node.exists else None
 
     def _read_names(self, node: Node) -> None:
-        self._names = frozenset(node.children)
+        self._channel, self._names = node, frozenset(node.children)
         sequences = {name for name in node.children if name.isdigit()}
         tracker = self._loop.tracker
         for gone in self.commands.keys() - sequences:
@@ -109,12 +106,16 @@ class Desk:
         """True when the command does not stand any more. Meaningful only while `channel_clean`."""
         return sequence not in self._names
 
-    def acknowledgement(self, sequence: str, held: Mapping[TopicPartition, Held]) -> Acknowledgement:
-        """The last writes of a command, with the status once `held` is what is held."""
-        command, channel = self.commands.get(sequence), self._channel
+    def acknowledgement(self, sequences: Sequence[str], held: Mapping[TopicPartition, Held]) -> Acknowledgement:
+        """The last writes of these commands, with the status once `held` is what is held.
+
+        A command that is obeyed never changes: whether it still stands is seen in the list, it is not read again.
+        """
+        commands, channel = self.commands, self._channel
+        for sequence in sequences:
+            self._loop.tracker.unwant(self.paths.command(sequence))
         return Acknowledgement(
-            sequence=sequence,
-            command_version=command.stat.version if command and command.stat else 0,
+            commands={s: node.stat.version if (node := commands.get(s)) and node.stat else 0 for s in sequences},
             status=self.holdings.status(held, self.store_name),
             status_version=channel.stat.version if channel and channel.stat else 0,
         )

@@ -6,7 +6,7 @@ to start them and has not been told otherwise; it may read only what is in both,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
@@ -36,14 +36,22 @@ class Lookup:
         self._unread: set[str] = set()  # not answered yet: another scope may want (and count) the same node
         self.partitions: frozenset[TopicPartition] = frozenset()
 
-    def begin(self, partitions: Iterable[TopicPartition], *, parents: bool = False) -> None:
-        """Read owners and offsets of these partitions, with `parents` also what stands above the offsets."""
+    def begin(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        known_owners: Collection[TopicPartition] = (),
+        parents: bool = False,
+    ) -> None:
+        """Read the offsets of these partitions and the owners that are not known, with `parents` also what stands
+        above the offsets."""
         chosen = list(partitions)
         self.partitions |= frozenset(chosen)
+        owners = [p for p in chosen if p not in known_owners]
         above: set[str] = {self._paths.offset(p).rpartition("/")[0] for p in chosen} if parents else set()
         if above:
             above.add(self._paths.layout.offsets(self._paths.group))
-        for path in [*sorted(above), *map(self._paths.owner, chosen), *map(self._paths.offset, chosen)]:
+        for path in [*sorted(above), *map(self._paths.owner, owners), *map(self._paths.offset, chosen)]:
             self._nodes[path] = None
             self._unread.add(path)
             self._tracker.want(path, scope=self._scope)

@@ -20,7 +20,7 @@ from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
-from zkcoord.shell.obeying import StartTask, Step, StopTask, Task, WriteTask
+from zkcoord.shell.obeying import StartTask, Step, StopTask, Task, WriteTask, starts_behind
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.topic_check import TopicCheck
 from zkcoord.tree import member
@@ -322,14 +322,16 @@ class MembershipRole:
                 return None
             refusal = error  # the name of an except clause ends with it
             desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
-            return WriteTask(desk, sequence, lambda: member.refuse(desk.paths, node, refusal))
+            return WriteTask(desk, lambda: member.refuse(desk.paths, node, refusal))
         self.generation = max(self.generation, command.generation)
         return self._obey(desk, sequence, command)
 
     def _obey(self, desk: Desk, sequence: str, command: Command) -> Task:
         match command.option:
             case Option.START_FETCHER:
-                return StartTask(desk, sequence, command)
+                starts = {sequence: command, **starts_behind(desk, sequence, command)}
+                self.generation = max(self.generation, *(start.generation for start in starts.values()))
+                return StartTask(desk, starts)
             case Option.STOP_FETCHER:
                 return StopTask(desk, sequence, None if command.ownership is None else set(command.ownership))
             case Option.REJECT:
@@ -338,9 +340,7 @@ class MembershipRole:
                 return StopTask(desk, None, None)
             case _:
                 held = desk.holdings.held
-                return WriteTask(
-                    desk, sequence, lambda: member.acknowledge(desk.paths, desk.acknowledgement(sequence, held))
-                )
+                return WriteTask(desk, lambda: member.acknowledge(desk.paths, desk.acknowledgement([sequence], held)))
 
     def _leave(self, desk: Desk, now_ms: int) -> None:
         """Everything is released: end the session; after a reject, register again later."""

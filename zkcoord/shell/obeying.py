@@ -1,4 +1,6 @@
-"""How a consumer obeys one command: reads what it needs, asks the application, and acknowledges in one multi.
+"""How a consumer obeys a command: reads what it needs, asks the application, and acknowledges in one multi.
+
+Starts that wait one behind the other are obeyed as one: no two commands of a channel name the same partition.
 
 Each task is advanced until it is done; it never trusts an outcome. After a refused or unknown write it reads the nodes
 again and decides again: a command that is gone was acknowledged, one that stands was not. A partition is the
@@ -12,11 +14,12 @@ from enum import Enum
 from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup, Position
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
-from zkcoord.tree.command import Command
+from zkcoord.tree.command import Command, Option, decode_command
 from zkcoord.tree.member import Held
 from zkcoord.tree.status import Refusal
 from zkcoord.tree.writes import Transaction
@@ -36,9 +39,8 @@ class Step(Enum):
 
 
 class Task(Protocol):
-    """One command being obeyed."""
+    """Commands being obeyed."""
 
-    sequence: str | None
     step: Step
 
     def advance(self) -> None: ...
@@ -50,14 +52,36 @@ class Task(Protocol):
     def partitions(self) -> set[TopicPartition]: ...
 
 
-class StartTask:
-    """Obey a start-fetcher: read offsets, tell the application, acknowledge; what cannot start is refused there."""
+def starts_behind(desk: Desk, first: str, command: Command) -> dict[str, Command]:
+    """The starts that wait right behind one (sequence -> start), as far as one acknowledgement has room for them."""
+    found: dict[str, Command] = {}
+    for sequence in sorted(sequence for sequence in desk.commands if sequence > first):
+        node = desk.commands[sequence]
+        try:
+            behind = decode_command(node.data) if node is not None else None
+        except CorruptError:
+            behind = None
+        if behind is None or behind.option is not Option.START_FETCHER:
+            break
+        found[sequence] = behind
+    named = [p for start in (command, *found.values()) for p in start.ownership or ()]
+    room = member.room(desk.paths, named) - len(command.ownership or ())
+    for sequence, start in list(found.items()):
+        room -= len(start.ownership or ())
+        if room < 0:
+            del found[sequence]
+    return found
 
-    def __init__(self, desk: Desk, sequence: str, command: Command) -> None:
-        self.sequence: str | None = sequence
+
+class StartTask:
+    """Obey start-fetchers: read offsets, tell the application, acknowledge; what cannot start is refused there."""
+
+    def __init__(self, desk: Desk, commands: Mapping[str, Command]) -> None:
+        """`commands`: sequence -> start, in their order."""
         self.step = Step.READ
-        self._desk, self._command = desk, command
-        self._threads = dict(command.ownership or {})
+        self._desk, self._commands = desk, dict(commands)
+        self._sequences = {p: sequence for sequence, command in commands.items() for p in command.ownership or ()}
+        self._threads = {p: thread for c in commands.values() for p, thread in (c.ownership or {}).items()}
         self._first: dict[TopicPartition, int] = {}  # what the reset policy answered
         self._refused: dict[TopicPartition, str] = {}
         self._told: dict[TopicPartition, int] = {}  # where the application was told to start
@@ -68,18 +92,21 @@ class StartTask:
         self._owner_versions: dict[TopicPartition, int] = {}  # of what is granted; below: as read, in order
         self._positions: dict[TopicPartition, Position] = {}
         self._missing_parents: list[str] = []
-        self._begin_lookup()
+        self._begin_lookup({p: version for c in commands.values() for p, version in c.owner_versions.items()})
 
-    def _begin_lookup(self) -> None:
+    def _begin_lookup(self, owner_versions: Mapping[TopicPartition, int]) -> None:
+        """Look up offsets, and owners but those whose versions the commands say: as granted, if nobody edited them."""
         self._looked = False
+        self._given_versions = owner_versions
         self._lookup = self._desk.lookup(TASK)
-        self._lookup.begin(self._threads, parents=True)
+        self._lookup.begin(self._threads, known_owners=owner_versions.keys(), parents=True)
 
     def _end_lookup(self) -> None:
         """Keep what was read and follow it no more: the own acknowledgement would have it read again."""
-        lookup = self._lookup
-        owners = {p: lookup.owner(p) for p in sorted(self._threads)}
-        self._owner_versions = {p: version for p, (thread, version) in owners.items() if thread == self._threads[p]}
+        lookup, given = self._lookup, self._given_versions
+        owners = {p: lookup.owner(p) for p in self._threads if p not in given}
+        read = {p: version for p, (thread, version) in owners.items() if thread == self._threads[p]}
+        self._owner_versions = dict(sorted({**given, **read}.items()))
         self._positions = {p: lookup.position(p) for p in self._owner_versions}
         self._missing_parents = lookup.missing_parents(p for p, at in self._positions.items() if at.offset is None)
         lookup.end()
@@ -95,7 +122,7 @@ class StartTask:
             if not self._lookup.clean or (self.step is Step.VERIFY and not self._desk.channel_clean):
                 return
             self._end_lookup()
-            if self.step is Step.VERIFY and self._desk.acknowledged(self.sequence or ""):
+            if self.step is Step.VERIFY and not self._standing():
                 self._done({p: self._hold(p) for p in self._positions if p not in self._refused})
                 return
             self.step = Step.READ
@@ -103,6 +130,10 @@ class StartTask:
             self._read()
         if self.step is Step.WRITE and self._desk.may_write:
             self._write()
+
+    def _standing(self) -> list[str]:
+        """The commands that are not acknowledged yet. Meaningful only while `channel_clean`."""
+        return [sequence for sequence in self._commands if not self._desk.acknowledged(sequence)]
 
     def _read(self) -> None:
         positions = self._positions
@@ -151,20 +182,23 @@ class StartTask:
             owner_version=self._owner_versions[partition],
             offset=self._first[partition] if at.offset is None else at.offset,
             offset_version=0 if at.version is None else at.version + (at.offset is None),
-            generation=self._command.generation,
+            generation=self._generation(partition),
         )
 
+    def _generation(self, partition: TopicPartition) -> int:
+        return self._commands[self._sequences[partition]].generation
+
     def _write(self) -> None:
-        desk, sequence = self._desk, self.sequence or ""
+        desk = self._desk
         self._holds = {p: self._hold(p) for p in self._positions if p not in self._refused}
         for partition, reason in self._refused.items():
             desk.holdings.refused[partition] = Refusal(
-                generation=self._command.generation, reason=reason, sequence=sequence
+                generation=self._generation(partition), reason=reason, sequence=self._sequences[partition]
             )
         unset = {p: self._positions[p].version for p in self._holds if self._positions[p].offset is None}
         first = {p: (self._first[p], version) for p, version in unset.items()}
         refused = {p: version for p, version in self._owner_versions.items() if p in self._refused}
-        done = desk.acknowledgement(sequence, {**desk.holdings.held, **self._holds})
+        done = desk.acknowledgement(self._standing() or list(self._commands), {**desk.holdings.held, **self._holds})
         self.step = Step.SENT
         desk.write("task", [member.start(desk.paths, first, self._missing_parents if first else (), refused, done)])
 
@@ -174,7 +208,7 @@ class StartTask:
             self._done(self._holds)
         else:
             self.step = Step.VERIFY
-            self._begin_lookup()
+            self._begin_lookup({})
 
     def _done(self, holds: Mapping[TopicPartition, Held]) -> None:
         holdings = self._desk.holdings
@@ -189,9 +223,11 @@ class StartTask:
             holdings.running.difference_update(gone)
             self._desk.call("lost", tuple(sorted(gone)))
         self.step = Step.DONE
-        offsets = {p: held.offset for p, held in holds.items()}
-        if offsets:
-            self._desk.fetch_started(offsets, self._command.generation)
+        started: dict[int, dict[TopicPartition, int]] = {}  # by generation
+        for partition, mine in holds.items():
+            started.setdefault(mine.generation, {})[partition] = mine.offset
+        for generation, offsets in started.items():
+            self._desk.fetch_started(offsets, generation)
         for partition, reason in sorted(self._refused.items()):
             self._desk.event("start_refused", {"partitions": [partition], "why": reason, "level": "warning"})
 
@@ -242,7 +278,7 @@ class StopTask:
         done = None
         if self.sequence is not None and not desk.acknowledged(self.sequence):
             rest = {p: mine for p, mine in desk.holdings.held.items() if p not in self._left}
-            done = desk.acknowledgement(self.sequence, rest)
+            done = desk.acknowledgement([self.sequence], rest)
         transactions = member.release(desk.paths, held, self._finals, done)
         if not transactions:
             self._end()
@@ -288,8 +324,7 @@ class StopTask:
 class WriteTask:
     """A command that needs neither reading nor the application: acknowledge it, or refuse it, in one multi."""
 
-    def __init__(self, desk: Desk, sequence: str, transaction: Callable[[], Transaction]) -> None:
-        self.sequence: str | None = sequence
+    def __init__(self, desk: Desk, transaction: Callable[[], Transaction]) -> None:
         self.step = Step.WRITE
         self._desk, self._transaction = desk, transaction
 

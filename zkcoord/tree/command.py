@@ -41,11 +41,14 @@ class Command:
     """One command.
 
     `ownership`: of a start, partition -> the thread that reads it; of a stop, partition -> the thread meant to be next
-    or ""; None = no map = everything (the draft's stop). `incarnations`: topic -> the number of its mark, in a start.
+    or ""; None = no map = everything (the draft's stop). `owner_versions`: of a start, partition -> the version that
+    its own multi gave the owner node; what is not there must be read. `incarnations`: topic -> the number of its mark,
+    in a start.
     """
 
     option: Option
     ownership: Mapping[TopicPartition, str] | None = None
+    owner_versions: Mapping[TopicPartition, int] = field(default_factory=dict)
     generation: int = 0
     epoch: int = 0
     offsets: str | None = None  # the offset store's name
@@ -64,6 +67,8 @@ def encode_command(command: Command) -> bytes:
     document: dict[str, Any] = {"version": VERSION, "option": command.option.value}
     if command.ownership is not None:
         document["ownershipMap"] = {f"{p[0]}-{p[1]}": thread for p, thread in command.ownership.items()}
+    if command.owner_versions:
+        document["ownerVersions"] = {f"{p[0]}-{p[1]}": version for p, version in command.owner_versions.items()}
     if command.generation:
         document["generation"] = command.generation
     if command.epoch:
@@ -93,9 +98,11 @@ def decode_command(data: bytes) -> Command:
         raise NotUnderstood(str(document.error("version", f"is {version}, this program reads up to {VERSION}")))
     replay = document.section("replay")
     incarnations = document.section("incarnations")
+    ownership = None if document.fields.get("ownershipMap") is None else _ownership(document)
     return Command(
         option=_option(document),
-        ownership=None if document.fields.get("ownershipMap") is None else _ownership(document),
+        ownership=ownership,
+        owner_versions=_owner_versions(document, ownership or {}),
         generation=document.integer("generation", default=0),
         epoch=document.integer("epoch", default=0),
         offsets=document.optional_text("offsets"),
@@ -124,6 +131,15 @@ def _ownership(document: Document) -> dict[TopicPartition, str]:
             raise section.wrong(key, thread, "a thread's name")
         ownership[partition] = thread
     return ownership
+
+
+def _owner_versions(document: Document, ownership: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+    """Versions of owners that the map names; of others they would mean nothing."""
+    section = document.section("ownerVersions")
+    if not section.fields:
+        return {}
+    named = ((partition, f"{partition[0]}-{partition[1]}") for partition in ownership)
+    return {partition: section.integer(key, high=INT32_MAX) for partition, key in named if key in section.fields}
 
 
 def _two(numbers: tuple[int, ...]) -> tuple[int, int]:

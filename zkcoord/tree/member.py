@@ -6,7 +6,7 @@ fences everything that a consumer writes, and a dead one's late writes are refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
@@ -90,19 +90,27 @@ def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """The last writes of an obeyed command: the command is deleted and the status says what came of it."""
+    """The last writes of obeyed commands: they are deleted and the status says what came of them."""
 
-    sequence: str
-    command_version: int
+    commands: Mapping[str, int]  # sequence -> version, in their order
     status: bytes
     status_version: int
 
 
 def _acknowledge(paths: MemberPaths, done: Acknowledgement) -> list[Write]:
     return [
-        DeleteNode(paths.command(done.sequence), done.command_version),
+        *(DeleteNode(paths.command(sequence), version) for sequence, version in done.commands.items()),
         SetNode(paths.channel, done.status, done.status_version),
     ]
+
+
+def room(paths: MemberPaths, partitions: Sequence[TopicPartition]) -> int:
+    """How many of these, from the first on, one multi can acknowledge or release."""
+    return len(next(_parts(paths, partitions), ()))
+
+
+def _parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    return parts(partitions, lambda p: len(paths.owner(p)) + len(paths.offset(p)) + WRITE_BYTES)
 
 
 def start(
@@ -112,7 +120,7 @@ def start(
     refused: Mapping[TopicPartition, int],
     done: Acknowledgement,
 ) -> Transaction:
-    """Acknowledge a start.
+    """Acknowledge starts.
 
     `first_offsets`: where partitions without an offset begin, with their node's version (None: there is no node);
     `refused`: partition -> owner version of what could not be started, and is free again.
@@ -123,7 +131,9 @@ def start(
         path, data = paths.offset(partition), encode_offset(offset)
         writes.append(CreateNode(path, data) if version is None else SetNode(path, data, version))
     writes += [SetNode(paths.owner(p), b"", version) for p, version in sorted(refused.items())]
-    return Transaction(writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {done.sequence}")
+    return Transaction(
+        writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {', '.join(done.commands)}"
+    )
 
 
 def release(
@@ -135,7 +145,7 @@ def release(
     """Release partitions with their final offsets; the last multi also deletes the command that asked for it."""
     partitions = sorted(held)
     transactions: list[Transaction] = []
-    for part in parts(partitions, lambda p: len(paths.owner(p)) + len(paths.offset(p)) + WRITE_BYTES):
+    for part in _parts(paths, partitions):
         writes: list[Write] = [paths.check()]
         for partition in part:
             mine = held[partition]
@@ -146,7 +156,7 @@ def release(
     if done is None:
         return transactions
     last = transactions.pop().writes if transactions else (paths.check(),)
-    why = f"acknowledge stop {done.sequence}"
+    why = f"acknowledge stop {', '.join(done.commands)}"
     return [*transactions, Transaction(writes=(*last, *_acknowledge(paths, done)), why=why)]
 
 
@@ -165,7 +175,9 @@ def commit(
 
 def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
     """Acknowledge a command that changes nothing else."""
-    return Transaction(writes=(paths.check(), *_acknowledge(paths, done)), why=f"acknowledge {done.sequence}")
+    return Transaction(
+        writes=(paths.check(), *_acknowledge(paths, done)), why=f"acknowledge {', '.join(done.commands)}"
+    )
 
 
 def refuse(paths: MemberPaths, command: Node, error: Exception) -> Transaction:

@@ -38,6 +38,8 @@ from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Tran
 WRITE_BYTES = 80
 """Of a partition in a grant or a release beside its names: headers, versions, numbers, JSON."""
 
+NO_VERSIONS: Mapping[TopicPartition, int] = {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
@@ -110,7 +112,7 @@ class _Planner:
         room = len(self._layout.owner(self._view.group, TopicPartition("", 0)))
 
         def weight(item: tuple[TopicPartition, str]) -> int:
-            return 2 * (room + len(item[0].topic) + len(item[1])) + WRITE_BYTES
+            return 2 * (room + len(item[1])) + 3 * len(item[0].topic) + WRITE_BYTES
 
         return map(dict, parts(partitions.items(), weight))
 
@@ -153,11 +155,18 @@ class _Planner:
         self._parents = self._parents.union(above)
         return [*writes, CreateNode(path, encode_mark(self._term.marks[topic]))]
 
-    def _command(self, consumer_id: str, option: Option, partitions: Mapping[TopicPartition, str]) -> CreateNode:
+    def _command(
+        self,
+        consumer_id: str,
+        option: Option,
+        partitions: Mapping[TopicPartition, str],
+        owner_versions: Mapping[TopicPartition, int] = NO_VERSIONS,
+    ) -> CreateNode:
         starting = option is Option.START_FETCHER
         command = Command(
             option=option,
             ownership=partitions,
+            owner_versions=owner_versions,
             generation=self._generation,
             epoch=self._term.epoch,
             offsets=self._view.store if starting else None,
@@ -172,12 +181,14 @@ class _Planner:
     def _grant(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
         group, owners = self._view.group, self._view.owners
         writes: list[Write] = []
+        versions: dict[TopicPartition, int] = {}  # after this multi, if it happens at all
         for partition, thread in partitions.items():
             path = self._layout.owner(group, partition)
             owner = owners.get(partition)
             data = thread.encode("utf-8")
             writes.append(CreateNode(path, data) if owner is None else SetNode(path, data, owner.version))
-        writes.append(self._command(consumer_id, Option.START_FETCHER, partitions))
+            versions[partition] = 0 if owner is None else owner.version + 1
+        writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions))
         return writes
 
     def _reject(self, decision: RejectMember) -> CreateNode:

@@ -1,0 +1,88 @@
+"""Starts that wait one behind the other, and starts of a coordinator that does not tell its owners' versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim import faults
+from tests.sim.script import QUIET, SESSION_MS, Script, acknowledges, on_seeds, releases
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree import plan as planning
+from zkcoord.tree.command import decode_command
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
+
+START = "start-fetcher"
+
+
+def deleted(script: Script) -> list[int]:
+    """How many commands each acknowledgement that was applied deleted."""
+    applied = [t.transaction for t in script.world.tried if t.applied and acknowledges(t.transaction)]
+    return [sum(isinstance(w, DeleteNode) and "/channel/" in w.path for w in t.writes) for t in applied]
+
+
+@on_seeds(4)
+def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
+    """The topic grows twice while the consumer hears nothing; it finds two starts, and answers both in one multi."""
+    script = Script(seed, QUIET, consumers=1, coordinators=1)
+    script.settle()
+    world = script.world
+    assert deleted(script) == [1]
+    faults.cut(world, script.process("consumer0"))
+    for count in (8, 12):
+        script.partition_count("t", count)
+        named = TopicPartition("t", count - 1)
+        world.run_until(lambda p=named: bool(script.commands_sent(START, p)), what=f"the start of {named}")
+    assert script.outstanding("consumer0") == 2
+    world.run_for(SESSION_MS // 4)
+    faults.uncut(world, script.process("consumer0"))
+    script.settle("all twelve are held")
+    assert deleted(script) == [1, 2]
+    world.run_until(lambda: len(world.events("fetch_started")) == 3, what="it has heard of all")
+    told = [(e.fields["generation"], len(e.fields["partitions"])) for e in world.events("fetch_started")]
+    assert told == [(1, 4), (2, 4), (3, 4)]  # each with the generation of its own command
+    script.calm()
+
+
+@on_seeds(4)
+def test_a_start_without_owner_versions_is_obeyed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older coordinator's: the consumer reads the owners, and releases by the versions that it read."""
+    original = planning._Planner._command
+
+    def untold(self: Any, consumer_id: str, option: Any, partitions: Any, *_versions: Any) -> CreateNode:
+        return original(self, consumer_id, option, partitions)
+
+    monkeypatch.setattr(planning._Planner, "_command", untold)
+    script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1)
+    script.settle()
+    sent = [write for tried in script.commands_sent(START) for write in tried.commands(START)]
+    assert [dict(decode_command(write.data).owner_versions) for write in sent] == [{}]
+    script.join("late")
+    script.settle()
+    assert len(script.owned("late")) == 2
+    script.calm()
+
+
+@on_seeds(4)
+def test_owners_are_released_by_the_versions_that_the_start_told(seed: int) -> None:
+    """Each owner is created at 0, released by 0, granted anew at 2: no consumer reads an owner for that."""
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    script.join("late")
+    script.settle()
+    world = script.world
+    moved = script.owned("late")
+    [release] = [t.transaction for t in world.tried if t.applied and releases(t.transaction)]
+    assert [w.version for w in release.writes if isinstance(w, SetNode) and "/owners/" in w.path] == [0, 0]
+    told = {p: v for t in script.commands_sent(START) for w in t.commands(START) for p, v in versions(w).items()}
+    assert {p: told[p] for p in moved} == dict.fromkeys(moved, 2)
+    assert {p: world.ensemble.stat(DRAFT.owner("g", p)).version for p in told} == told
+    script.calm()
+
+
+def versions(write: CreateNode) -> dict[TopicPartition, int]:
+    """What a start tells of its owners."""
+    return dict(decode_command(write.data).owner_versions)
