@@ -24,7 +24,7 @@ from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
-from zkcoord.tree.registration import MARKER, Registration, encode_registration
+from zkcoord.tree.registration import MARKER, Registration, encode_registration, legal_instance
 
 NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
@@ -73,6 +73,7 @@ class Consumer:
         Raises UsageError for what can never work: an illegal name, no topics, an unknown assignor.
         """
         _check_name("group", group)
+        _check_instance(instance)
         _check_assignors(assignors)
         document = Registration(
             subscription=_subscription(topics, threads),
@@ -98,17 +99,13 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         functions: dict[str, Any] = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
         self._worker = Worker(functions, self._driver.put)
-        self._role = MembershipRole(
-            self._driver.loop,
-            MemberSettings(
-                group=group,
-                new_id=lambda: new_consumer_id(group, instance),
-                registration=registration,
-                topics=sorted(document.subscription),
-            ),
-            self._worker,
-            emit_fields,
+        member = MemberSettings(
+            group=group,
+            new_id=lambda: new_consumer_id(group, instance),
+            registration=registration,
+            topics=sorted(document.subscription),
         )
+        self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
         self._started = False
 
@@ -206,6 +203,11 @@ def _check_name(what: str, name: str) -> None:
         raise UsageError(
             f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
         )
+
+
+def _check_instance(name: str | None) -> None:
+    if name is not None and not legal_instance(name):
+        raise UsageError(f"instance {name!r}: 1 to 255 printable characters, no '/', as it becomes part of a path")
 
 
 def _check_assignors(names: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from zkcoord.errors import (
 )
 
 ERROR: list[BaseException] = []
+CONSUME = ["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1", "--bootstrap-servers", "h:1"]
 
 
 @pytest.fixture
@@ -198,6 +199,13 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["consume", "--group", "g", "--topic", "t", "--zookeeper", "h:1"], "where is Kafka? give --bootstrap-servers"),
         (["consume", "--topic", "t"], "Missing option '--group'. (see `zkcoord consume --help`)"),
         (["group", "list", "--zookeeper", "h:port"], "'port' is no port"),
+        (
+            ["consume", "--group", "g", "--topic", "t", "--threads", "x"],
+            "'--threads': 'x' is not a valid whole number.",
+        ),
+        ([*CONSUME, "--bootstrap-servers", "http://h:1"], "'http://h:1' is no broker; write HOST:PORT[,HOST:PORT…]"),
+        ([*CONSUME, "--group", ""], "group '': letters, digits"),
+        ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': 1 to 255 printable characters, no '/'"),
         (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
         (["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "0"], "'--session-timeout-ms': 0 is not in"),
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),

@@ -15,7 +15,7 @@ from tests.kafka.helpers import PATIENCE_SECONDS, Broker
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
 NOBODY = "127.0.0.1:1"
@@ -58,6 +58,20 @@ def test_refused_credentials_are_the_callers(broker: Broker) -> None:
         with pytest.raises(UsageError, match="credentials") as refused:
             client.end_offsets([TopicPartition("clicks", 0)])
         assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["", ",", ":9092", "h:port", "h:0", "h:65536", "h:1:2", "a b:1", "http://h:1", "h:1,,k:2", "::1", "h:1/x"],
+)
+def test_what_is_no_list_of_brokers_is_the_callers(servers: str) -> None:
+    with pytest.raises(UsageError, match=r"is no broker; write HOST:PORT\[,HOST:PORT…\]"):
+        check_servers(servers)
+
+
+@pytest.mark.parametrize("servers", ["h", "h:1,k:65535 ,", "10.0.0.1:9092", "[::1]:7,[fe80::1%eth0]", "SASL_ssl://h:1"])
+def test_brokers_are_named_as_librdkafka_takes_them(servers: str) -> None:
+    check_servers(servers)
 
 
 @pytest.mark.parametrize("config", [{"no.such.setting": "1"}, {"isolation.level": "dirty"}])

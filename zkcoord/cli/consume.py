@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, pass_settings
+from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell
 from zkcoord.cli.stopping import stopping
 from zkcoord.core.model import TopicPartition
@@ -40,13 +40,13 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
 @click.option("--include", metavar="REGEX", help="All topics that match.")
 @click.option("--exclude", metavar="REGEX", help="All topics that do not match.")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Shares of the group's work.")
+@click.option("--threads", type=at_least(1), default=1, show_default=True, metavar="N", help="Shares of the work.")
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
-@click.option("--consumer-id", metavar="C", help="The instance: a stable name, part of the consumer's id.")
-@click.option("--max-messages", type=click.IntRange(1), metavar="N", help="Stop after so many messages.")
+@click.option("--consumer-id", metavar="C", help="A stable name for this consumer (its instance); part of its id.")
+@click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after so many messages.")
 @click.option(
     "--timeout-ms",
-    type=click.IntRange(1),
+    type=at_least(1),
     metavar="N",
     help="Stop when there was no message for so long (exit code 5 if there was no partition, either).",
 )

@@ -6,7 +6,7 @@ import logging
 
 import click
 
-from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.stopping import stopping
 from zkcoord.errors import UnavailableError
@@ -16,10 +16,10 @@ from zkcoord.tree.paths import LAYOUTS
 
 @click.command(cls=Command, usual_log_level=logging.INFO)
 @click.option("--id", "coordinator_id", type=int, metavar="N", help="Its number (default: the smallest free one).")
-@click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Of the tree.")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Where nodes are.")
 @click.option(
     "--session-timeout-ms",
-    type=click.IntRange(1),
+    type=at_least(1),
     default=SESSION_TIMEOUT_MS,
     show_default=True,
     metavar="N",

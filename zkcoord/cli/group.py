@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.options import Group, Settings, pass_settings
+from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
@@ -53,7 +53,7 @@ def list_(settings: Settings, state: bool) -> None:
 @click.option("--members", is_flag=True, help="Its members instead of its partitions.")
 @click.option("--state", is_flag=True, help="Its state instead of its partitions.")
 @click.option("--wait", type=click.Choice(["stable"]), help="First wait until the group is stable.")
-@click.option("--timeout-ms", type=click.IntRange(0), default=60_000, show_default=True, help="How long --wait waits.")
+@click.option("--timeout-ms", type=at_least(0), default=60_000, show_default=True, metavar="N", help="Of --wait.")
 @pass_settings
 def describe(
     settings: Settings,

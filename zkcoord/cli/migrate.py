@@ -67,7 +67,7 @@ def history_(settings: Settings) -> None:
 
 @migrate.command(name="upgrade")
 @click.argument("goal", default=HEAD)
-@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Of a tree that is made new (default: draft).")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Where the nodes of a new tree are (default: draft).")
 @click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")
 @pass_settings
 def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -> None:

@@ -81,6 +81,13 @@ def _not_said_by_the_command(record: logging.LogRecord) -> bool:
     return not (record.name == SESSION_LOG and record.levelno == logging.ERROR and isinstance(cause, ZkcoordError))
 
 
+def at_least(smallest: int) -> click.IntRange:
+    """A whole number from `smallest` on; click calls it an "integer range" in its messages."""
+    kind = click.IntRange(smallest)
+    kind.name = "whole number"
+    return kind
+
+
 COMMON = frozenset(field.name for field in fields(Settings))
 
 

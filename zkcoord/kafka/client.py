@@ -7,6 +7,7 @@ its settings pass through. Importing this module needs no Kafka client; using it
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -50,6 +51,9 @@ CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
 DENIED = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID", "TOPIC_EXCEPTION"}
 SETTING = {"_INVALID_ARG", "_CONFLICT", "_UNSUPPORTED_FEATURE"}
+BROKER = re.compile(
+    r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
+)
 NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
 AWAY = {
     *("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
@@ -81,6 +85,14 @@ def librdkafka() -> Any:
     return confluent_kafka
 
 
+def check_servers(servers: str) -> None:
+    """UsageError for what is no list of brokers: librdkafka would only log that, or take a wrong port for 0."""
+    for part in map(str.strip, servers.rstrip(", ").split(",")):
+        broker = BROKER.fullmatch(part)
+        if broker is None or not 0 < int(broker["port"] or 1) < 65_536:
+            raise UsageError(f"Kafka address {servers!r}: {part!r} is no broker; write HOST:PORT[,HOST:PORT…]")
+
+
 def native(partition: TopicPartition, offset: int | None = None) -> Any:
     """The partition, and where to read it from, as librdkafka takes it."""
     module = librdkafka()
@@ -102,6 +114,7 @@ def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: C
 
     `on_error(KafkaError)` is called on the thread that polls.
     """
+    check_servers(bootstrap_servers)
     settings = {**config, "bootstrap.servers": bootstrap_servers, "error_cb": on_error}
     with native_errors(bootstrap_servers, "configure the Kafka consumer"):
         return librdkafka().Consumer(settings, logger=NATIVE_LOG)
@@ -132,6 +145,7 @@ class KafkaClient:
         self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
     ) -> None:
         librdkafka()
+        check_servers(bootstrap_servers)
         from confluent_kafka.admin import AdminClient
 
         settings: dict[str, Any] = dict(config or {})

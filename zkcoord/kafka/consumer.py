@@ -94,7 +94,6 @@ class KafkaConsumer:
         self._polling = False
         self._started = False
         self._closed = False
-        self._fetcher = Fetcher(bootstrap_servers, group, self._config)
         self._membership = (membership or _membership())(
             zookeeper,
             group,
@@ -107,6 +106,7 @@ class KafkaConsumer:
             reset=self._reset,
             **settings,
         )
+        self._fetcher = Fetcher(bootstrap_servers, group, self._config)
 
     def __enter__(self) -> Self:
         self.start()

@@ -220,9 +220,14 @@ def _marker(document: Document) -> str | None:
     return None  # somebody else's key
 
 
+def legal_instance(name: str) -> bool:
+    """Whether a consumer may be called so: the name becomes a part of a path."""
+    return name not in (".", "..") and _INSTANCE.fullmatch(name) is not None
+
+
 def _instance(document: Document) -> str | None:
     instance = document.optional_text("instance")
-    if instance is not None and (instance in (".", "..") or not _INSTANCE.fullmatch(instance)):
+    if instance is not None and not legal_instance(instance):
         raise document.wrong("instance", instance, "a name that can stand in a path")
     return instance
 
