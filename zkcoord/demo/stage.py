@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
@@ -181,11 +181,7 @@ class Stage:
     def describe(self) -> str:
         """The group for a person, in one line."""
         report = self.group()
-        names = {self.consumer_id(name): name for name in CONSUMERS}
-        shares: dict[str, list[str]] = {}
-        for partition, owner in self.owners().items():
-            shares.setdefault(names.get(owner, "nobody"), []).append(str(partition.partition))
-        held = " · ".join(f"{name}: {' '.join(numbers)}" for name, numbers in sorted(shares.items()))
+        held = shares(self.owners(), {self.consumer_id(name): name for name in CONSUMERS})
         return f"{report.phase.value}, generation {report.view.generation} · {held}"
 
     # ------------------------------------------------------------------ waiting
@@ -247,7 +243,27 @@ class Stage:
         for name in sorted(self.playing):
             child = self.children[name]
             if not child.running:
-                raise UnavailableError(f"{name} ended with code {child.exit_code}; its log ends with:\n{child.tail()}")
+                raise UnavailableError(
+                    f"{called(name)} ended with code {child.exit_code}; its log ends with:\n{child.tail()}"
+                )
+
+
+def called(name: str) -> str:
+    """A child for a person: its name, which says what it is but for a consumer's letter."""
+    return f"consumer {name}" if name in CONSUMERS else name
+
+
+def shares(owners: Mapping[TopicPartition, str], names: Mapping[str, str]) -> str:
+    """Who reads what, for a person. `owners`: consumer ids, "" nobody; `names`: of the ids, "" for not registered yet.
+
+    >>> shares({TopicPartition("t", 0): "g_1", TopicPartition("t", 1): ""}, {"g_1": "a", "": "c"})
+    'consumer a: 0 · nobody: 1'
+    """
+    held: dict[str, list[str]] = {}
+    for partition, owner in sorted(owners.items()):
+        who = called(names[owner]) if owner and owner in names else "nobody"
+        held.setdefault(who, []).append(str(partition.partition))
+    return " · ".join(f"{who}: {' '.join(numbers)}" for who, numbers in sorted(held.items()))
 
 
 def _exists(group: int) -> bool:
