@@ -22,6 +22,12 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", "clicks", {}, "must be a list"),
         ("127.0.0.1:1", "g", ["t"], {"assignors": ("fair",)}, "choose among range, sticky"),
         ("127.0.0.1:1", "g", ["t"], {"threads": 0}, "t"),
+        ("127.0.0.1:1", "g", ["t"], {"include": "t"}, "not topics and include"),
+        ("127.0.0.1:1", "g", [], {"include": "t", "exclude": "u"}, "not include and exclude"),
+        ("127.0.0.1:1", "g", [], {"include": " '' "}, "it is empty"),
+        ("127.0.0.1:1", "g", [], {"exclude": "(t"}, "exclude .*an invalid regex"),
+        ("127.0.0.1:1", "g", [], {"include": "t{1,2}"}, "a ',' means or"),
+        ("127.0.0.1:1", "g", [], {"include": "t", "threads": 0}, "0 threads"),
         ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
     ],
 )

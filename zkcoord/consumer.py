@@ -18,13 +18,21 @@ from typing import Any
 from zkcoord import settings
 from zkcoord.core.assignors import ASSIGNORS
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
-from zkcoord.tree.registration import MARKER, Registration, encode_registration, legal_instance
+from zkcoord.tree.registration import (
+    BLACK_LIST,
+    MARKER,
+    WHITE_LIST,
+    Registration,
+    encode_registration,
+    legal_instance,
+)
+from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
@@ -48,6 +56,9 @@ class Consumer:
     `reset(partitions) -> Mapping[partition, offset]`
         where partitions without an offset start; without it such a start is refused.
 
+    Instead of `topics`, `include` or `exclude` is a Java regex, for all topics whose whole names match, or do not,
+    without Kafka's internal ones. As in the old consumers `,` means or, and spaces and outer quotes are dropped.
+
     A partition may be read only while `allowed(partition)` is true.
     """
 
@@ -55,8 +66,10 @@ class Consumer:
         self,
         zookeeper: str,
         group: str,
-        topics: Sequence[str] | Mapping[str, int],
+        topics: Sequence[str] | Mapping[str, int] = (),
         *,
+        include: str | None = None,
+        exclude: str | None = None,
         threads: int = 1,
         instance: str | None = None,
         on_start: Callable[[Positions], None],
@@ -70,18 +83,14 @@ class Consumer:
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
-        Raises UsageError for what can never work: an illegal name, no topics, an unknown assignor.
+        Raises UsageError for what can never work: an illegal name, no topics, a broken regex, an unknown assignor.
         """
         _check_name("group", group)
         _check_instance(instance)
         _check_assignors(assignors)
-        document = Registration(
-            subscription=_subscription(topics, threads),
-            coordination=MARKER,
-            instance=instance,
-            assignors=tuple(assignors),
-            rebalance_timeout_ms=rebalance_timeout_ms,
-        )
+        document = subscription_of(topics, include, exclude, threads)
+        document = replace(document, instance=instance, assignors=tuple(assignors))
+        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms)
 
         def registration(negotiated_ms: int) -> bytes:
             now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
@@ -103,7 +112,7 @@ class Consumer:
             group=group,
             new_id=lambda: new_consumer_id(group, instance),
             registration=registration,
-            topics=sorted(document.subscription),
+            topics=document.topics,
         )
         self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
@@ -216,12 +225,40 @@ def _check_assignors(names: Sequence[str]) -> None:
         raise UsageError(f"assignors {unknown or 'none'}: choose among {', '.join(sorted(ASSIGNORS))}")
 
 
+def subscription_of(
+    topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
+) -> Registration:
+    """A registration for these topics, or by a wildcard; UsageError unless it is exactly one of the three.
+
+    >>> subscription_of((), "clicks, views.*", None, 2).wildcard
+    'clicks|views.*'
+    """
+    given = [name for name, value in (("include", include), ("exclude", exclude)) if value is not None]
+    if len(given) + bool(topics) > 1:
+        raise UsageError(
+            f"name topics, or give include, or exclude: not {' and '.join([*['topics'] * bool(topics), *given])}"
+        )
+    if not given:
+        return Registration(subscription=_subscription(topics, threads), coordination=MARKER)
+    written = include if include is not None else exclude or ""
+    regex = normal_filter(written)
+    if not regex:
+        raise UsageError(f"{given[0]} {written!r} is no regex: it is empty")
+    try:
+        topic_pattern(regex)
+    except CorruptError as error:
+        hint = " (a ',' means or in a topic filter: write {2,3} as {2}|{3})" if "," in written else ""
+        raise UsageError(f"{given[0]} {written!r}: {error}{hint}") from None
+    pattern = WHITE_LIST if include is not None else BLACK_LIST
+    return Registration(subscription={regex: threads}, pattern=pattern, coordination=MARKER)
+
+
 def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list: [{topics!r}]")
     counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, threads)
     if not counts:
-        raise UsageError("name at least one topic")
+        raise UsageError("name at least one topic, or give include or exclude")
     for topic in counts:
         _check_name("topic", topic)
     return counts

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -191,8 +191,9 @@ def test_nothing_is_committed_that_could_not_be_printed(now_ms: list[int], monke
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--include", "c.*"], "wildcards (--include, --exclude) come with a later version: name each --topic"),
-        (["--exclude", "c.*"], "wildcards (--include, --exclude) come with a later version: name each --topic"),
+        (["--include", "c["], "include 'c[': bad regex 'c[': an invalid regex"),
+        (["--exclude", "c{1,2}"], "(a ',' means or in a topic filter: write {2,3} as {2}|{3})"),
+        (["--include", "c", "--exclude", "d"], "give either --topic (once or more), or --include, or --exclude"),
         ([], "give either --topic (once or more), or --include, or --exclude"),
         (["--topic", "t", "--include", "c.*"], "give either --topic (once or more), or --include, or --exclude"),
         (["--topic", "t/u"], "'t/u' is no topic's name"),
@@ -223,9 +224,9 @@ class World:
         with Tree(zookeeper) as tree:
             tree.commit(Transaction(writes=tuple(CreateNode(path, data) for path, data in topics)))
 
-    def consume(self, *options: str, lines_max: int | None = None) -> Program:
+    def consume(self, *options: str, lines_max: int | None = None, topics: Sequence[str] = ()) -> Program:
         servers = ["--zookeeper", self.zookeeper, "--bootstrap-servers", self.broker.bootstrap_servers]
-        group = ["--group", "g", "--topic", self.topic, "--from-beginning"]
+        group = ["--group", "g", *(topics or ["--topic", self.topic]), "--from-beginning"]
         return self._spawn("consume", *group, *servers, *options, lines_max=lines_max)
 
     def offsets(self) -> list[bytes]:
@@ -271,6 +272,17 @@ def test_it_prints_and_commits_so_many_and_leaves(world: World) -> None:
     assert sorted(where(line) for line in program.rest()) == ALL
     assert program.line("stderr", having="messages") == "20 messages"
     assert world.offsets() == [b"10", b"10"]
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("wildcard", [["--include", "{topic}|other"], ["--exclude", "x.*"]])
+def test_a_wildcard_takes_the_topics_that_match(world: World, wildcard: list[str]) -> None:
+    words = [word.format(topic=world.topic) for word in wildcard]
+
+    program = world.consume("--output", "json", "--max-messages", "20", topics=words)
+
+    assert program.end() == 0
+    assert sorted(where(line) for line in program.rest()) == ALL
 
 
 @pytest.mark.zookeeper

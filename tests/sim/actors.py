@@ -64,9 +64,11 @@ class ConsumerFactory:
         rebalance_timeout_ms: int = 8_000,
         reset: str = "latest",
         assignors: Sequence[str] = ("sticky", "range"),
+        pattern: str = "static",
     ) -> None:
         self._logs, self._topics, self._group, self._reset = logs, dict(topics), group, reset
         self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
+        self._pattern = pattern
 
     def __call__(self, process: SimProcess) -> ProductActor:
         """A consumer's process."""
@@ -76,6 +78,7 @@ class ConsumerFactory:
             return encode_registration(
                 Registration(
                     subscription=self._topics,
+                    pattern=self._pattern,
                     timestamp=str(world.now_ms),
                     coordination=MARKER,
                     assignors=self._assignors,
@@ -90,7 +93,10 @@ class ConsumerFactory:
         loop = Loop(process.open_session, process.inbox.put)
         application = Application(process, self._logs, self._group, reset=self._reset)
         settings = MemberSettings(
-            group=self._group, new_id=new_id, registration=registration, topics=sorted(self._topics)
+            group=self._group,
+            new_id=new_id,
+            registration=registration,
+            topics=sorted(self._topics) if self._pattern == "static" else (),
         )
         role = MembershipRole(
             loop, settings, application, lambda name, fields: world.trace(process.client, name, fields)

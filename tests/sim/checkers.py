@@ -21,6 +21,7 @@ GRACE_PERMILLE_MIN = 900
 
 Complaints = Iterator[str]
 OPERATOR = "operator"
+INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 # -- invariant 1: one reader
@@ -364,5 +365,7 @@ def _subscribes(registration: dict[str, object], topic: str) -> bool:
         return False
     if pattern == "static":
         return topic in subscription
+    if topic in INTERNAL:
+        return False
     listed = any(re.fullmatch(regex.replace(",", "|"), topic) for regex in subscription)
     return listed if pattern == "white_list" else not listed

@@ -38,8 +38,8 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.command(cls=Command)
 @click.option("--group", required=True, metavar="G", help="The consumer group.")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
-@click.option("--include", metavar="REGEX", help="All topics that match.")
-@click.option("--exclude", metavar="REGEX", help="All topics that do not match.")
+@click.option("--include", metavar="REGEX", help="All topics whose whole names match this Java regex.")
+@click.option("--exclude", metavar="REGEX", help="All topics whose names do not match, without Kafka's internal ones.")
 @click.option("--threads", type=at_least(1), default=1, show_default=True, metavar="N", help="Shares of the work.")
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
 @click.option("--consumer-id", metavar="C", help="A stable name for this consumer (its instance); part of its id.")
@@ -70,6 +70,8 @@ def consume(settings: Settings, **options: Any) -> None:
         servers,
         options["group"],
         topics,
+        include=options["include"],
+        exclude=options["exclude"],
         threads=options["threads"],
         instance=options["consumer_id"],
         from_beginning=options["from_beginning"],
@@ -196,8 +198,6 @@ def _shown(data: bytes | None) -> str:
 def _topics(topics: Sequence[str], include: str | None, exclude: str | None) -> list[str]:
     if sum((bool(topics), include is not None, exclude is not None)) != 1:
         raise UsageError("give either --topic (once or more), or --include, or --exclude")
-    if not topics:
-        raise UsageError("wildcards (--include, --exclude) come with a later version: name each --topic")
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise UsageError(f"{topic!r} is no topic's name: letters, digits, '.', '_' and '-' only, at most 249")

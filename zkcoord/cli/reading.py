@@ -21,6 +21,7 @@ from zkcoord.tree.schema import decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import decode_topic
+from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
 
 PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
@@ -160,7 +161,26 @@ class _Reading:
             if name.isascii() and name.isdigit()
         ]
 
+    def _expand_wildcards(self) -> None:
+        members = self._nodes.view.members
+        wildcards = {member.wildcard for member in members.values() if member.wildcard is not None}
+        if not wildcards:
+            return
+        (listed,) = self._tree.read([Read(TOPICS, Kind.CHILDREN)])
+        threads = {
+            wildcard: dict.fromkeys(
+                taken(wildcard.regex, listed.children, black_list=wildcard.black_list), wildcard.threads
+            )
+            for wildcard in wildcards
+        }
+        expanded = {
+            name: replace(member, threads=threads[member.wildcard]) if member.wildcard is not None else member
+            for name, member in members.items()
+        }
+        self._nodes = replace(self._nodes, view=replace(self._nodes.view, members=expanded))
+
     def _read_topics(self) -> dict[str, tuple[int, ...]]:
+        self._expand_wildcards()
         subscribed = sorted({topic for member in self._nodes.view.members.values() for topic in member.threads})
         found: dict[str, tuple[int, ...]] = {}
         for topic, node in zip(subscribed, self._tree.read([Read(f"{TOPICS}/{t}") for t in subscribed]), strict=True):

@@ -29,7 +29,7 @@ class Target:
         )
         key = (
             assignor,
-            tuple((s.consumer_id, tuple(sorted(s.threads.items()))) for s in subscribers),
+            tuple((s.consumer_id, s.threads) for s in subscribers),
             view.topics,
         )
         if self._key == key:

@@ -19,6 +19,14 @@ class Owner(NamedTuple):
 _NOBODY = Owner("", -1)
 
 
+class Wildcard(NamedTuple):
+    """A subscription by pattern: all topics that a Java regex matches (`black_list`: that it does not match)."""
+
+    regex: str
+    black_list: bool
+    threads: int  # for each topic that it takes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One registration. `unreadable` says why nobody can parse it: a member, but not an eligible one."""
@@ -26,7 +34,8 @@ class Member:
     consumer_id: str
     czxid: int  # the order of joining
     version: int = 0
-    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads
+    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; of a wildcard: what it takes now
+    wildcard: Wildcard | None = None
     coordinated: bool = True  # carries the marker: speaks this protocol
     unreadable: str | None = None
     instance: str | None = None

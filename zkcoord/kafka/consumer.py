@@ -62,7 +62,8 @@ class KafkaConsumer:
     polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
     in work as finished: it comes again.
 
-    `topics`, `instance`, `threads` and all further settings go to `zkcoord.Consumer`; `config` holds librdkafka's.
+    `topics` (or, by name, `include` or `exclude`), `instance`, `threads` and all further settings go to
+    `zkcoord.Consumer`; `config` holds librdkafka's.
     A partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
     its start. Joins the group at `start`, at `with`, or at the first `poll`.
     """

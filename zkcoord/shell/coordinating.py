@@ -12,17 +12,18 @@ from typing import Any
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import GrantPartitions, StopFetching
 from zkcoord.core.view import phase
-from zkcoord.errors import CorruptError, SchemaError
+from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
+from zkcoord.shell.topics import TopicTable, about_topics
 from zkcoord.tree.paths import BROKERS, CANDIDATES, ROOT, TOPICS, Address, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
-from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
+from zkcoord.tree.topic import Mark
 
 KAFKA = {BROKERS: "no broker of Kafka has ever registered", TOPICS: "Kafka keeps no topics"}
 """What every Kafka in ZooKeeper mode makes; where it is absent there is none, and every group waits in vain."""
@@ -45,7 +46,7 @@ class CoordinatorRole:
         self._memory: dict[str, Memory] = {}
         self._pending: set[str] = set()  # groups to decide on
         self._wake_at_ms: dict[str, int] = {}
-        self._topics: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: no such topic
+        self._topics: TopicTable | None = None  # once this coordinator serves
         self._root_czxid = 0
         self._absent: set[str] = set()  # of KAFKA
         self._report.reset()
@@ -86,8 +87,8 @@ class CoordinatorRole:
                 self._root_czxid = node.stat.czxid if node.stat else 0
             if self._standing is not None and self._standing.take(node):
                 continue
-            if node.path.startswith(f"{TOPICS}/"):
-                self._read_topic(node)
+            if self._topics is not None and about_topics(node):
+                self._pending |= self._topics.read(node)
             elif node.path in KAFKA:
                 self._read_kafka(node)
             elif node.path == self._layout.groups:
@@ -170,6 +171,7 @@ class CoordinatorRole:
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
         tracker = self._loop.tracker
         tracker.want(ROOT)
+        self._topics = TopicTable(tracker, self._report.problem)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
         for path in KAFKA:
             tracker.want(path, watch=True, scope=path)
@@ -191,6 +193,8 @@ class CoordinatorRole:
             self._wake_at_ms.pop(group, None)
             self._report.forget(group)
             self._pending.discard(group)
+            if self._topics is not None:
+                self._topics.forget(group)
         for group in sorted(set(node.children) - self._groups.keys()):
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
             self._memory[group] = Memory()
@@ -202,43 +206,16 @@ class CoordinatorRole:
         whys = [f"there is no {path}, {so}: {act}" for path, so in KAFKA.items() if path in self._absent]
         self._report.problem("/brokers", whys[0] if whys else None)
 
-    def _read_topic(self, node: Node) -> None:
-        topic = node.path[len(TOPICS) + 1 :]
-        info, problem = self._topics.get(topic), None
-        if node.stat is None:
-            info, problem = None, "there is no such topic: create it; who subscribes to it waits"
-        else:
-            try:
-                info = (decode_topic(node.data), node.stat.czxid)
-                if not info[0].partitions:
-                    problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
-            except CorruptError as error:
-                problem = f"{error}: the broker or an operator must mend it; what was known still holds"
-        self._report.problem(node.path, problem)
-        self._topics[topic] = info
-        for group, following in self._groups.items():
-            if topic in following.subscribed():
-                self._pending.add(group)
-
     def _clean(self, group: str) -> bool:
-        tracker = self._loop.tracker
+        tracker, table = self._loop.tracker, self._topics
         following = self._groups.get(group)
-        if following is None or not tracker.clean(group) or not tracker.clean(""):
+        if following is None or table is None or not tracker.clean(group) or not tracker.clean(""):
             return False
-        clean = True
-        for topic in sorted(following.subscribed()):
-            path = f"{TOPICS}/{topic}"
-            if not tracker.wanted(path):
-                tracker.want(path, watch=True, scope=path)
-            following.want_parents(topic)
-            clean = clean and tracker.clean(path)
-        if clean:
-            following.set_topics(self._partitions(following.subscribed()))
-        return clean and tracker.clean(group) and not following.look_again()
-
-    def _partitions(self, topics: set[str]) -> dict[str, tuple[int, ...]]:
-        known = {topic: self._topics.get(topic) for topic in sorted(topics)}
-        return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
+        following.subscribe(table)
+        if not table.clean(following.subscribed, listing=bool(following.wildcards)):
+            return False
+        following.set_topics(table)
+        return tracker.clean(group) and not following.look_again()
 
     def _decide_group(self, following: Following, now_ms: int) -> None:
         group, term = following.group, self.term
@@ -267,7 +244,7 @@ class CoordinatorRole:
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
         marks = {}
         for topic in topics:
-            known = self._topics.get(topic)
+            known = self._topics.present(topic) if self._topics is not None else None
             if known is not None:
                 info, czxid = known
                 marks[topic] = Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=self._root_czxid)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import Member, Wildcard
+from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
@@ -26,7 +28,11 @@ class Following:
     layout: Layout
     tracker: Tracker
     nodes: GroupNodes
-    topics_read: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
+    wildcards: frozenset[Wildcard] = frozenset()
+    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
+    _changes: int = 0  # of the topics, when they were
+    _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _owners: set[TopicPartition] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -58,16 +64,45 @@ class Following:
                 continue  # there are many, and what can be read leads to nothing
             self._follow(before, address, node)
 
-    def set_topics(self, topics: Mapping[str, tuple[int, ...]]) -> None:
-        """The partitions of the topics that members subscribe to, as read."""
-        if topics == self.topics_read:
+    def subscribe(self, table: TopicTable) -> None:
+        """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
+        members = self.nodes.view.members
+        if members is self._members and table.changes == self._changes:
             return
-        self.topics_read = topics
+        if members is not self._members:
+            self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
+            table.use(self.group, self.wildcards)
+        taking = {
+            c: replace(member, threads=threads)
+            for c, member in (members.items() if self.wildcards else ())
+            if member.wildcard is not None and (threads := table.threads(member.wildcard)) is not member.threads
+        }
+        if taking:
+            members = {**members, **taking}
+            self.nodes = replace(self.nodes, view=replace(self.nodes.view, members=members))
+        if members is not self._members:
+            distinct = {id(member.threads): member.threads for member in members.values()}
+            subscribed = frozenset[str]().union(*distinct.values())
+            for topic in sorted(subscribed - self.subscribed):
+                self.want_parents(topic)
+            table.want(self.group, subscribed)
+            self.subscribed = subscribed
+        self._members, self._changes = members, table.changes
+
+    def set_topics(self, table: TopicTable) -> None:
+        """Take over the partitions of the topics that members subscribe to, as read."""
+        if (self.subscribed, table.changes) == self._topics_at:
+            return
+        self._topics_at = (self.subscribed, table.changes)
+        topics = table.partitions(self.subscribed)
+        if topics == self.nodes.view.topics:
+            return
+        before = self.nodes.view.topics
         self.nodes = replace(self.nodes, view=replace(self.nodes.view, topics=topics))
-        for topic in topics:
-            self.want_parents(topic)
-            if topic in self.nodes.view.marked or not self.layout.owners_below_marks:
-                self._want_owners(topic, topics[topic])
+        for topic, partitions in topics.items():
+            known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
+            if known and before.get(topic) != partitions:
+                self._want_owners(topic, partitions)
 
     def want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
@@ -94,10 +129,6 @@ class Following:
                 found = True
         return found
 
-    def subscribed(self) -> set[str]:
-        """Topics that any member subscribes to."""
-        return {topic for member in self.nodes.view.members.values() for topic in member.threads}
-
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         match address.place, node.kind:
             case Place.IDS, _:
@@ -122,7 +153,7 @@ class Following:
                     self._want(f"{node.path}/{topic}", Kind.CHILDREN)
             case Place.MARK, Kind.DATA:
                 if node.exists:
-                    self._want_owners(address.name, self.topics_read.get(address.name, ()))
+                    self._want_owners(address.name, self.nodes.view.topics.get(address.name, ()))
             case Place.MARK, Kind.CHILDREN:
                 self._want_owners(address.name, [int(name) for name in node.children if name.isdigit()])
 

@@ -8,7 +8,7 @@ node whose watch stands is read when the event of the own write comes, so that o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -146,6 +146,10 @@ class Tracker:
     def clean(self, scope: str) -> bool:
         """True when nothing of this scope is dirty or being read."""
         return scope not in self._unclean
+
+    def unclean(self) -> Set[str]:
+        """The scopes of which something is dirty or being read."""
+        return self._unclean.keys()
 
     def _soil(self, key: tuple[str, Kind]) -> None:
         want = self._wants.get(key)

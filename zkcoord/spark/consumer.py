@@ -39,10 +39,11 @@ PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 class SparkConsumer:
     """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
 
-    `topics` names the topics, or maps each to its number of threads. `config` holds Kafka settings: `X` is for
-    librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the connector alone, `librdkafka.X` for
-    librdkafka alone. `warm_up(df)` replaces the write to nowhere that warms the session, with a DataFrame of one record
-    or none: give one that uses Python workers if `process` does.
+    `topics` names the topics, or maps each to its number of threads; instead of it `include` or `exclude` is a regex,
+    as of `zkcoord.Consumer` (then no topic is warmed up with). `config` holds Kafka settings: `X` is for librdkafka and
+    for Spark's connector, `kafka.X` (Spark's spelling) for the connector alone, `librdkafka.X` for librdkafka alone.
+    `warm_up(df)` replaces the write to nowhere that warms the session, with a DataFrame of one record or none: give one
+    that uses Python workers if `process` does.
 
     At-least-once: a batch is committed after `process` returned. A batch's end is committed, not its count of rows.
     """
@@ -53,8 +54,10 @@ class SparkConsumer:
         zookeeper: str,
         bootstrap_servers: str,
         group: str,
-        topics: Sequence[str] | Mapping[str, int],
+        topics: Sequence[str] | Mapping[str, int] = (),
         *,
+        include: str | None = None,
+        exclude: str | None = None,
         threads: int = 1,
         instance: str | None = None,
         starting_offsets: Literal["latest", "earliest"] = "latest",
@@ -68,8 +71,9 @@ class SparkConsumer:
         warm_up: Callable[[DataFrame], object] | None = None,
         parts: Parts | None = None,
     ) -> None:
-        if isinstance(topics, str) or not topics:
+        if isinstance(topics, str) or (not topics and include is None and exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
+        _check_wildcard(topics, include, exclude, threads)
         if starting_offsets not in ("latest", "earliest"):
             raise UsageError(f"starting_offsets is {starting_offsets!r}; it must be latest or earliest")
         if max_offsets_per_batch < 1:
@@ -90,6 +94,8 @@ class SparkConsumer:
             bootstrap_servers,
             group,
             topics,
+            include=include,
+            exclude=exclude,
             kafka=kafka,
             include_headers=include_headers,
             threads=threads,
@@ -252,6 +258,16 @@ class _Run:
         """No thread is left behind: they end with the batch, and it is over."""
         for each in self._cancellers:
             each.join()
+
+
+def _check_wildcard(
+    topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
+) -> None:
+    """Refuse a wildcard now that would be refused when the group is joined."""
+    if include is not None or exclude is not None:
+        from zkcoord.consumer import subscription_of
+
+        subscription_of(topics, include, exclude, threads)
 
 
 def _to_nowhere(frame: DataFrame) -> None:

@@ -29,6 +29,8 @@ class RealParts:
         group: str,
         topics: Sequence[str] | Mapping[str, int],
         *,
+        include: str | None,
+        exclude: str | None,
         kafka: KafkaSettings,
         include_headers: bool,
         threads: int,
@@ -43,6 +45,8 @@ class RealParts:
         self._bootstrap_servers = bootstrap_servers
         self._group = group
         self._topics = topics
+        self._include = include
+        self._exclude = exclude
         self._kafka = kafka
         self._include_headers = include_headers
         self._threads = threads
@@ -67,6 +71,8 @@ class RealParts:
             self._zookeeper,
             self._group,
             self._topics,
+            include=self._include,
+            exclude=self._exclude,
             threads=self._threads,
             instance=self._instance,
             on_start=on_start,

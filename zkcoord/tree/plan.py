@@ -40,6 +40,9 @@ WRITE_BYTES = 80
 
 NO_VERSIONS: Mapping[TopicPartition, int] = {}
 
+MARK_BYTES = 150
+"""Of a mark, or of a parent that is made with it: paths without the topic's name, numbers, JSON."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
@@ -54,8 +57,12 @@ def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: L
     """The transactions for one group's decisions, in the order in which they must be sent."""
     planner = _Planner(nodes, term, layout)
     transactions: list[Transaction] = []
+    marks = [decision for decision in decisions if isinstance(decision, MarkTopic)]
     for decision in decisions:
-        transactions.extend(planner.transactions(decision))
+        if marks and decision is marks[0]:
+            transactions.extend(planner.marks(marks))
+        elif not isinstance(decision, MarkTopic):
+            transactions.extend(planner.transactions(decision))
     return transactions
 
 
@@ -67,6 +74,11 @@ class _Planner:
         self._state_version = nodes.view.state_version
         self._generation = nodes.view.generation
         self._state, self._parents = nodes.state, nodes.parents
+
+    def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
+        """The transactions of all marks of a step: a wildcard may take thousands of topics at once."""
+        for part in parts(decisions, lambda d: 4 * (MARK_BYTES + len(d.topic))):
+            yield self._guarded([write for d in part for write in self._mark(d)], part[0].why)
 
     def transactions(self, decision: Decision) -> Iterator[Transaction]:
         """The transactions of one decision."""
@@ -89,7 +101,7 @@ class _Planner:
                 self._state = replace(self._state, failed=failed)
                 yield self._set_state(decision.why)
             case MarkTopic():
-                yield self._guarded(self._mark(decision), decision.why)
+                yield from self.marks([decision])
             case StopFetching():
                 for part in self._parts(decision.partitions):
                     yield self._guarded([self._command(decision.consumer_id, Option.STOP_FETCHER, part)], decision.why)

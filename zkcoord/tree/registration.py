@@ -52,6 +52,11 @@ class Registration:
         """The regex of a wildcard subscription, None for a static one (and an empty one)."""
         return None if self.pattern == STATIC else next(iter(self.subscription), None)
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are named, in order; none under a wildcard."""
+        return tuple(sorted(self.subscription)) if self.pattern == STATIC else ()
+
 
 def encode_registration(registration: Registration) -> bytes:
     """The registration's znode data; UsageError for one that readers would refuse (a count of 0, a broken regex).

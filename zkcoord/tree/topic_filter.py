@@ -9,6 +9,7 @@ are translated, what Java refuses is refused, and what is legal in Java and cann
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from zkcoord.tree.codec import corrupt
@@ -56,6 +57,19 @@ def topic_pattern(regex: str) -> re.Pattern[str]:
         return re.compile(_python_regex(regex), re.ASCII)
     except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise corrupt("regex", regex, f"an invalid regex ({error})") from None
+
+
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Kafka's own topics: no wildcard takes them (`exclude.internal.topics` of the old clients, at its default)."""
+
+
+def taken(regex: str, topics: Iterable[str], *, black_list: bool = False) -> list[str]:
+    """Those of the topics that a wildcard subscription takes, in their order; Kafka's internal ones never.
+
+    >>> taken("_.*|a", ["a", "b", "__consumer_offsets", "_c"])
+    ['a', '_c']
+    """
+    return [topic for topic in topics if topic not in INTERNAL and matches(regex, topic, black_list=black_list)]
 
 
 def matches(regex: str, topic: str, *, black_list: bool = False) -> bool:

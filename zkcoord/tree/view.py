@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal
+from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal, Wildcard
 from zkcoord.errors import CorruptError
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
-from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.registration import BLACK_LIST, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
 from zkcoord.tree.status import decode_status
@@ -278,9 +278,9 @@ def member_of(consumer_id: str, node: Node) -> Member:
         consumer_id=consumer_id,
         czxid=stat.czxid,
         version=stat.version,
-        threads=registration.subscription if registration.pattern == "static" else {},
+        threads=registration.subscription if registration.pattern == STATIC else {},
+        wildcard=_wildcard(registration),
         coordinated=registration.coordination == "zkcoord/1",
-        unreadable=None if registration.pattern == "static" else "it subscribes by pattern",
         instance=registration.instance,
         replaces=registration.replaces,
         assignors=registration.assignors,
@@ -288,6 +288,13 @@ def member_of(consumer_id: str, node: Node) -> Member:
         rebalance_timeout_ms=registration.rebalance_timeout_ms,
         session_timeout_ms=registration.session_timeout_ms,
     )
+
+
+def _wildcard(registration: Registration) -> Wildcard | None:
+    regex = registration.wildcard
+    if regex is None:
+        return None
+    return Wildcard(regex, registration.pattern == BLACK_LIST, registration.subscription[regex])
 
 
 def outstanding(sequence: str, node: Node) -> Outstanding:

@@ -1,0 +1,141 @@
+"""What a coordinator knows of all topics: which there are, their partitions, which groups want which.
+
+`/brokers/topics` is watched as a list, in one reply, whatever its length; a topic's own node while some group wants it.
+A change concerns only the groups that want the topic, wildcards included. Each wildcard's topics are kept: another
+topic is matched once against each wildcard in use, not all topics again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from zkcoord.core.view import Wildcard
+from zkcoord.errors import CorruptError
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.topic import TopicInfo, decode_topic
+from zkcoord.tree.topic_filter import taken
+
+LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
+
+Problem = Callable[[str, str | None], None]
+
+
+def about_topics(node: Node) -> bool:
+    """True of the list of topics and of one topic's node."""
+    return node.path.startswith(f"{TOPICS}/") or (node.path == TOPICS and node.kind is Kind.CHILDREN)
+
+
+class TopicTable:
+    """The topics of one session."""
+
+    def __init__(self, tracker: Tracker, problem: Problem) -> None:
+        """`problem` is told a topic's path and what is wrong with it, or None."""
+        self._tracker, self._problem = tracker, problem
+        self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
+        self.changes = 0  # counts what was read; equal numbers, equal answers
+        self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
+        self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
+        self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
+        self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
+        self._taken: dict[Wildcard, Mapping[str, int]] = {}  # invariant: of those in use, what they take of `listed`
+        tracker.want(TOPICS, Kind.CHILDREN, watch=True, scope=LISTING)
+
+    # what groups want
+
+    def use(self, group: str, wildcards: frozenset[Wildcard]) -> None:
+        """These wildcards are the group's from now on, and no others."""
+        self._wildcards_of[group] = wildcards
+        used = frozenset[Wildcard]().union(*self._wildcards_of.values())
+        for wildcard in self._taken.keys() - used:
+            del self._taken[wildcard]
+        for wildcard in used - self._taken.keys():
+            self._taken[wildcard] = _threads(wildcard, sorted(self.listed or ()))
+
+    def threads(self, wildcard: Wildcard) -> Mapping[str, int]:
+        """The topics that a wildcard in use takes now, with its threads; the same object while they are the same."""
+        return self._taken[wildcard]
+
+    def want(self, group: str, topics: frozenset[str]) -> None:
+        """The group wants these topics from now on, and no others; a topic that nobody wants is not followed."""
+        before = self._topics_of.get(group, frozenset())
+        self._topics_of[group] = topics
+        for topic in sorted(before - topics):
+            self._wanted[topic].discard(group)
+            if not self._wanted[topic]:
+                del self._wanted[topic]
+                self._known.pop(topic, None)
+                self._tracker.unwant(f"{TOPICS}/{topic}")
+                self._problem(f"{TOPICS}/{topic}", None)
+        for topic in sorted(topics - before):
+            path = f"{TOPICS}/{topic}"
+            self._wanted.setdefault(topic, set()).add(group)
+            self._tracker.want(path, watch=True, scope=path)
+
+    def forget(self, group: str) -> None:
+        """The group is gone."""
+        self.want(group, frozenset())
+        self.use(group, frozenset())
+        del self._topics_of[group], self._wildcards_of[group]
+
+    # what was read
+
+    def read(self, node: Node) -> set[str]:
+        """Take an answer in; returns the groups that it may concern."""
+        self.changes += 1
+        if node.path != TOPICS and node.path[len(TOPICS) + 1 :] not in self._wanted:
+            return set()
+        return self._read_list(node) if node.path == TOPICS else self._read_topic(node)
+
+    def _read_list(self, node: Node) -> set[str]:
+        before, self.listed = self.listed or frozenset(), frozenset(node.children) if node.exists else None
+        now = self.listed or frozenset()
+        changed = set()
+        for wildcard, threads in self._taken.items():
+            more = _threads(wildcard, sorted(now - before))
+            if more or not threads.keys().isdisjoint(before - now):
+                kept = {topic: count for topic, count in threads.items() if topic in now}
+                self._taken[wildcard] = kept | more
+                changed.add(wildcard)
+        return {group for group, wildcards in self._wildcards_of.items() if not changed.isdisjoint(wildcards)}
+
+    def _read_topic(self, node: Node) -> set[str]:
+        topic = node.path[len(TOPICS) + 1 :]
+        info, problem = self._known.get(topic), None
+        if node.stat is None:
+            info, problem = None, "there is no such topic: create it; who subscribes to it waits"
+        else:
+            try:
+                info = (decode_topic(node.data), node.stat.czxid)
+                if not info[0].partitions:
+                    problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
+            except CorruptError as error:
+                problem = f"{error}: the broker or an operator must mend it; what was known still holds"
+        self._problem(node.path, problem)
+        self._known[topic] = info
+        return set(self._wanted[topic])
+
+    # what is known
+
+    def clean(self, topics: Set[str], *, listing: bool) -> bool:
+        """True when none of these topics (with `listing`: nor the list) is still to be read."""
+        scopes = self._tracker.unclean()
+        if listing and LISTING in scopes:
+            return False
+        start = len(TOPICS) + 1
+        return not any(scope.startswith(TOPICS) and scope[start:] in topics for scope in scopes)
+
+    def present(self, topic: str) -> tuple[TopicInfo, int] | None:
+        """A wanted topic's info and czxid; None: there is no such topic, or nobody could ever read it."""
+        return self._known.get(topic)
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """The partitions of those of these topics that have any, in the topics' order."""
+        known = {topic: self._known.get(topic) for topic in sorted(topics)}
+        return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
+
+
+def _threads(wildcard: Wildcard, names: Iterable[str]) -> dict[str, int]:
+    found = taken(wildcard.regex, names, black_list=wildcard.black_list)
+    return dict.fromkeys(found, wildcard.threads)
