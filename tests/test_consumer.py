@@ -20,7 +20,7 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", ["t/u"], {}, "topic 't/u'"),
         ("127.0.0.1:1", "g", [], {}, "at least one topic"),
         ("127.0.0.1:1", "g", "clicks", {}, "must be a list"),
-        ("127.0.0.1:1", "g", ["t"], {"assignors": ("fair",)}, "choose among range, sticky"),
+        ("127.0.0.1:1", "g", ["t"], {"assignors": ("fair",)}, "choose among range, round.*sticky"),
         ("127.0.0.1:1", "g", ["t"], {"threads": 0}, "t"),
         ("127.0.0.1:1", "g", ["t"], {"include": "t"}, "not topics and include"),
         ("127.0.0.1:1", "g", [], {"include": "t", "exclude": "u"}, "not include and exclude"),

@@ -14,8 +14,9 @@ together have taught: long enough for what was fetched to be finished."""
 SPARK_REBALANCE_TIMEOUT_MS = 300_000
 """A Spark batch must be able to end: Kafka's own `max.poll.interval.ms`."""
 
-ASSIGNORS = ("sticky", "range")
-"""What a consumer offers, most wanted first: least movement, then what every old consumer computes."""
+ASSIGNORS = ("sticky", "range", "roundrobin-1.0", "roundrobin-0.8")
+"""What a consumer offers, most wanted first: least movement, then what the old consumers compute. All that every
+coordinator has: the coordinator computes, so a group's record can choose any of them without a restart."""
 
 TOOL_TIMEOUT_MS = 15_000
 """How long a command-line tool waits for ZooKeeper before it says that it cannot be reached."""

@@ -1,20 +1,11 @@
-"""The range assignor against what real Kafka 0.8.2.2, 0.11.0.2 and 1.1.1 members computed."""
+"""The range assignor's rules one by one, and the check of every answer; test_assignor_legacy has real members' own."""
 
 from __future__ import annotations
-
-import json
-import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, AssignorInput, check_assignment
 from zkcoord.core.model import Subscriber, TopicPartition
-
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "legacy_vectors.json").read_text(encoding="utf-8"))
-SETTLED = [vector for vector in VECTORS if vector["strategy"] == "range" and "error" not in vector]
-INTERNAL = {"__consumer_offsets", "__transaction_state"}
 
 
 def given(subscribers: dict[str, dict[str, int]], partitions: dict[str, int]) -> AssignorInput:
@@ -24,66 +15,6 @@ def given(subscribers: dict[str, dict[str, int]], partitions: dict[str, int]) ->
         owned={},
         preferred={},
     )
-
-
-def decoded(text: str) -> dict[str, Any]:
-    """A registration as the old members read it: JSON; if that fails, JSON with every backslash doubled."""
-    try:
-        document = json.JSONDecoder().raw_decode(text.strip())[0]
-    except json.JSONDecodeError:
-        document = json.JSONDecoder().raw_decode(text.strip().replace("\\", "\\\\"))[0]
-    assert isinstance(document, dict)
-    return document
-
-
-def threads_of(vector: dict[str, Any], text: str) -> dict[str, int] | None:
-    """Topic to streams of one registration; None when it cannot be said without the old members' own map order."""
-    document = decoded(text)
-    subscription = document["subscription"]
-    if document["pattern"] not in ("white_list", "black_list"):
-        return dict(subscription)
-    if not subscription:
-        return {}
-    if len(subscription) > 4:
-        return None  # the first entry of a Scala map, which keeps its order up to four entries only
-    pattern, streams = next(iter(subscription.items()))
-    wanted = document["pattern"] == "white_list"
-    internal = INTERNAL if vector["exclude_internal"] else set()
-    return {
-        topic: streams
-        for topic in vector["topics"]
-        if (re.fullmatch(pattern, topic) is not None) == wanted and topic not in internal
-    }
-
-
-def partitions_of(size: int | list[int]) -> tuple[int, ...]:
-    return tuple(range(size)) if isinstance(size, int) else tuple(sorted(size))
-
-
-def expressible(vector: dict[str, Any]) -> bool:
-    return all(threads_of(vector, text) is not None for text in vector["registrations"].values())
-
-
-def test_every_settled_range_vector_of_the_old_members_comes_out_the_same() -> None:
-    checked = 0  # of 41, all but "white_list with six entries" of each version
-    for vector in filter(expressible, SETTLED):
-        members = {name: threads_of(vector, text) or {} for name, text in vector["registrations"].items()}
-        group = AssignorInput(
-            subscribers=tuple(Subscriber(consumer_id=name, threads=threads) for name, threads in members.items()),
-            partitions={topic: partitions_of(size) for topic, size in vector["topics"].items()},
-            owned={},
-            preferred={},
-        )
-        answer = ASSIGNORS["range"](group)
-        owners = {
-            TopicPartition(topic, int(partition)): thread
-            for topic, shares in vector["owners"].items()
-            for partition, thread in shares.items()
-        }
-        assert answer == owners, (vector["name"], vector["version"])
-        check_assignment(group, answer)
-        checked += 1
-    assert (checked, len(SETTLED)) == (38, 41)
 
 
 def test_threads_stand_in_the_string_order_of_their_ids() -> None:
