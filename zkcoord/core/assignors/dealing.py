@@ -1,4 +1,4 @@
-"""How the old high-level consumer deals partitions out, round robin. Its versions differ in the partitions' order alone.
+"""How the old high-level consumer deals partitions out, round robin. Versions differ in the partitions' order alone.
 
 Partitions stand in the order of a signed 32-bit Java hash of their names. Names with equal hashes stood in the order of
 a Scala map: from 0.11 on the order in which the first member lists the topics, which is kept here; members of 0.8.2
@@ -46,8 +46,7 @@ def _in_order(given: AssignorInput, readers: Iterable[str], before: str, after: 
     keyed: list[tuple[int, int, TopicPartition]] = []
     for rank, topic in enumerate(_as_listed(given.subscribers, readers)):
         start = java_hash(f"{before}{topic}{after[0]}")
-        for number in given.partitions[topic]:
-            keyed.append((java_hash(f"{number}{after[1:]}", start), rank, TopicPartition(topic, number)))
+        keyed += [(java_hash(f"{n}{after[1:]}", start), rank, TopicPartition(topic, n)) for n in given.partitions[topic]]
     return [partition for _, _, partition in sorted(keyed)]
 
 
