@@ -29,8 +29,7 @@ NOTES: Assignment = {  # "notes section 2.4 rr", which was not asked of 0.11.0.2
     **{
         TopicPartition("events", n): thread
         for n, thread in enumerate(
-            [f"{_A}-0", f"{_A}-1", f"{_B}-0", f"{_B}-1", f"{_C}-0", f"{_A}-0", f"{_A}-1", f"{_B}-0", f"{_B}-1"]
-            + [f"{_C}-0", f"{_A}-1", f"{_B}-0"]
+            [*(2 * [f"{_A}-0", f"{_A}-1", f"{_B}-0", f"{_B}-1", f"{_C}-0"]), f"{_A}-1", f"{_B}-0"]
         )
     },
 }

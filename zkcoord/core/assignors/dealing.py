@@ -46,7 +46,8 @@ def _in_order(given: AssignorInput, readers: Iterable[str], before: str, after: 
     keyed: list[tuple[int, int, TopicPartition]] = []
     for rank, topic in enumerate(_as_listed(given.subscribers, readers)):
         start = java_hash(f"{before}{topic}{after[0]}")
-        keyed += [(java_hash(f"{n}{after[1:]}", start), rank, TopicPartition(topic, n)) for n in given.partitions[topic]]
+        ids = given.partitions[topic]
+        keyed += [(java_hash(f"{n}{after[1:]}", start), rank, TopicPartition(topic, n)) for n in ids]
     return [partition for _, _, partition in sorted(keyed)]
 
 
