@@ -34,6 +34,7 @@ class Following:
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _owners: set[TopicPartition] = field(default_factory=set)
+    _owned: dict[str, set[TopicPartition]] = field(default_factory=dict)  # consumer -> what owner nodes say it owns
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
@@ -60,8 +61,10 @@ class Following:
         before = self.nodes
         self.nodes = fold_parsed(before, nodes)
         for address, node in nodes:
-            if address.place is Place.OWNER and not (node.path in before.problems or node.path in self.nodes.problems):
-                continue  # there are many, and what can be read leads to nothing
+            if address.place is Place.OWNER:  # there are many, and what can be read leads to nothing
+                self._index(before, address)
+                if not (node.path in before.problems or node.path in self.nodes.problems):
+                    continue
             self._follow(before, address, node)
 
     def subscribe(self, table: TopicTable) -> None:
@@ -162,7 +165,7 @@ class Following:
         for consumer_id in sorted(set(node.children) - known):
             self._want(self.layout.registration(self.group, consumer_id), Kind.DATA)
         gone = known - set(node.children)
-        for consumer_id in gone:
+        for consumer_id in sorted(gone):
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
             self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
         if gone:
@@ -232,8 +235,23 @@ class Following:
             self.tracker.touch(self.layout.owner(self.group, partition), Kind.DATA)
 
     def _touch_owners_of(self, consumers: Set[str]) -> None:
-        owners = self.nodes.view.owners.items()
-        self._touch_owners(p for p, owner in owners if owner.thread and consumer_of(owner.thread) in consumers)
+        for consumer_id in sorted(consumers):
+            self._touch_owners(sorted(self._owned.get(consumer_id, ())))
+
+    def _index(self, before: GroupNodes, address: Address) -> None:
+        """Note who owns a partition now."""
+        if not address.item.isdigit():
+            return
+        partition = TopicPartition(address.name, int(address.item))
+        was, now = before.view.owners.get(partition), self.nodes.view.owners.get(partition)
+        if was is not None and was.thread:
+            former = consumer_of(was.thread)
+            owned = self._owned.get(former, set())
+            owned.discard(partition)
+            if not owned:
+                self._owned.pop(former, None)
+        if now is not None and now.thread:
+            self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
 
     def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
         for number in partitions:
