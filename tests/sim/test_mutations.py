@@ -258,8 +258,8 @@ class Case(NamedTuple):
 
 CASES = (
     Case(no_check_of_the_epoch, coordinators.test_f01_two_coordinators_at_once_only_the_newest_epoch_writes),
-    Case(no_check_of_the_state, storm),
-    Case(owners_without_a_version, storm),
+    Case(no_check_of_the_state, storm, 5),
+    Case(owners_without_a_version, storm, 5),
     Case(deletes_without_a_version, sessions.test_f46_a_purge_that_was_decided_before_its_consumer_joined_is_refused),
     Case(
         sends_beside_a_standing_command,
