@@ -106,7 +106,7 @@ def test_a_coordinator_where_there_is_no_kafka_says_so_until_there_is(chroot: st
 
         world.coordinate()
         wait_until(lambda: "there is no /brokers/ids" in last(), "it is told")
-        assert "name the chroot of Kafka's brokers" in last()
+        assert "give the chroot of Kafka's brokers" in last()
         world.put("/brokers/ids")
         wait_until(lambda: "there is no /brokers/topics" in last(), "the other one is still missing")
         world.topic("clicks", 1)

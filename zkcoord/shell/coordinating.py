@@ -25,7 +25,7 @@ from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark
 
-KAFKA = {BROKERS: "no broker of Kafka has ever registered", TOPICS: "Kafka keeps no topics"}
+KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
 """What every Kafka in ZooKeeper mode makes; where it is absent there is none, and every group waits in vain."""
 
 ELECTION, GROUP = "election", "group"
@@ -202,8 +202,10 @@ class CoordinatorRole:
     def _read_kafka(self, node: Node) -> None:
         """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
         self._absent = self._absent - {node.path} if node.exists else self._absent | {node.path}
-        act = "name the chroot of Kafka's brokers as ZooKeeper's, or start Kafka (in ZooKeeper mode); consumers wait"
-        whys = [f"there is no {path}, {so}: {act}" for path, so in KAFKA.items() if path in self._absent]
+        act = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka (in ZooKeeper mode) here"
+        whys = [
+            f"there is no {path} ({so}): {act}; consumers wait" for path, so in KAFKA.items() if path in self._absent
+        ]
         self._report.problem("/brokers", whys[0] if whys else None)
 
     def _clean(self, group: str) -> bool:
