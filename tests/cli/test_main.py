@@ -207,6 +207,10 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         ([*CONSUME, "--group", ""], "group '': letters, digits"),
         ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': 1 to 255 printable characters, no '/'"),
         (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
+        (
+            ["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "2147483648"],
+            "a session timeout of 2147483648 ms: choose from 1 to 2147483647",
+        ),
         (["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "0"], "'--session-timeout-ms': 0 is not in"),
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
         (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),

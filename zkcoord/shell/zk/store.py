@@ -18,6 +18,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
 SESSION_TIMEOUT_MS = 10_000
+SESSION_TIMEOUT_MS_MAX = 2**31 - 1  # a session is asked for with 32 bits
 ROUNDS_MAX = 10
 """How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
 
@@ -233,6 +234,6 @@ def zookeeper_sessions(
     told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
     refused (LOST follows), a node that may not be read (the read comes back unread).
     """
-    if session_timeout_ms <= 0:
-        raise UsageError(f"a session timeout of {session_timeout_ms} ms is not possible")
+    if not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
+        raise UsageError(f"a session timeout of {session_timeout_ms} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
     return KazooSessions(connect, session_timeout_ms, config, fatal)
