@@ -326,6 +326,11 @@ def at_rest(world: World, field: Field) -> Complaints:
     for group, consumer in sorted(field.channels - field.registrations.keys()):
         yield f"channel of {consumer} in {group} is left"
     readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
+    for (group, partition), thread in sorted(field.owners.items()):
+        if (group, consumer_of(thread)) in field.registrations and (_record(field, group).get("wish") or {}).get(
+            "pause"
+        ):
+            yield f"{partition} is owned by {thread}, but {group} is paused"
     for group in sorted({group for group, _ in field.registrations}):
         for partition in _wanted(field, group):
             owner = field.owners.get((group, partition), "")

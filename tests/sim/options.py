@@ -50,6 +50,7 @@ class Options:
     start_raises_rate: float = 0.0
     read_ms_max: int = 2_000
     eager_rate: float = 0.0  # of groups that are switched to eager, and of those switched (back) to cooperative
+    wish_rate: float = 0.0  # of wishes: hold, pause, rebalance, and then to resume
     # faults
     fault_rate: float = 0.0
     faults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))  # kind -> weight
@@ -80,6 +81,7 @@ class Options:
             start_raises_rate=choice((0.0, 0.0, 0.05)),
             read_ms_max=choice((300, 2_000)),
             eager_rate=choice((0.0, 0.0, 0.5, 1.0)),
+            wish_rate=choice((0.0, 0.0, 0.0, 0.7)),
             fault_rate=choice((0.002, 0.005, 0.02)),
             faults=MappingProxyType({kind: choice((1, 3)) for kind in kinds}),
             fault_sessions_max=choice((0.2, 1.0, 3.0)),

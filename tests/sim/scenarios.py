@@ -73,6 +73,15 @@ class Scene:
             text = json.dumps({**self.record(), **values}).encode()
             self.world.ensemble.operate(SetNode(RECORD, text, stat.version))
 
+    def wish(self, name: str, run: str = "", **fields: Any) -> None:
+        """A tool writes a wish into the record."""
+        wish = {"who": "test", "run": run or f"{name}-{self.world.now_ms}", **fields}
+        self.edit_record(wish={**self.record().get("wish", {}), name: wish})
+
+    def resume(self) -> None:
+        """A tool takes a hold and a pause back."""
+        self.edit_record(wish={**self.record().get("wish", {}), "hold": None, "pause": None})
+
     def grow(self, topic: str, partitions: int) -> None:
         """The topic is given more partitions."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
@@ -90,6 +99,11 @@ def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> W
     kinds = tuple(kind for kind in ("eager", "cooperative") if world.rng.random() < world.options.eager_rate)
     for kind in kinds:
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance=kind))
+    for name in ("hold", "pause", "rebalance"):
+        if world.rng.random() < world.options.wish_rate:
+            world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.wish, name))
+    if world.options.wish_rate and world.rng.random() < 0.7:
+        world.at(world.now_ms + int((0.5 + world.rng.random() / 2) * STORM_MS), scene.resume)
     for action in (
         lambda: scene.join("late"),
         lambda: scene.leave("consumer0"),

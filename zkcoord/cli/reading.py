@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import FoundGroup, GrantPartitions, RaiseGeneration, SetStopping, StopFetching
+from zkcoord.core.decisions import FoundGroup
+from zkcoord.core.life import PENDING
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView, phase
 from zkcoord.errors import CorruptError, SchemaError, UsageError
@@ -23,9 +24,6 @@ from zkcoord.tree.state import digest
 from zkcoord.tree.topic import decode_topic
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
-
-PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
-"""What a coordinator that read the same tree would do now; until then a group is not settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ The decisions hold only what can be done now; the rest becomes possible when som
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.candidates import agree, candidates_of
+from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -30,11 +31,13 @@ from zkcoord.core.decisions import (
     SetStopping,
     StopFetching,
 )
+from zkcoord.core.delay import FirstDelay
 from zkcoord.core.eager import everybody_stops
-from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
+from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused
 
 
 @dataclass(slots=True)
@@ -43,6 +46,8 @@ class Memory:
 
     patience: Patience = field(default_factory=Patience)
     target: Target = field(default_factory=Target)
+    delay: FirstDelay = field(default_factory=FirstDelay)
+    causes: Causes = field(default_factory=Causes)
 
 
 def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tuple[tuple[Decision, ...], int | None]:
@@ -53,41 +58,67 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
         return (FoundGroup(why="first sight of the group"),), None
     patience = memory.patience
     patience.look(view, now_ms)
+    memory.delay.look(view, now_ms)
     candidates = candidates_of(view)
     assignor, rejected = agree(candidates, view.assignor)
     eligible = [m for m in candidates if m.consumer_id not in rejected]
     decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in rejected.items()]
     decisions += _refused_commands(view)
-    target = memory.target
-    target.look(view, assignor, eligible, digest)
-    raising = target.digest != view.target_digest and bool(target.assignment or view.target_digest)
-    stopping = everybody_stops(view, target.assignment, raising=raising)
-    decisions += _state(view, target, raising=raising, stopping=stopping)
-    decisions += [
-        MarkTopic(topic=topic, why="members subscribe to it") for topic in sorted(target.topics - view.marked)
-    ]
-    decisions += _stops(view, target.assignment, everything=stopping)
-    if not stopping:
-        decisions += _grants(view, memory, now_ms)
+    if REBALANCE in view.wishes:
+        memory.target.forget()
+    memory.target.look(view, assignor, eligible, digest)
+    decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
     decisions += _overdue(view, patience, now_ms)
     decisions += _purges(view, memory, now_ms)
-    return tuple(decisions), patience.wake_at_ms(view, now_ms)
+    times = [t for t in (patience.wake_at_ms(view, now_ms), memory.delay.until_ms) if t is not None and t > now_ms]
+    return tuple(decisions), min(times, default=None)
 
 
-def _state(view: GroupView, target: Target, *, raising: bool, stopping: bool) -> list[Decision]:
-    """What goes first: the generation of what follows, and whether everybody stops before anything is granted."""
+def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> str:
+    """What makes the target another one than the state's; "" while it is the same."""
+    ids = [m.consumer_id for m in eligible]
+    target = memory.target
+    if target.digest == view.target_digest or not (target.assignment or view.target_digest):
+        memory.causes.settle(assignor, ids, view.topics)
+        return ""
+    return memory.causes.told(assignor, ids, view.topics)
+
+
+def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> list[Decision]:
+    """From the owners to the target: the raise, what is answered to wishes, marks, stops, grants."""
+    target, still, hold = memory.target.assignment, paused(view), HOLD in view.wishes
+    raising = changed != "" and not still and not memory.delay.waits(now_ms)
+    stopping = not still and not hold and everybody_stops(view, target, raising=raising)
+    decisions: list[Decision] = []
     if raising:
-        generation, why = view.generation + 1, "the target is another one"
-        return [RaiseGeneration(generation=generation, digest=target.digest, stopping=stopping, why=why)]
-    if stopping is view.stopping:
-        return []
-    why = "something must move, and the group is eager" if stopping else "everybody has stopped"
-    if not stopping and view.rebalance is not Rebalance.EAGER:
-        why = "the group is not eager any more"
-    return [SetStopping(stopping=stopping, why=why)]
+        generation, digest = view.generation + 1, memory.target.digest
+        decisions.append(RaiseGeneration(generation=generation, digest=digest, stopping=stopping, why=changed))
+    elif stopping is not view.stopping:
+        decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
+    if view.failed is not None and (raising or REBALANCE in view.wishes):
+        memory.patience.forgive(now_ms)
+    decisions += answers(view)
+    waiting = still or memory.delay.waits(now_ms)
+    topics = [] if waiting else sorted(memory.target.topics - view.marked)
+    decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
+    if still or not hold:
+        decisions += _stops(view, target, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
+    return decisions if waiting or stopping else [*decisions, *_grants(view, memory, now_ms)]
 
 
-def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: bool) -> list[Decision]:
+EAGER_WHY, PAUSED_WHY = "everybody stops first: the group is eager", "the group is paused"
+
+
+def _why_stopping(view: GroupView, stopping: bool) -> str:
+    if stopping:
+        return "something must move, and the group is eager"
+    if not any(view.held()):
+        return "everybody has stopped"
+    return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
+
+
+def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: str) -> list[Decision]:
+    """Stops of what the target has elsewhere, or of everything, for the reason given."""
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     moving = [
         (p, thread) for p, (thread, _) in view.owners.items() if thread and (everything or target.get(p) != thread)
@@ -97,7 +128,7 @@ def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything:
         channel = view.channels.get(holder)
         if holder in view.members and channel is not None and not channel.names(partition):
             stops[holder][partition] = target.get(partition, "")
-    why = "everybody stops first: the group is eager" if everything else "the target has them elsewhere"
+    why = everything or "the target has them elsewhere"
     return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]
 
 
@@ -144,7 +175,10 @@ def _refused_commands(view: GroupView) -> list[Decision]:
 
 
 def _overdue(view: GroupView, patience: Patience, now_ms: int) -> list[Decision]:
-    """Members whose patience is over: evicted, or the group is marked failed, by its policy."""
+    """Members whose patience is over: evicted, or the group is marked failed, by its policy.
+
+    The mark stays, also over a failover, until what it is about is acknowledged or the group has changed.
+    """
     decisions: list[Decision] = []
     error = None
     for consumer_id, command in patience.overdue(view, now_ms):
@@ -154,8 +188,11 @@ def _overdue(view: GroupView, patience: Patience, now_ms: int) -> list[Decision]
             decisions.append(_evict(member, command, why))
         elif error is None:
             error = f"ConsumerRebalanceFailed: {consumer_id}: {why}"
+    if error is None and view.failed is not None and patience.unforgiven(view):
+        error = view.failed
     if error != view.failed:
-        decisions.append(FailGroup(error=error, why=error or "acknowledged after all"))
+        over = "the group has changed, or was asked to rebalance" if patience.forgave else "acknowledged after all"
+        decisions.append(FailGroup(error=error, why=error or over))
     return decisions
 
 

@@ -78,6 +78,18 @@ class FailGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerWish:
+    """Write into the group's record what became of a wish (None: forget what stands there); `ends`: it is over."""
+
+    wish: str
+    run: str
+    state: str | None
+    reason: str = ""  # why it cannot be met
+    ends: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMember:
     """Tell a consumer that it cannot take part."""
 
@@ -112,6 +124,7 @@ Decision = (
     | GrantPartitions
     | EvictMember
     | FailGroup
+    | AnswerWish
     | RejectMember
     | PurgeChannel
     | RemoveRefused

@@ -44,6 +44,7 @@ class Patience:
     joining: dict[str, int] = field(default_factory=dict)
     refusals: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
     # (consumer, partition) -> (sequence and count of the last refusal, held back until)
+    forgave: bool = False  # a failure that still stands in the state
 
     def look(self, view: GroupView, now_ms: int) -> None:
         """Note what is seen for the first time, forget what is gone."""
@@ -60,6 +61,7 @@ class Patience:
             for c, channel in view.channels.items()
             if channel.version == 0 and c not in view.members
         }
+        self.forgave = self.forgave and view.failed is not None
         self._look_at_refusals(view, now_ms)
 
     def _look_at_refusals(self, view: GroupView, now_ms: int) -> None:
@@ -73,6 +75,18 @@ class Patience:
                     until_ms = now_ms + backoff_ms(count)
                 seen[key] = (refusal.sequence, count, until_ms)
         self.refusals = seen
+
+    def forgive(self, now_ms: int) -> None:
+        """Wait for everything outstanding from now on, as if it was seen for the first time."""
+        self.commands = dict.fromkeys(self.commands, now_ms)
+        self.forgave = True
+
+    def unforgiven(self, view: GroupView) -> bool:
+        """True while something that stood when the group was marked failed stands, and the group is the same."""
+        if self.forgave or view.generation != view.failed_since:
+            return False
+        channels = (channel for c, channel in view.channels.items() if c in view.members)
+        return any(command.generation <= view.failed_since for channel in channels for command in channel.commands)
 
     def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""

@@ -21,6 +21,10 @@ class Target:
     digest: str = ""
     _key: object = None
 
+    def forget(self) -> None:
+        """Ask the assignor again at the next look, whatever has changed."""
+        self._key = None
+
     def look(self, view: GroupView, assignor: str, eligible: Sequence[Member], digest: Digest) -> None:
         """Ask the assignor again unless everything that it was asked about still holds: a step costs its change."""
         subscribers = tuple(

@@ -57,11 +57,30 @@ class Outstanding:
     generation: int = 0
     error: str | None = None  # why the consumer refused it
 
+    @property
+    def moves(self) -> bool:
+        """True when it starts or stops partitions."""
+        return self.option in ("start-fetcher", "stop-fetcher")
+
     def names(self, partition: TopicPartition) -> bool:
         """True when the command is about this partition."""
-        if self.option not in ("start-fetcher", "stop-fetcher"):
+        if not self.moves:
             return False
         return self.threads is None or partition in self.threads
+
+
+class Wish(NamedTuple):
+    """What somebody wishes of the group: the run that asks, and of a deletion whether the offsets go with it."""
+
+    run: str
+    offsets: bool = False
+
+
+class Done(NamedTuple):
+    """What a coordinator did of a wish: of which run, and how far it is."""
+
+    run: str
+    state: str
 
 
 class Evicted(NamedTuple):
@@ -111,13 +130,18 @@ class GroupView:
     on_timeout: str = "evict"
     max_rebalance_retries: int = 4
     evict_grace_ms: int | None = None
+    initial_delay_ms: int = 0
     store: str = "zookeeper"
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    done: Mapping[str, Done] = field(default_factory=dict)
+    answerable: bool = True  # False: the record cannot be read, so nobody may write into it
     # the group state: what the coordinator wrote last
     state_version: int | None = None  # None: there is no state yet
     generation: int = 0
     target_digest: str = ""
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
+    failed_since: int = 0  # the generation in which it was given up
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     def living_threads(self) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import GrantPartitions, StopFetching
-from zkcoord.core.view import phase
+from zkcoord.core.life import outlook
 from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
@@ -241,7 +241,8 @@ class CoordinatorRole:
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)
         if view.state_version is not None and view.unreadable is None:
-            self._report.phase(group, phase(view, memory.target.assignment), view.generation)
+            now, why = outlook(view, memory.target.assignment, decisions)
+            self._report.phase(group, now, why, view.generation)
 
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
         marks = {}

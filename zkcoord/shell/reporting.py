@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
+    AnswerWish,
     Decision,
     EvictMember,
     FailGroup,
@@ -56,6 +57,9 @@ class Reporter:
             case RaiseGeneration():
                 name = "rebalance_started"
                 fields |= {"generation": decision.generation} | ({"stopping": True} if decision.stopping else {})
+            case AnswerWish():
+                name = "wish_answered"
+                fields |= {"wish": decision.wish, "run": decision.run, "state": decision.state}
             case SetStopping():
                 name = "stopping" if decision.stopping else "stopped"
             case FailGroup():
@@ -73,12 +77,12 @@ class Reporter:
                 assert_never(decision)
         self.event(name, fields)
 
-    def phase(self, group: str, now: Phase, generation: int) -> None:
-        """The group's phase, as decided on."""
+    def phase(self, group: str, now: Phase, why: str, generation: int) -> None:
+        """The group's phase, as decided on, and why it is in it."""
         if self._phases.get(group) is not now:
             self._phases[group] = now
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
-            self.event(name, {"group": group, "state": now.value, "generation": generation})
+            self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why})
 
     def problem(self, path: str, what: str | None) -> None:
         """What is wrong with a node, and who must act; None: nothing any more."""

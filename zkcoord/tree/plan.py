@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from zkcoord.core.decisions import (
+    AnswerWish,
     Decision,
     EvictMember,
     FailGroup,
@@ -33,6 +34,7 @@ from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 WRITE_BYTES = 80
@@ -71,9 +73,9 @@ class _Planner:
 
     def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
-        self._state_version = nodes.view.state_version
+        self._state_version, self._record_version = nodes.view.state_version, nodes.view.record_version
         self._generation = nodes.view.generation
-        self._state, self._parents = nodes.state, nodes.parents
+        self._state, self._record, self._parents = nodes.state, nodes.record, nodes.parents
 
     def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
         """The transactions of all marks of a step: a wildcard may take thousands of topics at once."""
@@ -100,6 +102,8 @@ class _Planner:
                     failed = Failure(error=decision.error, since_generation=self._generation)
                 self._state = replace(self._state, failed=failed)
                 yield self._set_state(decision.why)
+            case AnswerWish():
+                yield self._answer(decision)
             case MarkTopic():
                 yield from self.marks([decision])
             case StopFetching():
@@ -131,8 +135,8 @@ class _Planner:
     def _guarded(self, writes: Sequence[Write], why: str) -> Transaction:
         group = self._view.group
         guards: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
-        if self._view.record_version is not None:
-            guards.append(CheckNode(self._layout.record(group), self._view.record_version))
+        if self._record_version is not None:
+            guards.append(CheckNode(self._layout.record(group), self._record_version))
         if self._state_version is not None:
             guards.append(CheckNode(self._layout.state(group), self._state_version))
         return Transaction(writes=(*guards, *writes), why=f"{group}: {why}")
@@ -142,13 +146,26 @@ class _Planner:
         transaction = Transaction(
             writes=(
                 CheckNode(EPOCH, self._term.epoch_version),
-                CheckNode(self._layout.record(group), self._view.record_version or 0),
+                CheckNode(self._layout.record(group), self._record_version or 0),
                 SetNode(self._layout.state(group), encode_state(self._state), version),
             ),
             why=f"{group}: {why}",
         )
         self._state_version = version + 1
         return transaction
+
+    def _answer(self, decision: AnswerWish) -> Transaction:
+        """The record with the answer; what follows checks its next version."""
+        group, version = self._view.group, self._record_version or 0
+        self._record = answered(self._record, decision)
+        writes: list[Write] = [
+            CheckNode(EPOCH, self._term.epoch_version),
+            SetNode(self._layout.record(group), encode_record(self._record), version),
+        ]
+        if self._state_version is not None:
+            writes.append(CheckNode(self._layout.state(group), self._state_version))
+        self._record_version = version + 1
+        return Transaction(writes=tuple(writes), why=f"{group}: {decision.why}")
 
     def _found_group(self, decision: FoundGroup) -> Transaction:
         writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]

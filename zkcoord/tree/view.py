@@ -21,6 +21,7 @@ from zkcoord.tree.registration import BLACK_LIST, STATIC, Registration, decode_r
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
 from zkcoord.tree.status import decode_status
+from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
 
 UNREADABLE_OWNER = "?"
 """Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
@@ -214,12 +215,13 @@ class _Folder:
         self._changes["marked"] = frozenset(marked)
 
     def _group_record(self, node: Node) -> None:
-        record = DEFAULT_RECORD
+        record, answerable = DEFAULT_RECORD, node.stat is None
         if node.stat is not None:
             try:
                 record = decode_record(node.data)
                 self._problem(node.path, _not_carried_out(record))
                 self._unreadable("record", None)
+                answerable = True
             except CorruptError as error:
                 record = self._record
                 if self._before.view.record_version is None:
@@ -234,6 +236,10 @@ class _Folder:
             max_rebalance_retries=record.policy.max_rebalance_retries,
             evict_grace_ms=record.policy.evict_grace_ms,
             store=record.store_name,
+            initial_delay_ms=record.policy.initial_delay_ms,
+            wishes=wishes_of(record),
+            done=done_of(record),
+            answerable=answerable,
         )
 
     def _group_state(self, node: Node) -> None:
@@ -256,12 +262,13 @@ class _Folder:
             target_digest=state.target,
             stopping=state.stopping,
             failed=state.failed.error if state.failed else None,
+            failed_since=state.failed.since_generation if state.failed else 0,
         )
 
 
 def _not_carried_out(record: GroupRecord) -> str | None:
     """What a record asks for that this version does not do; the rest of it holds."""
-    asked = sorted(name for name, wish in record.wish.items() if wish)
+    asked = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
     return f"{', '.join(asked)}: not carried out by this version; take it back, or upgrade" if asked else None
 
 

@@ -1,0 +1,49 @@
+"""Why the target became another one, in words: who came, who went, which topics changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+NAMES_MAX = 3
+"""Names told of each kind; of the rest the number."""
+
+
+@dataclass(slots=True)
+class Causes:
+    """Compares a group with how it was at the last answer. Nothing is known of what came before this coordinator."""
+
+    _assignor: str | None = None
+    _members: frozenset[str] = frozenset()
+    _topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def settle(self, assignor: str, members: Iterable[str], topics: Mapping[str, tuple[int, ...]]) -> None:
+        """The generation stands for these."""
+        self._assignor, self._members, self._topics = assignor, frozenset(members), topics
+
+    def told(self, assignor: str, members: Iterable[str], topics: Mapping[str, tuple[int, ...]]) -> str:
+        """What differs from then, in one line."""
+        if self._assignor is None:
+            return "the target is another one"
+        now = frozenset(members)
+        changed = {topic for topic in topics if self._topics.get(topic, ()) != topics[topic]}
+        words = [
+            _named(now - self._members, "can be given work"),
+            _named(self._members - now, "cannot be given work any more"),
+            _named(changed, "has other partitions"),
+            _named(self._topics.keys() - topics.keys(), "is wanted no more, or gone"),
+            f"the assignor is {assignor}" if assignor != self._assignor else "",
+        ]
+        return "; ".join(word for word in words if word) or "the target is another one"
+
+
+def _named(names: Iterable[str], what: str) -> str:
+    """
+    >>> _named({"b", "a"}, "left"), _named([str(n) for n in range(9)], "left"), _named([], "left")
+    ('a, b left', '0, 1, 2 and 6 more left', '')
+    """
+    known = sorted(names)
+    if not known:
+        return ""
+    more = f" and {len(known) - NAMES_MAX} more" if len(known) > NAMES_MAX else ""
+    return f"{', '.join(known[:NAMES_MAX])}{more} {what}"

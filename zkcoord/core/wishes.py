@@ -1,0 +1,84 @@
+"""What people wish of a group (its record), and the answers. A wish stands until it is taken back or carried out.
+
+    hold       members read on, what is available is granted, nothing is stopped     until it is taken back
+    pause      everything is stopped, nothing granted                                until it is taken back
+    rebalance  the target is asked for again, a failure forgotten                    once
+    delete     what the group leaves behind is removed                               once
+
+An answer names the wish's run, so that a tool recognises its own. A wish that cannot be met is answered with why.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.decisions import AnswerWish
+from zkcoord.core.view import GroupView, Wish
+
+HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
+STANDING = (HOLD, PAUSE)
+HELD, PAUSED, DONE, REFUSED, DELETING = "held", "paused", "done", "refused", "deleting"
+
+
+def deleting(view: GroupView) -> bool:
+    """True once a deletion has begun: whoever joins now waits until it is over."""
+    wish, done = view.wishes.get(DELETE), view.done.get(DELETE)
+    return wish is not None and done is not None and done.run == wish.run and done.state == DELETING
+
+
+def paused(view: GroupView) -> bool:
+    """True while everything is stopped and nothing granted."""
+    return PAUSE in view.wishes or deleting(view)
+
+
+def answers(view: GroupView) -> list[AnswerWish]:
+    """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it)."""
+    if not view.answerable:
+        return []
+    found = [
+        AnswerWish(wish=name, run=done.run, state=None, ends=False, why=f"{name} was taken back")
+        for name, done in sorted(view.done.items())
+        if name in STANDING and name not in view.wishes
+    ]
+    for name, wish in sorted(view.wishes.items()):
+        done = view.done.get(name)
+        if done is None or done.run != wish.run:
+            answer = _answer(view, name, wish)
+            found += [answer] if answer is not None else []
+    return found
+
+
+def _answer(view: GroupView, name: str, wish: Wish) -> AnswerWish | None:
+    if name == HOLD:
+        return AnswerWish(wish=name, run=wish.run, state=HELD, ends=False, why="nothing is stopped from now on")
+    if name == PAUSE:
+        why = "everything has stopped, nothing is granted"
+        return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if _still(view) else None
+    if name == REBALANCE:
+        obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.wishes), "")
+        state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
+        return AnswerWish(wish=name, run=wish.run, state=state, reason=obstacle, ends=True, why=why)
+    if name == DELETE:
+        return _begin_deletion(view, wish)
+    return None
+
+
+_OBSTACLES = {
+    DELETE: "the group is being deleted",
+    PAUSE: "the group is paused: resume it first",
+    HOLD: "the group is held: resume it first",
+}
+
+
+def _begin_deletion(view: GroupView, wish: Wish) -> AnswerWish:
+    count = len(view.members)
+    if count:
+        reason = f"it has {count} member{'' if count == 1 else 's'}: stop its consumers first"
+        return AnswerWish(wish=DELETE, run=wish.run, state=REFUSED, reason=reason, ends=True, why=reason)
+    return AnswerWish(wish=DELETE, run=wish.run, state=DELETING, ends=False, why="the group has no members")
+
+
+def _still(view: GroupView) -> bool:
+    """True when no member owns anything, and none is to start or stop."""
+    if any(view.held()):
+        return False
+    channels = (channel for c, channel in view.channels.items() if c in view.members)
+    return not any(command.moves for channel in channels for command in channel.commands)

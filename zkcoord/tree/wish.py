@@ -1,0 +1,58 @@
+"""Wishes in a group's record: what tools write there, what a coordinator reads there and answers.
+
+A wish is `{"who":…,"when":…,"run":…,"expiry_ms":…}`, of a deletion also `"offsets":true`; an answer is
+`{"run":…,"state":…,"reason":…}` under the same name in `done`. Keys of others are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from zkcoord.core.decisions import AnswerWish
+from zkcoord.core.view import Done, Wish
+from zkcoord.tree.record import GroupRecord
+
+CARRIED_OUT = ("hold", "pause", "rebalance", "delete")
+"""Wishes that this version answers; another one stands in the record until a version comes that does."""
+
+
+def wishes_of(record: GroupRecord) -> dict[str, Wish]:
+    """The wishes that stand."""
+    return {
+        name: Wish(run=_run(wish), offsets=wish.get("offsets") is True)
+        for name, wish in record.wish.items()
+        if wish is not None and name in CARRIED_OUT
+    }
+
+
+def done_of(record: GroupRecord) -> dict[str, Done]:
+    """What was answered."""
+    return {
+        name: Done(run=_run(done), state=str(done.get("state")))
+        for name, done in record.done.items()
+        if done is not None and name in CARRIED_OUT
+    }
+
+
+def answered(record: GroupRecord, answer: AnswerWish) -> GroupRecord:
+    """The record after an answer."""
+    done = {name: value for name, value in record.done.items() if name != answer.wish}
+    if answer.state is not None:
+        done[answer.wish] = {"run": answer.run, "state": answer.state}
+        if answer.reason:
+            done[answer.wish] = {"run": answer.run, "state": answer.state, "reason": answer.reason}
+    wish = {**record.wish, answer.wish: None} if answer.ends else record.wish
+    return replace(record, wish=wish, done=done)
+
+
+def wished(record: GroupRecord, name: str, wish: Mapping[str, Any] | None) -> GroupRecord:
+    """The record with this wish, or (None) with it taken back."""
+    return replace(record, wish={**record.wish, name: wish})
+
+
+def _run(value: Mapping[str, Any]) -> str:
+    """The run that asks; whoever edits by hand may leave it out."""
+    run = value.get("run")
+    return run if isinstance(run, str) else ""
