@@ -76,14 +76,15 @@ def test_a_paused_group_stands_still_through_joins_deaths_and_a_failover(seed: i
 def test_what_a_pause_interrupts_goes_on_after_it(seed: int) -> None:
     script = settled(seed, consumers=2)
     world = script.world
-    go_on = hold_calls(script.application("consumer0"))
+    slow = [hold_calls(script.application(name)) for name in ("consumer0", "consumer1")]
     script.join("consumer2")
-    world.run_until(lambda: script.outstanding("consumer0") > 0, what="a stop")
+    world.run_until(lambda: script.outstanding() > 0, what="a stop")
     script.wish("pause")
     world.run_for(2_000)
-    assert script.record()["done"] == {}  # one has not stopped yet
+    assert script.record()["done"] == {}  # they have not stopped yet
     script.resume()
-    go_on()
+    for go_on in slow:
+        go_on()
     script.settle()
     assert script.record()["done"] == {}
     script.calm()
@@ -162,7 +163,7 @@ def test_members_that_start_together_cause_one_generation(seed: int) -> None:
     script.settle()
     script.set_policy(initial_delay_ms=3_000)
     world.run_for(1_000)
-    script.leave("consumer0")
+    world.crash("consumer0", restart_after_ms=None)
     world.run_until(lambda: not script.field.registrations, what="it is empty")
     world.run_for(1_000)
     generation, began_ms = script.generation(), world.now_ms

@@ -112,7 +112,7 @@ EAGER_WHY, PAUSED_WHY = "everybody stops first: the group is eager", "the group 
 def _why_stopping(view: GroupView, stopping: bool) -> str:
     if stopping:
         return "something must move, and the group is eager"
-    if not any(view.held()):
+    if not view.living_threads():
         return "everybody has stopped"
     return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
 

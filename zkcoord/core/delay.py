@@ -26,7 +26,7 @@ class FirstDelay:
         if not view.members or not view.initial_delay_ms:
             self.until_ms, self._began, self._since_ms, self._seen = 0, bool(view.members), None, set()
             return
-        self._began = self._began or any(view.held())
+        self._began = self._began or bool(view.living_threads())
         if self._began:
             self.until_ms = 0
             return

@@ -13,25 +13,30 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.view import GroupView, alive, phase
+from zkcoord.core.view import GroupView, phase
 from zkcoord.core.wishes import DELETE, PAUSE, deleting
 
 PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
 """What a coordinator that read the same tree would do now; until then a group is not settled."""
 
 
-def outlook(view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> tuple[Phase, str]:
-    """The phase of a group for which this is decided now, and why it is in it."""
+def outlook(view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> Phase:
+    """The phase of a group for which this is decided now."""
     if deleting(view):
-        return Phase.DEAD, f"it is being deleted (run {view.wishes[DELETE].run})"
+        return Phase.DEAD
     now = phase(view, target)
-    pending = [decision for decision in decisions if isinstance(decision, PENDING)]
-    if now is Phase.STABLE and pending:
-        return Phase.PREPARING_REBALANCE, pending[0].why
-    return now, _why(view, target, now, pending)
+    if now is Phase.STABLE and any(isinstance(decision, PENDING) for decision in decisions):
+        return Phase.PREPARING_REBALANCE
+    return now
 
 
-def _why(view: GroupView, target: Mapping[TopicPartition, str], now: Phase, pending: Sequence[Decision]) -> str:
+def cause(view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> str:
+    """Why the group is in that phase."""
+    now = outlook(view, target, decisions)
+    pending = next((decision.why for decision in decisions if isinstance(decision, PENDING)), "")
+    commands = [command.option for channel in view.channels.values() for command in channel.commands]
+    if now is Phase.DEAD:
+        return f"it is being deleted (run {view.wishes[DELETE].run})"
     if now is Phase.EMPTY:
         return "it has no members"
     if now is Phase.STABLE:
@@ -39,11 +44,10 @@ def _why(view: GroupView, target: Mapping[TopicPartition, str], now: Phase, pend
     if PAUSE in view.wishes:
         return f"it is paused (run {view.wishes[PAUSE].run})"
     if pending:
-        return pending[0].why
-    options = [command.option for channel in view.channels.values() for command in channel.commands]
-    stops, starts = options.count("stop-fetcher"), options.count("start-fetcher")
-    if now is Phase.AWAITING_SYNC:
-        return f"starts outstanding: {starts}"
-    if stops:
-        return f"stops outstanding: {stops}"
-    return f"partitions without a living owner: {sum(not alive(view, partition) for partition in target)}"
+        return pending
+    option = "start-fetcher" if now is Phase.AWAITING_SYNC else "stop-fetcher"
+    if option in commands:
+        return f"outstanding: {commands.count(option)} {option}"
+    living = view.living_threads()
+    waiting = [p for p in target if p not in view.owners or view.owners[p].thread not in living]
+    return f"without a living owner: {len(waiting)} of {len(target)} partitions"

@@ -78,7 +78,7 @@ def _begin_deletion(view: GroupView, wish: Wish) -> AnswerWish:
 
 def _still(view: GroupView) -> bool:
     """True when no member owns anything, and none is to start or stop."""
-    if any(view.held()):
+    if view.living_threads():
         return False
     channels = (channel for c, channel in view.channels.items() if c in view.members)
     return not any(command.moves for channel in channels for command in channel.commands)

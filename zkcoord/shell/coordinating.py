@@ -11,7 +11,7 @@ from typing import Any
 
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import GrantPartitions, StopFetching
-from zkcoord.core.life import outlook
+from zkcoord.core.life import cause, outlook
 from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
@@ -241,8 +241,8 @@ class CoordinatorRole:
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)
         if view.state_version is not None and view.unreadable is None:
-            now, why = outlook(view, memory.target.assignment, decisions)
-            self._report.phase(group, now, why, view.generation)
+            known = view, memory.target.assignment, decisions
+            self._report.phase(group, outlook(*known), view.generation, lambda: cause(*known))
 
     def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
         marks = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
@@ -77,12 +78,12 @@ class Reporter:
                 assert_never(decision)
         self.event(name, fields)
 
-    def phase(self, group: str, now: Phase, why: str, generation: int) -> None:
-        """The group's phase, as decided on, and why it is in it."""
+    def phase(self, group: str, now: Phase, generation: int, why: Callable[[], str]) -> None:
+        """The group's phase, as decided on, and why it is in it: asked when it is another one."""
         if self._phases.get(group) is not now:
             self._phases[group] = now
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
-            self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why})
+            self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why()})
 
     def problem(self, path: str, what: str | None) -> None:
         """What is wrong with a node, and who must act; None: nothing any more."""
