@@ -189,7 +189,7 @@ def test_every_change_of_phase_is_told_with_its_cause(seed: int) -> None:
     told = [t.fields for t in world.told if t.name in ("group_phase", "rebalance_stable") and t.time_ms >= since_ms]
     assert [fields["state"] for fields in told][:1] == ["PreparingRebalance"]
     assert [fields["state"] for fields in told][-1:] == ["Stable"]
-    assert told[0]["why"] == f"{script.member('consumer2')} can be given work"
+    assert told[0]["why"] == f"the target is another one: {script.member('consumer2')} can be given work"
     assert told[-1]["why"] == "every partition has a reader, and no command is outstanding"
     script.calm()
 

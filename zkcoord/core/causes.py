@@ -23,8 +23,9 @@ class Causes:
 
     def told(self, assignor: str, members: Iterable[str], topics: Mapping[str, tuple[int, ...]]) -> str:
         """What differs from then, in one line."""
+        another = "the target is another one"
         if self._assignor is None:
-            return "the target is another one"
+            return another
         now = frozenset(members)
         changed = {topic for topic in topics if self._topics.get(topic, ()) != topics[topic]}
         words = [
@@ -34,7 +35,8 @@ class Causes:
             _named(self._topics.keys() - topics.keys(), "is wanted no more, or gone"),
             f"the assignor is {assignor}" if assignor != self._assignor else "",
         ]
-        return "; ".join(word for word in words if word) or "the target is another one"
+        known = "; ".join(word for word in words if word)
+        return f"{another}: {known}" if known else another
 
 
 def _named(names: Iterable[str], what: str) -> str:
