@@ -69,7 +69,7 @@ def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
     ]
     assert (found.version, found.refused_mark, found.refusals) == (7, True, {T0: Refusal(2, "0000000001", "no disk")})
     after = folded(children(path), before=known).view.channels["a"]
-    assert after == Channel(consumer_id="a", version=7, refusals=found.refusals)
+    assert after == Channel(consumer_id="a", version=7, czxid=5, refusals=found.refusals)
 
 
 def test_the_mark_of_an_eviction_is_kept_until_the_list_misses_it() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from zkcoord.core.assignors import ASSIGNORS
 from zkcoord.core.view import GroupView, Member
 
+PROTOCOL = 1
+"""The version of zkcoord's protocol that this coordinator sends."""
+
 
 def agree(candidates: Sequence[Member], decided: str | None) -> tuple[str, dict[str, str]]:
     """The assignor that all can use, and whom to send away for leaving nothing in common (design, section 4).
@@ -26,6 +29,24 @@ def agree(candidates: Sequence[Member], decided: str | None) -> tuple[str, dict[
                 f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(ASSIGNORS)}"
             )
     return (common[0] if common else "sticky"), rejected
+
+
+def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
+    """Whom the group's rules let take part, and whom to send away, with the reason."""
+    admitted: list[Member] = []
+    rejected: dict[str, str] = {}
+    for member in candidates:
+        low, high = member.protocols
+        if not low <= PROTOCOL <= high:
+            rejected[member.consumer_id] = f"speaks the protocols {low} to {high}, the coordinator {PROTOCOL}"
+        elif member.session_timeout_ms < view.session_timeout_min_ms:
+            rejected[member.consumer_id] = (
+                f"its session timeout of {member.session_timeout_ms} ms is below the group's minimum of "
+                f"{view.session_timeout_min_ms} ms"
+            )
+        else:
+            admitted.append(member)
+    return admitted, rejected
 
 
 def candidates_of(view: GroupView) -> list[Member]:

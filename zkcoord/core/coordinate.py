@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkcoord.core.candidates import agree, candidates_of
+from zkcoord.core.candidates import admit, agree, candidates_of
 from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
@@ -24,6 +24,7 @@ from zkcoord.core.decisions import (
     FoundGroup,
     GrantPartitions,
     MarkTopic,
+    PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
@@ -33,6 +34,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.eager import everybody_stops
+from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.target import Digest, Target
@@ -45,6 +47,7 @@ class Memory:
     """What this coordinator remembers of a group between two steps; lost at a failover without harm."""
 
     patience: Patience = field(default_factory=Patience)
+    liveness: Liveness = field(default_factory=Liveness)
     target: Target = field(default_factory=Target)
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
@@ -59,19 +62,27 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     patience = memory.patience
     patience.look(view, now_ms)
     memory.delay.look(view, now_ms)
-    candidates = candidates_of(view)
-    assignor, rejected = agree(candidates, view.assignor)
+    memory.liveness.look(view, now_ms)
+    candidates, rejected = admit(candidates_of(view), view)
+    assignor, at_odds = agree(candidates, view.assignor)
+    rejected |= at_odds
     eligible = [m for m in candidates if m.consumer_id not in rejected]
-    decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in rejected.items()]
+    decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in sorted(rejected.items())]
     decisions += _refused_commands(view)
     if REBALANCE in view.wishes:
         memory.target.forget()
     memory.target.look(view, assignor, eligible, digest)
     decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
-    decisions += _overdue(view, patience, now_ms)
+    decisions += _overdue(view, memory, now_ms)
+    decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
     decisions += _purges(view, memory, now_ms)
-    times = [t for t in (patience.wake_at_ms(view, now_ms), memory.delay.until_ms) if t is not None and t > now_ms]
-    return tuple(decisions), min(times, default=None)
+    return tuple(decisions), _wake_at_ms(view, memory, now_ms)
+
+
+def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
+    """When somebody's wait ends next."""
+    times = (memory.patience.wake_at_ms(view, now_ms), memory.liveness.wake_at_ms(view, now_ms), memory.delay.until_ms)
+    return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 
 def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> str:
@@ -174,20 +185,22 @@ def _refused_commands(view: GroupView) -> list[Decision]:
     ]
 
 
-def _overdue(view: GroupView, patience: Patience, now_ms: int) -> list[Decision]:
+def _overdue(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     """Members whose patience is over: evicted, or the group is marked failed, by its policy.
 
-    The mark stays, also over a failover, until what it is about is acknowledged or the group has changed.
+    The mark stays, also over a failover, until what it is about is acknowledged or the group has changed. The dead
+    inside, and who was rejected and does not go, are evicted by any policy: nothing is to be waited for.
     """
-    decisions: list[Decision] = []
+    patience = memory.patience
+    evictions = {c: _evict(view, c, None, why) for c, why in memory.liveness.dead_inside(view)}
     error = None
     for consumer_id, command in patience.overdue(view, now_ms):
-        member = view.members[consumer_id]
         why = f"{command.option} {command.sequence} was not acknowledged within its retries"
-        if view.on_timeout == "evict":
-            decisions.append(_evict(member, command, why))
+        if view.on_timeout == "evict" or command.option == "reject":
+            evictions[consumer_id] = _evict(view, consumer_id, command, why)
         elif error is None:
             error = f"ConsumerRebalanceFailed: {consumer_id}: {why}"
+    decisions: list[Decision] = [evictions[c] for c in sorted(evictions)]
     if error is None and view.failed is not None and patience.unforgiven(view):
         error = view.failed
     if error != view.failed:
@@ -196,11 +209,11 @@ def _overdue(view: GroupView, patience: Patience, now_ms: int) -> list[Decision]
     return decisions
 
 
-def _evict(member: Member, command: Outstanding, why: str) -> EvictMember:
+def _evict(view: GroupView, consumer_id: str, command: Outstanding | None, why: str) -> EvictMember:
     return EvictMember(
-        consumer_id=member.consumer_id,
-        sequence=command.sequence,
-        session_timeout_ms=member.session_timeout_ms,
+        consumer_id=consumer_id,
+        sequence=None if command is None else command.sequence,
+        session_timeout_ms=view.members[consumer_id].session_timeout_ms,
         why=why,
     )
 
@@ -216,7 +229,7 @@ def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]
-        if channel.version == 0 and not channel.evicted and not patience.abandoned(consumer_id, now_ms):
+        if channel.version == 0 and not channel.evicted and not patience.abandoned(channel, now_ms):
             continue
         if channel.evicted and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
             continue

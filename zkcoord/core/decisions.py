@@ -61,11 +61,22 @@ class GrantPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMember:
-    """End a silent consumer's registration; `sequence` is the command that it did not acknowledge."""
+    """End a consumer's registration; `sequence` is the command that it did not acknowledge.
+
+    None: it answers, but is dead inside; then its last status is what must still hold.
+    """
 
     consumer_id: str
-    sequence: str
+    sequence: str | None
     session_timeout_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingMember:
+    """Ask a consumer to prove that it is alive: it answers at once, with its status."""
+
+    consumer_id: str
     why: str
 
 
@@ -126,6 +137,7 @@ Decision = (
     | FailGroup
     | AnswerWish
     | RejectMember
+    | PingMember
     | PurgeChannel
     | RemoveRefused
 )

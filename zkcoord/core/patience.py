@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import GroupView, Outstanding
+from zkcoord.core.view import Channel, GroupView, Outstanding
 
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
@@ -41,7 +41,7 @@ class Patience:
 
     commands: dict[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
     evictions: dict[str, int] = field(default_factory=dict)
-    joining: dict[str, int] = field(default_factory=dict)
+    joining: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
     refusals: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
     # (consumer, partition) -> (sequence and count of the last refusal, held back until)
     forgave: bool = False  # a failure that still stands in the state
@@ -57,7 +57,7 @@ class Patience:
             c: self.evictions.get(c, now_ms) for c, channel in view.channels.items() if channel.evicted is not None
         }
         self.joining = {
-            c: self.joining.get(c, now_ms)
+            (c, channel.czxid): self.joining.get((c, channel.czxid), now_ms)
             for c, channel in view.channels.items()
             if channel.version == 0 and c not in view.members
         }
@@ -105,9 +105,9 @@ class Patience:
         grace_ms = max(view.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
         return self.evictions.get(consumer_id, 0) + grace_ms
 
-    def abandoned(self, consumer_id: str, now_ms: int) -> bool:
+    def abandoned(self, channel: Channel, now_ms: int) -> bool:
         """True when a channel that was never registered with has been left alone long enough."""
-        return now_ms >= self.joining.get(consumer_id, now_ms) + JOINING_MS
+        return now_ms >= self.joining.get((channel.consumer_id, channel.czxid), now_ms) + JOINING_MS
 
     def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, Outstanding]]:
         """Members that have used up their retries, each with its oldest overdue command; by consumer id."""
@@ -121,9 +121,10 @@ class Patience:
         return found
 
     def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
-        member = view.members[consumer_id]
+        """Who is sent away is not asked twice: it is given its rebalance timeout alone."""
+        retries = 0 if command.option == "reject" else view.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
-        return first_ms + patience_ms(member.rebalance_timeout_ms, view.max_rebalance_retries)
+        return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """The next moment at which waiting ends for somebody; None when nobody is waited for."""

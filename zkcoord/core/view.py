@@ -44,6 +44,9 @@ class Member:
     stores: tuple[str, ...] = ()  # offset stores it can use; empty: the group's
     rebalance_timeout_ms: int = 60_000
     session_timeout_ms: int = 10_000
+    offers: frozenset[str] = frozenset()  # what it obeys beyond the draft's commands
+    protocols: tuple[int, int] = (1, 1)  # lowest and highest that it speaks
+    hold_ms: int = 0  # how long its instance's share waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +106,18 @@ class Channel:
 
     consumer_id: str
     version: int
+    czxid: int = 0  # tells a channel from one that was removed and made again under its name
     commands: tuple[Outstanding, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted: Evicted | None = None
     refused_mark: bool = False  # the child `refused` stands
+    pinged: str = ""  # the sequence of the last ping that its consumer answered
+    progress: int | None = None  # what its application reported with that answer: grows with its work
+    lag: int | None = None  # and what is left to do
+
+    def outstanding(self, option: str) -> bool:
+        """True when a command of this kind stands in it."""
+        return any(command.option == option for command in self.commands)
 
     def names(self, partition: TopicPartition) -> bool:
         """True when any command in it is about this partition."""
@@ -135,6 +146,9 @@ class GroupView:
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     done: Mapping[str, Done] = field(default_factory=dict)
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
+    probe_interval_ms: int | None = None  # None: nobody is probed
+    max_probes: int = 3
+    session_timeout_min_ms: int = 0
     # the group state: what the coordinator wrote last
     state_version: int | None = None  # None: there is no state yet
     generation: int = 0

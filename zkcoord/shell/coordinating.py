@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import GrantPartitions, StopFetching
+from zkcoord.core.decisions import GrantPartitions, PingMember, StopFetching
 from zkcoord.core.life import cause, outlook
 from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
@@ -237,6 +237,8 @@ class CoordinatorRole:
             for decision in decisions:
                 if isinstance(decision, StopFetching | GrantPartitions):
                     following.sent(decision.consumer_id, decision.partitions)
+                elif isinstance(decision, PingMember):
+                    following.sent(decision.consumer_id, ())
                 self._report.decision(group, decision)
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)

@@ -72,13 +72,22 @@ class Driver:
                 wake_at_ms = self._step(inputs, self.clock.now_ms())
         except BaseException as error:
             self.bug = error
-            self.loop.end_session(self.clock.now_ms(), reopen_in_ms=None)
+            self._give_up(error)
             raise
         finally:
             self.ended.set()
             self._refuse_requests()
             for action in self._at_end:
                 action()
+
+    def _give_up(self, error: BaseException) -> None:
+        """A bug ended the loop: whoever waits for its role is told, then the session goes."""
+        now_ms = self.clock.now_ms()
+        why = error if isinstance(error, Exception) else RuntimeError(f"the loop has ended: {error!r}")
+        try:
+            self.loop.fail(why, now_ms)
+        except Exception:  # the role may be in any state: what counts is the first error, and that the session ends
+            self.loop.end_session(now_ms, reopen_in_ms=None)
 
     def join(self) -> None:
         """Wait for the own thread to end."""

@@ -38,6 +38,7 @@ class Following:
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
+    _pinged: set[str] = field(default_factory=set)  # the same of own pings
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
@@ -113,8 +114,12 @@ class Following:
         self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """An own command for this consumer was sent."""
-        self._sent.setdefault(consumer_id, set()).update(partitions)
+        """An own command for this consumer was sent; one without partitions is a ping."""
+        named = list(partitions)
+        if named:
+            self._sent.setdefault(consumer_id, set()).update(named)
+        else:
+            self._pinged.add(consumer_id)
 
     def look_again(self) -> bool:
         """Read what own commands named that were obeyed before anybody looked; True when there were any.
@@ -122,7 +127,13 @@ class Following:
         Asked when everything is clean: what no command in the channel names now has been acknowledged.
         """
         sent, self._sent = self._sent, {}
+        pinged, self._pinged = self._pinged, set()
         found = False
+        for consumer_id in sorted(pinged):
+            channel = self.nodes.view.channels.get(consumer_id)
+            if channel is not None and not channel.outstanding(Option.PING.value):  # answered before anybody looked
+                self._touch_status(consumer_id)
+                found = True
         for consumer_id, partitions in sent.items():
             channel = self.nodes.view.channels.get(consumer_id)
             unseen = [p for p in partitions if channel is None or not channel.names(p)]

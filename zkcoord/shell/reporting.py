@@ -13,6 +13,7 @@ from zkcoord.core.decisions import (
     FoundGroup,
     GrantPartitions,
     MarkTopic,
+    PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
@@ -26,6 +27,7 @@ from zkcoord.shell.loop import Events
 CONSUMERS = {
     EvictMember: "evicted",
     RejectMember: "member_rejected",
+    PingMember: "member_pinged",
     PurgeChannel: "channel_purged",
     RemoveRefused: "command_removed",
 }
@@ -66,9 +68,11 @@ class Reporter:
             case FailGroup():
                 name = "rebalance_failed" if decision.error else "rebalance_recovered"
                 fields |= {"level": "warning"}
-            case EvictMember() | RejectMember() | PurgeChannel() | RemoveRefused():
+            case EvictMember() | RejectMember() | PingMember() | PurgeChannel() | RemoveRefused():
                 name = CONSUMERS[type(decision)]
                 fields |= {"consumer": decision.consumer_id}
+                if isinstance(decision, PingMember):
+                    fields |= {"level": "debug"}
             case MarkTopic():
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}

@@ -19,6 +19,7 @@ from zkcoord.core.decisions import (
     FoundGroup,
     GrantPartitions,
     MarkTopic,
+    PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
@@ -113,7 +114,10 @@ class _Planner:
                 for part in self._parts(decision.partitions):
                     yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
             case RejectMember():
-                yield self._guarded([self._reject(decision)], decision.why)
+                command = self._control(decision.consumer_id, Option.REJECT, decision.reason)
+                yield self._guarded([command], decision.why)
+            case PingMember():
+                yield self._guarded([self._control(decision.consumer_id, Option.PING)], decision.why)
             case EvictMember():
                 yield self._guarded(self._evict(decision), decision.why)
             case PurgeChannel():
@@ -220,20 +224,21 @@ class _Planner:
         writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions))
         return writes
 
-    def _reject(self, decision: RejectMember) -> CreateNode:
-        command = Command(
-            option=Option.REJECT, generation=self._generation, epoch=self._term.epoch, reason=decision.reason
-        )
-        path = self._layout.channel(self._view.group, decision.consumer_id)
+    def _control(self, consumer_id: str, option: Option, reason: str | None = None) -> CreateNode:
+        command = Command(option=option, generation=self._generation, epoch=self._term.epoch, reason=reason)
+        path = self._layout.channel(self._view.group, consumer_id)
         return CreateNode(path, encode_command(command), sequential=True)
 
     def _evict(self, decision: EvictMember) -> list[Write]:
         group, consumer_id = self._view.group, decision.consumer_id
         channel, member = self._view.channels[consumer_id], self._view.members[consumer_id]
-        command = next(c for c in channel.commands if c.sequence == decision.sequence)
         path = self._layout.channel(group, consumer_id)
+        guard = CheckNode(path, channel.version)
+        if decision.sequence is not None:
+            command = next(c for c in channel.commands if c.sequence == decision.sequence)
+            guard = CheckNode(f"{path}/{command.sequence}", command.version)
         return [
-            CheckNode(f"{path}/{command.sequence}", command.version),
+            guard,
             DeleteNode(self._layout.registration(group, consumer_id), member.version),
             CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
         ]

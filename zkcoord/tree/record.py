@@ -18,6 +18,9 @@ from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_docume
 WISHES = ("hold", "pause", "rebalance", "reset", "delete")
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
+PROBE_MS_MIN = 1_000  # a probe is two writes of each member
+RARE_KEYS = ("probe_interval_ms", "max_probes", "session_timeout_min_ms")  # written when they are not at their default
+POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 _WHAT = "group record"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -30,6 +33,9 @@ class Policy:
     max_rebalance_retries: int = 4
     evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
     initial_delay_ms: int = 0
+    probe_interval_ms: int | None = None  # None: nobody is probed
+    max_probes: int = 3  # answers in a row without progress: dead inside
+    session_timeout_min_ms: int = 0  # who registers with less is rejected
     unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
 
 
@@ -64,6 +70,7 @@ def encode_record(record: GroupRecord) -> bytes:
         "evict_grace_ms": record.policy.evict_grace_ms,
         "initial_delay_ms": record.policy.initial_delay_ms,
     }
+    policy |= {key: value for key in RARE_KEYS if (value := getattr(record.policy, key)) != getattr(Policy(), key)}
     document = {
         "version": 1,
         "assignor": record.assignor,
@@ -112,7 +119,10 @@ def _policy(section: Document) -> Policy:
         max_rebalance_retries=section.integer("max_rebalance_retries", high=RETRIES_MAX, default=4),
         evict_grace_ms=section.optional_integer("evict_grace_ms", high=INT32_MAX),
         initial_delay_ms=section.integer("initial_delay_ms", high=INT32_MAX, default=0),
-        unknown=section.unknown("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms"),
+        probe_interval_ms=section.optional_integer("probe_interval_ms", low=PROBE_MS_MIN, high=INT32_MAX),
+        max_probes=section.integer("max_probes", low=1, high=RETRIES_MAX, default=3),
+        session_timeout_min_ms=section.integer("session_timeout_min_ms", high=INT32_MAX, default=0),
+        unknown=section.unknown(*POLICY_KEYS),
     )
 
 

@@ -43,6 +43,7 @@ class Status:
     refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     progress: int | None = None
     lag: int | None = None
+    pinged: str = ""  # the sequence of the last ping that was answered
 
 
 def encode_status(status: Status) -> bytes:
@@ -60,6 +61,8 @@ def encode_status(status: Status) -> bytes:
         rest["progress"] = str(status.progress)
     if status.lag is not None:
         rest["lag"] = str(status.lag)
+    if status.pinged:
+        rest["pinged"] = status.pinged
     held = {str(generation): dict(topics) for generation, topics in status.held.items()}
     data = compact(_document(held, status.held_cut, rest))
     if len(data) <= STATUS_BYTES_MAX:
@@ -114,6 +117,7 @@ def decode_status(data: bytes) -> Status:
         refused={refused.partition(key): _refusal(refused.section(key)) for key in refused.fields},
         progress=document.optional_integer("progress"),
         lag=document.optional_integer("lag"),
+        pinged=document.text("pinged", default=""),
     )
 
 

@@ -20,7 +20,7 @@ from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.registration import BLACK_LIST, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
-from zkcoord.tree.status import decode_status
+from zkcoord.tree.status import Status, decode_status
 from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
 
 UNREADABLE_OWNER = "?"
@@ -144,7 +144,9 @@ class _Folder:
         if node.stat is None:
             channels.pop(address.name, None)
             return
-        known = channels.get(address.name) or Channel(consumer_id=address.name, version=node.stat.version)
+        known = channels.get(address.name)
+        if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
+            known = Channel(consumer_id=address.name, version=node.stat.version, czxid=node.stat.czxid)
         if node.kind is Kind.CHILDREN:
             names = set(node.children)
             channels[address.name] = replace(
@@ -155,13 +157,19 @@ class _Folder:
             )
             return
         try:
-            refused = decode_status(node.data).refused
+            status = decode_status(node.data)
             self._problem(node.path, None)
         except CorruptError as error:
-            refused = {}
+            status = Status(progress=known.progress, lag=known.lag, pinged=known.pinged)
             self._problem(node.path, f"{error}: its consumer must be mended; its status is left out")
-        refusals = {p: Refusal(r.generation, r.sequence, r.reason) for p, r in refused.items()}
-        channels[address.name] = replace(known, version=node.stat.version, refusals=refusals)
+        channels[address.name] = replace(
+            known,
+            version=node.stat.version,
+            refusals={p: Refusal(r.generation, r.sequence, r.reason) for p, r in status.refused.items()},
+            pinged=status.pinged,
+            progress=status.progress,
+            lag=status.lag,
+        )
 
     def _command(self, address: Address, node: Node) -> None:
         channels = self._map("channels")
@@ -240,6 +248,9 @@ class _Folder:
             wishes=wishes_of(record),
             done=done_of(record),
             answerable=answerable,
+            probe_interval_ms=record.policy.probe_interval_ms,
+            max_probes=record.policy.max_probes,
+            session_timeout_min_ms=record.policy.session_timeout_min_ms,
         )
 
     def _group_state(self, node: Node) -> None:
@@ -294,6 +305,9 @@ def member_of(consumer_id: str, node: Node) -> Member:
         stores=registration.offsets or (),
         rebalance_timeout_ms=registration.rebalance_timeout_ms,
         session_timeout_ms=registration.session_timeout_ms,
+        offers=registration.offers,
+        protocols=registration.protocols,
+        hold_ms=registration.hold_ms,
     )
 
 

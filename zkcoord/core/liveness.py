@@ -1,0 +1,83 @@
+"""Who is alive in ZooKeeper and dead inside (F6): probes, and what their answers say.
+
+A member that offers `ping` is probed every `probe_interval_ms`, if the group's record asks for it. It answers with its
+status, in the multi that acknowledges; what was answered is read from there, never concluded from a command that is
+gone. Assigned, lagging and without progress at `max_probes` answers in a row is dead inside. A member that reports
+neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.patience`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import consumer_of
+from zkcoord.core.view import Channel, GroupView
+
+PING = "ping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Probe:
+    answered: str  # the sequence of the last ping that the status answers
+    at_ms: int  # when this coordinator first saw that answer
+    progress: int | None
+    stuck: int = 0  # answers in a row without progress
+
+
+@dataclass(slots=True)
+class Liveness:
+    """First sights of answers, of one group. `look` is called with every view before anything is asked."""
+
+    _probes: dict[str, _Probe] = field(default_factory=dict)
+
+    def look(self, view: GroupView, now_ms: int) -> None:
+        """Judge answers that are seen for the first time, forget who is gone."""
+        probed: dict[str, _Probe] = {}
+        if view.probe_interval_ms is not None:
+            owning = {consumer_of(thread) for _, thread in view.held()}
+            for consumer_id, member in view.members.items():
+                channel = view.channels.get(consumer_id)
+                if channel is not None and PING in member.offers:
+                    known = self._probes.get(consumer_id)
+                    probed[consumer_id] = _judged(known, channel, consumer_id in owning, now_ms)
+        self._probes = probed
+
+    def due(self, view: GroupView, now_ms: int) -> list[str]:
+        """Whom to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""
+        interval_ms = view.probe_interval_ms or 0
+        return sorted(
+            consumer_id
+            for consumer_id, probe in self._probes.items()
+            if now_ms >= probe.at_ms + interval_ms and not _busy(view.channels[consumer_id])
+        )
+
+    def dead_inside(self, view: GroupView) -> list[tuple[str, str]]:
+        """Members that answered `max_probes` times in a row without progress, with what they said; sorted."""
+        return sorted(
+            (consumer_id, f"dead inside: lag {view.channels[consumer_id].lag} and progress {probe.progress} unchanged "
+             f"at {probe.stuck} probes")
+            for consumer_id, probe in self._probes.items()
+            if probe.stuck >= view.max_probes
+        )
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """When the next probe is due; None: nobody is probed, or all are being waited for."""
+        interval_ms = view.probe_interval_ms or 0
+        times = (p.at_ms + interval_ms for c, p in self._probes.items() if not _busy(view.channels[c]))
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+
+
+def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int) -> _Probe:
+    if known is None:
+        return _Probe(answered=channel.pinged, at_ms=now_ms, progress=channel.progress)
+    if known.answered == channel.pinged:
+        return known
+    lagging = owning and channel.lag is not None and channel.lag > 0
+    stuck = lagging and channel.progress is not None and channel.progress == known.progress
+    return _Probe(
+        answered=channel.pinged, at_ms=now_ms, progress=channel.progress, stuck=known.stuck + 1 if stuck else 0
+    )
+
+
+def _busy(channel: Channel) -> bool:
+    return channel.evicted is not None or channel.outstanding(PING) or channel.outstanding("reject")
