@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+import pytest
+
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError
+from zkcoord.errors import FencedError, UnavailableError
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.ports import Request
@@ -57,3 +59,30 @@ def test_stop_returns_although_a_callback_hangs() -> None:
         assert not stopping.is_alive()
     finally:
         never.set()
+
+
+def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
+    """Else records are read on without a membership, and a commit waits for its whole time-out."""
+    consumer = Consumer(
+        "127.0.0.1:1",
+        "g",
+        ["t"],
+        on_start=lambda p: None,
+        on_stop=lambda p: {},
+        on_lost=lambda p: None,
+        rebalance_timeout_ms=60_000,
+    )
+    role = consumer._role
+    told: list[str] = []
+    role.ended = lambda now_ms: told.append("ended")  # type: ignore[method-assign]
+
+    def decide(now_ms: int) -> int | None:
+        raise ZeroDivisionError("a bug")
+
+    role.decide = decide  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        consumer._driver.run()
+    assert told == ["ended"]
+    assert isinstance(consumer.error, ZeroDivisionError)
+    with pytest.raises(FencedError):
+        consumer.commit({TopicPartition("t", 0): 1})

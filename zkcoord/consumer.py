@@ -17,6 +17,7 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.core.assignors import ASSIGNORS
+from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
@@ -90,7 +91,7 @@ class Consumer:
         _check_assignors(assignors)
         document = subscription_of(topics, include, exclude, threads)
         document = replace(document, instance=instance, assignors=tuple(assignors))
-        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms)
+        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset({PING}))
 
         def registration(negotiated_ms: int) -> bytes:
             now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
@@ -156,6 +157,16 @@ class Consumer:
             raise UnavailableError("ZooKeeper did not answer the commit: it may have happened, or may still") from None
         except RuntimeError as error:
             raise FencedError(str(error)) from None
+
+    def report(self, progress: int, lag: int) -> None:
+        """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.
+
+        It is shown, and answered to the coordinator's probes: a member that has partitions, lag, and no progress
+        at several probes is taken for dead inside, and evicted. Cheap; may be called from any thread.
+        """
+        if progress < 0 or lag < 0:
+            raise UsageError(f"progress {progress} and lag {lag} are counts, neither is negative")
+        self._role.said = (progress, lag)
 
     def allowed(self, partition: TopicPartition) -> bool:
         """True while the partition may be read: acknowledged, started, and the lease holds now."""

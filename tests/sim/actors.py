@@ -69,10 +69,15 @@ class ConsumerFactory:
         self._logs, self._topics, self._group, self._reset = logs, dict(topics), group, reset
         self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
         self._pattern = pattern
+        self._fields: dict[str, Any] = {"offers": frozenset({"ping"})}
+
+    def registers(self, **fields: Any) -> None:
+        """Who starts from now on registers with these fields, too."""
+        self._fields |= fields
 
     def __call__(self, process: SimProcess) -> ProductActor:
         """A consumer's process."""
-        world = process.world
+        world, fields = process.world, dict(self._fields)
 
         def registration(session_timeout_ms: int) -> bytes:
             return encode_registration(
@@ -84,6 +89,7 @@ class ConsumerFactory:
                     assignors=self._assignors,
                     rebalance_timeout_ms=self._rebalance_timeout_ms,
                     session_timeout_ms=session_timeout_ms,
+                    **fields,
                 )
             )
 

@@ -34,7 +34,7 @@ class Liveness:
         """Judge answers that are seen for the first time, forget who is gone."""
         probed: dict[str, _Probe] = {}
         if view.probe_interval_ms is not None:
-            owning = {consumer_of(thread) for _, thread in view.held()}
+            owning = {consumer_of(thread) for thread in view.living_threads()}
             for consumer_id, member in view.members.items():
                 channel = view.channels.get(consumer_id)
                 if channel is not None and PING in member.offers:
@@ -54,8 +54,11 @@ class Liveness:
     def dead_inside(self, view: GroupView) -> list[tuple[str, str]]:
         """Members that answered `max_probes` times in a row without progress, with what they said; sorted."""
         return sorted(
-            (consumer_id, f"dead inside: lag {view.channels[consumer_id].lag} and progress {probe.progress} unchanged "
-             f"at {probe.stuck} probes")
+            (
+                consumer_id,
+                f"dead inside: lag {view.channels[consumer_id].lag} and progress {probe.progress} unchanged "
+                f"at {probe.stuck} probes",
+            )
             for consumer_id, probe in self._probes.items()
             if probe.stuck >= view.max_probes
         )

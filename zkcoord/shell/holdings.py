@@ -109,6 +109,8 @@ class Holdings:
     held: dict[TopicPartition, Held] = field(default_factory=dict)
     running: set[TopicPartition] = field(default_factory=set)
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+    pinged: str = ""  # the sequence of the last ping that was answered
+    said: tuple[int, int] | None = None  # progress and lag, as the application reported them
 
     def reconcile(
         self, partitions: Iterable[TopicPartition], written: Mapping[TopicPartition, int], read: Lookup
@@ -157,4 +159,13 @@ class Holdings:
             topics = by_generation.setdefault(mine.generation, {})
             topics.setdefault(partition.topic, []).append(partition.partition)
         ranges = {g: {t: ranges_text(ids) for t, ids in topics.items()} for g, topics in by_generation.items()}
-        return encode_status(Status(held=ranges, store_name=store_name, refused=self.refused))
+        progress, lag = self.said or (None, None)
+        status = Status(
+            held=ranges,
+            store_name=store_name,
+            refused=self.refused,
+            progress=progress,
+            lag=lag,
+            pinged=self.pinged,
+        )
+        return encode_status(status)

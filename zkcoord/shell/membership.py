@@ -13,18 +13,17 @@ from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import CorruptError, FencedError, SchemaError, ZkcoordError
+from zkcoord.errors import FencedError, SchemaError, ZkcoordError
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Desk
+from zkcoord.shell.draining import Draining
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
-from zkcoord.shell.obeying import StartTask, Step, StopTask, Task, WriteTask, starts_behind
+from zkcoord.shell.obeying import StartTask, Step, StopTask, Task
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.topic_check import TopicCheck
-from zkcoord.tree import member
-from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.paths import SCHEMA, layout_named
 from zkcoord.tree.schema import decode_schema
@@ -32,6 +31,12 @@ from zkcoord.tree.snapshot import Node
 
 REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 """Waits before registering again after a lost registration, growing while it happens again and again."""
+
+REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
+"""Waits before registering again after a reject: what it is about is hardly mended sooner."""
+
+UNWRITTEN = (Step.READ, Step.CALL, Step.WRITE)
+"""Where a task has written nothing whose outcome it does not know: others may write beside it."""
 
 FIRST = "first"  # the scope of the schema
 
@@ -52,7 +57,8 @@ class MembershipRole:
     def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
         self._loop, self._settings, self._callbacks, self._events = loop, settings, callbacks, events
         self._tokens = count(1)
-        self._losses = 0  # registrations lost in a row; 0 again with an acknowledged start
+        self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
+        self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self._leaving: list[Future[None]] = []
         self._topics = TopicCheck(settings.group, settings.topics, events)
         self.generation = 0
@@ -67,6 +73,7 @@ class MembershipRole:
         self._session_id = 0
         self._joining: Joining | None = None
         self._committing: Committing | None = None
+        self._draining: Draining | None = None
         self._task: Task | None = None
         self._schema: Node | None = None
         self._reviving: Lookup | None = None
@@ -203,7 +210,7 @@ class MembershipRole:
             self._loop.fail(error, now_ms)
             return None
         if self.member and self.desk is not None:
-            self.desk.now_ms = now_ms
+            self.desk.now_ms, self.desk.holdings.said = now_ms, self.said
             self._decide_as_member(self.desk, self.lease, now_ms)
         self._publish()
         lease = self.lease
@@ -245,7 +252,7 @@ class MembershipRole:
         self.desk = Desk(self._loop, paths, self._callbacks, self._tokens, self._events)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
-        self._committing = Committing(self.desk)
+        self._committing, self._draining = Committing(self.desk), Draining(self.desk)
 
     def _decide_as_member(self, desk: Desk, lease: Lease, now_ms: int) -> None:
         if desk.registration_gone:
@@ -261,12 +268,14 @@ class MembershipRole:
             self._loop.drop_connection()
         if not self._loop.settled:
             return
+        if self._draining is not None and (self._task is None or self._task.step in UNWRITTEN):
+            self._draining.answer_ping()
         for _ in range(2):  # a commit that became certain lets a waiting task go on
             self._work(desk, now_ms)
             if not self.member:
                 return
             self._revive(desk, lease)
-            may_commit = self._task is None or self._task.step in (Step.READ, Step.CALL, Step.WRITE)
+            may_commit = self._task is None or self._task.step in UNWRITTEN
             if self._committing is None or not may_commit or desk.writing or not self._loop.ready(WRITE, now_ms):
                 return
             self._committing.advance()
@@ -285,7 +294,7 @@ class MembershipRole:
                 self._leave(desk, now_ms)
                 return
             if isinstance(task, StartTask) and desk.holdings.held:
-                self._losses = 0
+                self._losses = self._rejections = 0
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
@@ -298,57 +307,29 @@ class MembershipRole:
         return True
 
     def _take_next(self, desk: Desk) -> bool:
-        if not self._loop.tracker.clean(CHANNEL) or desk.writing or self._revived:
+        draining = self._draining
+        if draining is None or not self._loop.tracker.clean(CHANNEL) or desk.writing or self._revived:
             return False
-        for sequence in sorted(desk.commands) if not self._leaving else ():
-            node = desk.commands[sequence]
-            if node is not None and not is_refused(node.data):
-                self._task = self._task_for(desk, sequence, node)
-                if self._task is not None:
-                    return True
         if self._leaving:
             self._task = StopTask(desk, None, None)
-            return True
-        return False
-
-    def _task_for(self, desk: Desk, sequence: str, node: Node) -> Task | None:
-        """How to obey a command; None while an earlier refusal stands: its mark tells of one at a time."""
-        try:
-            command = decode_command(node.data)
-            if command.option is Option.OFFSET_STORE:
-                raise NotUnderstood("this consumer does not offer offset-store")
-        except CorruptError as error:
-            if desk.refused_mark:
-                return None
-            refusal = error  # the name of an except clause ends with it
-            desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
-            return WriteTask(desk, lambda: member.refuse(desk.paths, node, refusal))
-        self.generation = max(self.generation, command.generation)
-        return self._obey(desk, sequence, command)
-
-    def _obey(self, desk: Desk, sequence: str, command: Command) -> Task:
-        match command.option:
-            case Option.START_FETCHER:
-                starts = {sequence: command, **starts_behind(desk, sequence, command)}
-                self.generation = max(self.generation, *(start.generation for start in starts.values()))
-                return StartTask(desk, starts)
-            case Option.STOP_FETCHER:
-                return StopTask(desk, sequence, None if command.ownership is None else set(command.ownership))
-            case Option.REJECT:
-                desk.event("rejected", {"why": command.reason, "level": "warning"})
-                self._losses = len(REJOIN_MS)
-                return StopTask(desk, None, None)
-            case _:
-                held = desk.holdings.held
-                return WriteTask(desk, lambda: member.acknowledge(desk.paths, desk.acknowledgement([sequence], held)))
+        else:
+            self._task = draining.next_task()
+            self.generation = max(self.generation, draining.generation)
+        return self._task is not None
 
     def _leave(self, desk: Desk, now_ms: int) -> None:
-        """Everything is released: end the session; after a reject, register again later."""
+        """Everything is released: end the session; after a reject register again later, or never if it is final."""
+        rejected = self._draining.rejected if self._draining is not None else None
         desk.event("left", {})
         if self._committing is not None:
             self._committing.fail(FencedError("the consumer has left the group"))
         self._forget()
-        self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else REJOIN_MS[-1])
+        if rejected is not None and rejected.final and not self._leaving:
+            self._loop.fail(FencedError(f"{desk.paths.consumer_id} was sent away: {rejected.reason}"), now_ms)
+            return
+        wait_ms = REJECTED_MS[min(self._rejections, len(REJECTED_MS) - 1)]
+        self._rejections += 1
+        self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else wait_ms)
         self._left()
 
     def _left(self) -> None:

@@ -61,6 +61,8 @@ def starts_behind(desk: Desk, first: str, command: Command) -> dict[str, Command
             behind = decode_command(node.data) if node is not None else None
         except CorruptError:
             behind = None
+        if behind is not None and behind.option is Option.PING:
+            continue  # answered by itself, behind nothing
         if behind is None or behind.option is not Option.START_FETCHER:
             break
         found[sequence] = behind

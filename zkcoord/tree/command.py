@@ -56,6 +56,7 @@ class Command:
     replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced: start, end
     incarnations: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
+    final: bool = False  # of a reject: its consumer does not register again by itself
 
 
 def encode_command(command: Command) -> bytes:
@@ -83,6 +84,8 @@ def encode_command(command: Command) -> bytes:
         document["incarnations"] = dict(command.incarnations)
     if command.reason is not None:
         document["reason"] = command.reason
+    if command.final:
+        document["final"] = True
     return compact(document)
 
 
@@ -110,6 +113,7 @@ def decode_command(data: bytes) -> Command:
         replay={replay.partition(key): _two(replay.offsets(key, 0)) for key in replay.fields},
         incarnations={key: incarnations.integer(key, high=INT32_MAX) for key in incarnations.fields},
         reason=None if document.fields.get("reason") is None else document.text("reason"),
+        final=document.flag("final"),
     )
 
 

@@ -1,0 +1,92 @@
+"""Probes: when they are due, and which answers show that a member is dead inside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, group, member, settled
+from zkcoord.core.coordinate import Memory
+from zkcoord.core.decisions import EvictMember, PingMember, RejectMember
+from zkcoord.core.view import GroupView, Outstanding
+
+EVERY_MS = 5_000
+OFFERS = frozenset({"ping"})
+PING = PingMember(consumer_id="a", why="a probe is due")
+
+
+def probed(*commands: Outstanding, pinged: str = "", **said: Any) -> GroupView:
+    """A group of one member that owns everything and is probed."""
+    view = settled(group([member("a", offers=OFFERS)], dict.fromkeys((T0, T1, T2, T3), "a-0")))
+    channels = {"a": channel("a", *commands, pinged=pinged, **said)}
+    return replace(view, channels=channels, probe_interval_ms=EVERY_MS, max_probes=2)
+
+
+def test_a_member_that_offers_it_is_probed_at_the_interval_from_its_last_answer_and_once_at_a_time() -> None:
+    memory = Memory()
+    assert decided(probed(), memory) == []
+    assert decided(probed(), memory, NOW + EVERY_MS) == [PING]
+    ping = replace(command("ping", sequence=7), threads={})
+    assert decided(probed(ping), memory, NOW + EVERY_MS + 100) == []
+    answered = probed(pinged="0000000007")
+    assert decided(answered, memory, NOW + EVERY_MS + 200) == []
+    assert decided(answered, memory, NOW + 2 * EVERY_MS + 199) == []
+    assert decided(answered, memory, NOW + 2 * EVERY_MS + 200) == [PING]
+
+
+def test_nobody_is_probed_unasked_or_without_the_offer() -> None:
+    memory = Memory()
+    for view in (replace(probed(), probe_interval_ms=None), replace(probed(), members={"a": member("a")})):
+        for at_ms in (NOW, NOW + EVERY_MS, NOW + 100 * EVERY_MS):
+            assert decided(view, memory, at_ms) == []
+
+
+def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
+    """What is decided at the last of these answers (progress, lag), the first being its state at first sight."""
+    memory, decisions = Memory(), []
+    for number, (progress, lag) in enumerate(said):
+        pinged = f"{number:010d}" if number else ""
+        view = replace(probed(pinged=pinged, progress=progress, lag=lag), **fields)
+        decisions = decided(view, memory, NOW + number)
+    return decisions
+
+
+def test_assigned_lagging_and_without_progress_at_every_probe_is_evicted_whatever_the_policy() -> None:
+    why = "dead inside: lag 3 and progress 10 unchanged at 2 probes"
+    evict = EvictMember(consumer_id="a", sequence=None, session_timeout_ms=10_000, why=why)
+    assert answers((10, 3), (10, 3)) == []
+    assert answers((10, 3), (10, 3), (10, 3)) == [evict]
+    assert answers((10, 3), (10, 3), (10, 3), on_timeout="fail") == [evict]
+
+
+def test_who_moves_has_nothing_to_do_or_says_nothing_is_not_evicted() -> None:
+    assert answers((10, 3), (10, 3), (11, 3), (11, 3)) == []  # counted from the last progress
+    assert answers((10, 0), (10, 0), (10, 0), (10, 0)) == []
+    assert answers((None, None), (None, None), (None, None), (None, None)) == []
+    assert answers((None, 5), (None, 5), (None, 5), (None, 5)) == []
+
+
+def test_a_session_timeout_below_the_groups_minimum_is_rejected_with_the_reason() -> None:
+    view = replace(probed(), probe_interval_ms=None, session_timeout_min_ms=10_001)
+    reason = "its session timeout of 10000 ms is below the group's minimum of 10001 ms"
+    assert RejectMember(consumer_id="a", reason=reason, why=reason) in decided(view)
+    assert decided(replace(view, session_timeout_min_ms=10_000)) == []
+
+
+def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_reason() -> None:
+    view = replace(probed(), probe_interval_ms=None)
+    assert decided(replace(view, members={"a": member("a", protocols=(1, 4))})) == []
+    reason = "speaks the protocols 2 to 4, the coordinator 1"
+    newer = replace(view, members={"a": member("a", protocols=(2, 4))})
+    assert RejectMember(consumer_id="a", reason=reason, why=reason) in decided(newer)
+
+
+def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout() -> None:
+    reject = replace(command("reject", sequence=3), threads={})
+    view = replace(probed(reject), probe_interval_ms=None, on_timeout="fail")
+    memory = Memory()
+    decided(view, memory)
+    assert not any(isinstance(d, EvictMember) for d in decided(view, memory, NOW + 59_999))
+    why = "reject 0000000003 was not acknowledged within its retries"
+    evict = EvictMember(consumer_id="a", sequence="0000000003", session_timeout_ms=10_000, why=why)
+    assert [d for d in decided(view, memory, NOW + 60_000) if isinstance(d, EvictMember)] == [evict]

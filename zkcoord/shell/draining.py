@@ -1,0 +1,80 @@
+"""Which command of the channel comes next, and how it is obeyed. A ping waits behind nothing: it is answered at once.
+
+Everything else is taken in the order of writing. A command that cannot be understood is refused, not obeyed and not
+deleted; what was refused is passed over.
+"""
+
+from __future__ import annotations
+
+from zkcoord.errors import CorruptError
+from zkcoord.shell.desk import Desk
+from zkcoord.shell.obeying import StartTask, StopTask, Task, WriteTask, starts_behind
+from zkcoord.tree import member
+from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
+from zkcoord.tree.snapshot import Node
+
+
+class Draining:
+    """The commands of one registration."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.generation = 0  # the highest among the commands taken up
+        self.rejected: Command | None = None  # the reject that was taken up: nothing comes after it
+
+    def next_task(self) -> Task | None:
+        """The next command that can be obeyed now; None when there is none."""
+        commands = self._desk.commands
+        for sequence in sorted(commands):
+            node = commands[sequence]
+            if node is None or is_refused(node.data) or _is_ping(node):
+                continue
+            task = self._task_for(sequence, node)
+            if task is not None:
+                return task
+        return None
+
+    def answer_ping(self) -> None:
+        """Acknowledge a ping that stands, with the status in the same multi; called while no task writes."""
+        desk = self._desk
+        if not desk.may_write:
+            return
+        for sequence, node in sorted(desk.commands.items()):
+            if node is not None and _is_ping(node):
+                desk.holdings.pinged = sequence
+                done = desk.acknowledgement([sequence], desk.holdings.held)
+                desk.write("ping", [member.acknowledge(desk.paths, done)])
+                return
+
+    def _task_for(self, sequence: str, node: Node) -> Task | None:
+        """How to obey a command; None while an earlier refusal stands: its mark tells of one at a time."""
+        desk = self._desk
+        try:
+            command = decode_command(node.data)
+            if command.option is Option.OFFSET_STORE:
+                raise NotUnderstood("this consumer does not offer offset-store")
+        except CorruptError as error:
+            if desk.refused_mark:
+                return None
+            refusal = error  # the name of an except clause ends with it
+            desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
+            return WriteTask(desk, lambda: member.refuse(desk.paths, node, refusal))
+        self.generation = max(self.generation, command.generation)
+        if command.option is Option.START_FETCHER:
+            starts = {sequence: command, **starts_behind(desk, sequence, command)}
+            self.generation = max(self.generation, *(start.generation for start in starts.values()))
+            return StartTask(desk, starts)
+        if command.option is Option.STOP_FETCHER:
+            return StopTask(desk, sequence, None if command.ownership is None else set(command.ownership))
+        desk.event("rejected", {"why": command.reason, "level": "warning"})
+        self.rejected = command
+        return StopTask(desk, None, None)
+
+
+def _is_ping(node: Node) -> bool:
+    if b'"ping"' not in node.data:
+        return False
+    try:
+        return decode_command(node.data).option is Option.PING
+    except CorruptError:
+        return False
