@@ -16,7 +16,7 @@ from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, Recorder
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
-from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS
+from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS, Layout
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 
 GROUP = "g"
@@ -30,13 +30,13 @@ class ProductActor:
         self.step = loop.step
 
 
-def coordinator(process: SimProcess, pages: Pages | None = None) -> ProductActor:
+def coordinator(process: SimProcess, pages: Pages | None = None, layout: Layout = DRAFT) -> ProductActor:
     """A coordinator's process; with `pages` it keeps a journal there."""
     given = {
         "wanted_id": None,
         "description": json.dumps({"host": process.client}).encode(),
-        "first_reads": first_revision_reads("draft"),
-        "first_writes": partial(first_revision_writes, layout_name="draft"),
+        "first_reads": first_revision_reads(layout.name),
+        "first_writes": partial(first_revision_writes, layout_name=layout.name),
         "revision": history()[-1].revision,
     }
 
@@ -45,7 +45,7 @@ def coordinator(process: SimProcess, pages: Pages | None = None) -> ProductActor
 
     recorder = Recorder(pages, process.open_session, process.inbox.put, events)
     loop = Loop(recorder.open_session, recorder.put)
-    role = CoordinatorRole(loop, DRAFT, given, recorder.event)
+    role = CoordinatorRole(loop, layout, given, recorder.event)
     loop.run_role(role, recorder.event)
     actor = ProductActor(loop, role)
     actor.step = partial(recorder.step, loop)
@@ -69,6 +69,7 @@ class ConsumerFactory:
         self._logs, self._topics, self._group, self._reset = logs, dict(topics), group, reset
         self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
         self._pattern = pattern
+        self.wall_offset_ms = 0  # of the machine's wall clock; nothing may depend on it
         self._fields: dict[str, Any] = {"offers": frozenset({"ping"})}
 
     def registers(self, **fields: Any) -> None:
@@ -84,7 +85,7 @@ class ConsumerFactory:
                 Registration(
                     subscription=self._topics,
                     pattern=self._pattern,
-                    timestamp=str(world.now_ms),
+                    timestamp=str(world.now_ms + self.wall_offset_ms),
                     coordination=MARKER,
                     assignors=self._assignors,
                     rebalance_timeout_ms=self._rebalance_timeout_ms,
@@ -94,7 +95,7 @@ class ConsumerFactory:
             )
 
         def new_id() -> str:
-            return f"{self._group}_{process.name}-{world.now_ms}-{process.random_hex()}"
+            return f"{self._group}_{process.name}-{world.now_ms + self.wall_offset_ms}-{process.random_hex()}"
 
         loop = Loop(process.open_session, process.inbox.put)
         application = Application(process, self._logs, self._group, reset=self._reset)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from tests.sim import faults
-from tests.sim.actors import GROUP, ProductActor
+from tests.sim.actors import GROUP, ProductActor, coordinator
 from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, on_seeds, sends
 from tests.sim.zookeeper import Txn
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.loop import Loop
-from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH
+from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY
 from zkcoord.tree.writes import DeleteNode, SetNode
 
 
@@ -210,4 +211,35 @@ def test_f14_a_short_outage_of_the_ensemble_moves_nothing(seed: int) -> None:
     assert script.commands_sent("start-fetcher", since_ms=began_ms) == []
     assert script.commands_sent("stop-fetcher", since_ms=began_ms) == []
     assert script.journal("lost") == []
+    script.calm()
+
+
+@on_seeds()
+def test_f51_a_coordinator_of_another_layout_refuses_the_tree_and_the_first_goes_on(seed: int) -> None:
+    """Two coordinators of different layouts on one tree: the schema says whose it is, the other one ends."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world, leader = script.world, script.leader()
+    world.spawn("coordinator9", partial(coordinator, layout=LEGACY), restarts=False)
+    world.run_until(lambda: script.actor("coordinator9").loop.finished, what="it refuses")
+    assert "start it with --layout draft" in str(script.actor("coordinator9").loop.fatal)
+    assert [t for t in world.tried if t.client == script.client("coordinator9")] == []
+    script.join("late")
+    script.settle()
+    assert script.leader() == leader
+    script.calm()
+
+
+@on_seeds()
+def test_f51_of_two_layouts_that_come_to_an_empty_tree_at_once_one_remains(seed: int) -> None:
+    """Both would make the first nodes: one multi wins, the other coordinator reads whose tree it is, and ends."""
+    script = Script(seed, coordinators=0, consumers=0)
+    world = script.world
+    layouts = {"coordinator0": DRAFT, "coordinator1": LEGACY}
+    for name, layout in layouts.items():
+        world.spawn(name, partial(coordinator, layout=layout), restarts=False)
+    world.run_until(lambda: script.field.epoch_session is not None, what="one is elected")
+    loser = script.standby()
+    world.run_until(lambda: script.actor(loser).loop.finished, what="the other one ends")
+    assert f"start it with --layout {layouts[script.leader()].name}" in str(script.actor(loser).loop.fatal)
     script.calm()

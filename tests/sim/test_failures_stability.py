@@ -16,6 +16,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
+HOUR_MS = 3_600_000
 OWNERS = DRAFT.owners(GROUP)
 
 
@@ -155,7 +156,7 @@ def test_f26_no_write_of_a_whole_storm_replaces_or_removes_what_it_did_not_read(
     script.settle()
     script.world.storm(2_500)
     script.calm()
-    assert len(script.world.tried) > 20
+    assert len(script.world.tried) > 40
     assert [line for tried in script.world.tried for line in unversioned(tried.transaction)] == []
     applied = [w for txn in script.world.ensemble.log if txn.session.process != "operator" for w in txn.writes]
     assert [w for w in applied if getattr(w, "version", 0) == ANY_VERSION] == []
@@ -185,3 +186,38 @@ def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: in
     ]
     assert [t.result.reason for t in refused] == ["NodeExists"]
     assert script.commands_sent("start-fetcher", claimed) == []
+
+
+@on_seeds()
+def test_f25_an_owner_stands_at_the_same_path_whoever_owns_it_and_whatever_changes(seed: int) -> None:
+    """Members, generations, coordinators and partitions change: an owner's node is made once and stays."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    made = {p: world.ensemble.stat(DRAFT.owner(GROUP, p)) for p in script.partitions()}
+    script.join("late")
+    script.settle()
+    failovers(script)
+    script.partition_count("t", 6)
+    script.leave("consumer0")
+    world.run_until(lambda: not script.registered("consumer0") and script.all_held(), what="it leaves")
+    now = {p: world.ensemble.stat(DRAFT.owner(GROUP, p)) for p in made}
+    assert {p: stat.czxid for p, stat in now.items() if stat} == {p: stat.czxid for p, stat in made.items() if stat}
+    script.calm()
+
+
+@on_seeds()
+def test_f35_the_wall_clock_of_a_machine_jumps_and_nothing_notices(seed: int) -> None:
+    """An hour forward, then two back: who joins then is as good a member, the order of joining is ZooKeeper's."""
+    script = Script(seed, consumers=2, topics={"t": 8})
+    script.settle()
+    generation = script.generation()
+    for turn, offset_ms in enumerate((HOUR_MS, -HOUR_MS)):
+        script.consumers.wall_offset_ms = offset_ms
+        script.join(f"late{turn}")
+        script.settle("it has its share")
+    ids = [script.member(name) for name in ("consumer0", "consumer1", "late0", "late1")]
+    assert len(set(ids)) == 4
+    assert script.generation() == generation + 2  # one cause each
+    assert script.world.events("evicted") == []
+    script.calm()

@@ -88,7 +88,6 @@ class _Sent:
     sent_ms: int
     step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
-    touched: list[tuple[str, Kind]]
 
 
 @dataclass(slots=True)
@@ -166,10 +165,9 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        touched = transaction.touched()
-        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched)
+        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction)
         session.store.commit(token, transaction)
-        session.tracker.written(touched)
+        session.tracker.written(transaction.touched())
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
@@ -252,7 +250,7 @@ class Loop:
 
     def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
-        session.tracker.settled(sent.touched)
+        session.tracker.settled(sent.transaction.touched())
         if done.outcome is Outcome.UNKNOWN:
             self._gate(session, now_ms)
         elif done.outcome is Outcome.COMMITTED:

@@ -1,0 +1,111 @@
+"""Failure cases of applications (design, section 10): callbacks that block, that call back, that never return."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from tests.sim.actors import GROUP
+from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import SetNode
+
+
+@on_seeds()
+def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_only(seed: int) -> None:
+    """One consumer is asked to stop and works on; the others' hand-over is done, and its session lives."""
+    script = Script(seed, consumers=3, topics={"t": 12}, rebalance_timeout_ms=60_000)
+    script.settle()
+    world, busy = script.world, script.member("consumer0")
+    kept = script.owned("consumer0")
+    go_on = hold_calls(script.application("consumer0"))
+    script.join("late")
+    world.run_until(
+        lambda: script.registered("late") and all(not script.outstanding(n) for n in ("consumer1", "consumer2")),
+        what="the others have obeyed",
+    )
+    world.run_until(lambda: len(script.owned("late")) >= 1, what="the newcomer has what the others gave up")
+    world.run_for(3 * SESSION_MS)
+    assert script.member("consumer0") == busy  # its lease was renewed beside the callback
+    assert script.owned("consumer0") == kept
+    assert script.outstanding("consumer0") == 1
+    go_on()
+    script.settle("it obeys")
+    script.calm()
+
+
+@on_seeds()
+def test_f17_a_commit_asked_for_inside_a_callback_is_answered(seed: int) -> None:
+    """The application commits while its own stop is asked for: the commit is answered or refused, never stuck."""
+    script = Script(seed, consumers=2, topics={"t": 6})
+    script.settle()
+    world, application = script.world, script.application("consumer0")
+    application.commits = False
+    asked: list[Future[None]] = []
+    answer = application._answer
+
+    def committing() -> None:
+        _, name, _ = application._calls[0]
+        if name == "stop" and not asked:
+            future: Future[None] = Future()
+            asked.append(future)
+            offsets = {p: application.positions[p] for p in sorted(application.positions)}
+            script.process("consumer0").inbox.put(Request("commit", offsets, future))
+            world.at(world.now_ms + 1_000, committing)  # the callback waits for its commit, at most so long
+            return
+        answer()
+
+    application._answer = committing  # type: ignore[method-assign]
+    script.join("late")
+    script.settle("handed over")
+    assert len(asked) == 1
+    assert asked[0].done()
+    assert asked[0].exception() is None or isinstance(asked[0].exception(), FencedError)
+    script.calm()
+
+
+@on_seeds()
+def test_f22_a_coordinator_that_is_stopped_during_a_flap_does_not_come_back(seed: int) -> None:
+    """It is told to stop while its link is broken: nothing of it is elected or writes later."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world, old = script.world, script.leader()
+    script.process(old).cut = True
+    next(store for store in script.process(old).stores if store.wire is not None).break_wire("by the script")
+    world.run_for(200)
+    script.process(old).inbox.put(Request("stop", None, None))
+    world.run_for(500)
+    asked_ms = world.now_ms
+    script.process(old).cut = False
+    world.run_until(lambda: script.field.epoch_session is not None and script.leader() != old, what="another serves")
+    script.join("late")
+    script.settle("the other one serves")
+    assert [t for t in world.tried if t.client == script.client(old) and t.time_ms >= asked_ms] == []
+    assert script.actor(old).loop.finished
+    script.calm()
+
+
+@on_seeds()
+def test_f54_a_foreign_offset_under_a_stop_is_kept_and_the_next_owner_starts_there(seed: int) -> None:
+    """A tool sets the offset of a partition that is being stopped: the release does not write over it."""
+    script = Script(seed, consumers=2, topics={"t": 6}, rebalance_timeout_ms=60_000)
+    script.settle()
+    world, application = script.world, script.application("consumer0")
+    application.commits = False
+    go_on = hold_calls(application)
+    script.join("late")
+    world.run_until(lambda: script.outstanding("consumer0") == 1, what="a stop is being obeyed")
+    command = next(iter(script.field.commands[GROUP, script.member("consumer0")].values()))
+    partition: TopicPartition = sorted(command.partitions or ())[0]
+    path = DRAFT.offset(GROUP, partition)
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, b"7", stat.version)).reason
+    go_on()
+    script.settle("handed over")
+    first = script.journal("start", partition)[-1]
+    assert first.client == script.client("late")
+    assert first.start == 7
+    script.calm()
