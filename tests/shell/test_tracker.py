@@ -99,3 +99,29 @@ def test_one_request_asks_for_a_bounded_number_oldest_first() -> None:
         tracker.want(f"/{n}", scope="g")
     assert len(tracker.take(1)) == READS_PER_REQUEST_MAX
     assert tracker.take(2) == [Read(f"/{READS_PER_REQUEST_MAX}")]
+
+
+def test_what_stands_beside_a_list_is_read_behind_it_when_a_stranger_changed_the_list() -> None:
+    tracker = clean_tracker()
+    tracker.want_data(["/a/x", "/a/y"], "g")
+    tracker.take(2)
+    tracker.answered(2, [node("/a/x"), node("/a/y")])
+    tracker.read_beside("/a", Kind.CHILDREN, ["/a/y", "/unknown"])
+    tracker.fired("/a", data=False, children=True)
+    assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True), Read("/a/y")]
+    tracker.answered(3, [node("/a", Kind.CHILDREN), node("/a/y")])
+    tracker.written([("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
+    tracker.fired("/a", data=False, children=True)
+    assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
+
+
+def test_data_that_was_wanted_before_is_read_again() -> None:
+    tracker = Tracker()
+    tracker.want("/a", scope="g")
+    tracker.take(1)
+    tracker.answered(1, [node("/a")])
+    tracker.want_data(["/a", "/b"], "h")
+    assert (tracker.clean("g"), tracker.clean("h")) == (False, False)
+    assert tracker.take(2) == [Read("/a"), Read("/b")]
+    tracker.answered(2, [node("/a"), node("/b")])
+    assert (tracker.clean("g"), tracker.clean("h")) == (True, True)

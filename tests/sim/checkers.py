@@ -252,12 +252,16 @@ def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
 
 
 def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaints:
-    """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything."""
+    """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything, or
+    when somebody wishes that nothing is stopped."""
     for value in _grants(facts):
         if _state(field, value.group).get("stopping"):
             yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
     for group, old, new in facts.states:
-        if not old.get("stopping") or new.get("stopping") or _record(field, group).get("rebalance") != "eager":
+        record = _record(field, group)
+        if not old.get("stopping") or new.get("stopping") or record.get("rebalance") != "eager":
+            continue
+        if (record.get("wish") or {}).get("hold"):
             continue
         for (owned_group, partition), thread in sorted(field.owners.items()):
             if owned_group == group and (group, consumer_of(thread)) in field.registrations:

@@ -24,6 +24,7 @@ from tests.sim.scenarios import storm_fingerprint
 from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.decisions import FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.patience import Patience
 from zkcoord.core.view import Channel
@@ -186,6 +187,7 @@ def a_digest_of_the_order(patch: Patch) -> None:
 def looks_at_no_owner_again(patch: Patch) -> None:
     """An acknowledgement is seen, and the owner that it emptied is not read (rule 8)."""
     patch.setattr(Following, "_touch_owners", lambda self, partitions: None)
+    patch.setattr(Tracker, "read_beside", lambda self, path, kind, beside: None)
 
 
 # -- consumers and their sessions
@@ -345,7 +347,9 @@ def unsorted_fingerprint(seed: int) -> tuple[int, int, int, int]:
     original = coordinating.plan
 
     def plan(decisions: Any, *rest: Any) -> list[Transaction]:
-        raised = [d for d in decisions if "generation" in type(d).__name__.lower()]
+        raised = [
+            d for d in decisions if isinstance(d, RaiseGeneration | SetStopping | FailGroup)
+        ]  # what sets the state
         others = {str(d): d for d in decisions if d not in raised}
         return original([*raised, *(others[text] for text in set(others))], *rest)
 

@@ -52,11 +52,15 @@ class Desk:
         tracker.want(self.paths.registration, watch=True, scope=CHANNEL)
         tracker.want(self.paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
 
+    def looked_up(self, node: Node) -> bool:
+        """Take an answer in that somebody looked up: an owner, an offset; False when it is none."""
+        taken = False
+        for lookup in self._lookups.values():
+            taken |= lookup.take(node)
+        return taken
+
     def read(self, node: Node) -> None:
-        """Take an answer in."""
-        taken = [lookup.take(node) for lookup in self._lookups.values()]
-        if any(taken):
-            return  # an owner or an offset
+        """Take any other answer in."""
         if node.path == self.paths.registration:
             self._registration = node
         elif node.path == self.paths.channel:

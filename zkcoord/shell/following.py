@@ -3,6 +3,9 @@
 Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
 commands and statuses are not: they change only together with one of the lists, or by an own write. Read in the order
 ids, owners, channels (design, section 4).
+
+When the list of a channel changes in which commands stand, one of them was acknowledged, as a rule: what that leaves
+its result in (the status; the owners that a stop names) is read in the same request, behind the list.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class Following:
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
+    _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
@@ -61,12 +65,17 @@ class Following:
         """Take answers in, each with its address in this group, and want what they lead to."""
         before = self.nodes
         self.nodes = fold_parsed(before, nodes)
+        if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
+            self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
         for address, node in nodes:
+            if self._behind and node.kind is Kind.DATA:
+                self._behind.discard(node.path)
             if address.place is Place.OWNER:  # there are many, and what can be read leads to nothing
                 self._index(before, address)
                 if not (node.path in before.problems or node.path in self.nodes.problems):
                     continue
             self._follow(before, address, node)
+        self._behind.clear()
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
@@ -218,12 +227,21 @@ class Following:
                 self._touch_owners(command.threads)
         if EVICTED_MARK not in names:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
+        self._read_beside(consumer_id)
+
+    def _read_beside(self, consumer_id: str) -> None:
+        channel, path = self.nodes.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
+        commands = channel.commands if channel is not None else ()
+        stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
+        owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
+        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if commands else ())
 
     def _follow_command(self, address: Address, node: Node) -> None:
         if not node.exists:  # acknowledged before it was read: it may have been about anything
             self._touch_status(address.name)
             self._touch_owners_of({address.name})
             return
+        self._read_beside(address.name)
         channel, sent = self.nodes.view.channels.get(address.name), self._sent.get(address.name)
         for command in channel.commands if channel is not None and sent else ():
             if command.sequence == address.item and sent:
@@ -239,11 +257,15 @@ class Following:
             self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
 
     def _touch_status(self, consumer_id: str) -> None:
-        self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
+        self._touch(self.layout.channel(self.group, consumer_id))
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in list(partitions):
-            self.tracker.touch(self.layout.owner(self.group, partition), Kind.DATA)
+            self._touch(self.layout.owner(self.group, partition))
+
+    def _touch(self, path: str) -> None:
+        if path not in self._behind:
+            self.tracker.touch(path, Kind.DATA)
 
     def _touch_owners_of(self, consumers: Set[str]) -> None:
         for consumer_id in sorted(consumers):

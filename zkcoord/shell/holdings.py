@@ -33,6 +33,7 @@ class Lookup:
     def __init__(self, paths: MemberPaths, tracker: Tracker, scope: str) -> None:
         self._paths, self._tracker, self._scope = paths, tracker, scope
         self._nodes: dict[str, Node | None] = {}
+        self._offsets: dict[TopicPartition, str] = {}  # partition -> path of its offset node
         self._unread: set[str] = set()  # not answered yet: another scope may want (and count) the same node
         self.partitions: frozenset[TopicPartition] = frozenset()
 
@@ -45,17 +46,14 @@ class Lookup:
     ) -> None:
         """Read the offsets of these partitions and the owners that are not known, with `parents` also what stands
         above the offsets."""
-        chosen = list(partitions)
-        self.partitions |= frozenset(chosen)
-        owners = [p for p in chosen if p not in known_owners]
-        above: set[str] = {self._paths.offset(p).rpartition("/")[0] for p in chosen} if parents else set()
-        if above:
-            above.add(self._paths.layout.offsets(self._paths.group))
-        for path in [*sorted(above), *map(self._paths.owner, owners), *map(self._paths.offset, chosen)]:
-            self._nodes[path] = None
-            self._unread.add(path)
-            self._tracker.want(path, scope=self._scope)
-            self._tracker.touch(path)
+        offsets = {p: self._paths.offset(p) for p in partitions}
+        self._offsets.update(offsets)
+        self.partitions |= offsets.keys()
+        owners = [self._paths.owner(p) for p in offsets if p not in known_owners]
+        wanted = [*(self._parents(offsets) if parents else ()), *owners, *offsets.values()]
+        self._nodes.update(dict.fromkeys(wanted))
+        self._unread.update(wanted)
+        self._tracker.want_data(wanted, self._scope)
 
     @property
     def clean(self) -> bool:
@@ -85,7 +83,7 @@ class Lookup:
 
     def position(self, partition: TopicPartition) -> Position:
         """The offset node as read."""
-        node = self._nodes.get(self._paths.offset(partition))
+        node = self._nodes.get(self._offsets.get(partition, ""))
         if node is None or node.stat is None:
             return Position(None, None)
         try:
@@ -96,10 +94,14 @@ class Lookup:
 
     def missing_parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Parents of these partitions' offset nodes that do not stand, outermost first."""
-        topics = sorted({self._paths.offset(p).rpartition("/")[0] for p in partitions})
-        wanted = [self._paths.layout.offsets(self._paths.group), *topics] if topics else []
-        nodes = [(path, self._nodes.get(path)) for path in wanted]
+        nodes = [(path, self._nodes.get(path)) for path in self._parents(partitions)]
         return [path for path, node in nodes if node is not None and not node.exists]
+
+    def _parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """What stands above these partitions' offsets, outermost first."""
+        layout, group = self._paths.layout, self._paths.group
+        topics = sorted({partition.topic for partition in partitions})
+        return [layout.offsets(group), *(layout.topic_offsets(group, topic) for topic in topics)] if topics else []
 
 
 @dataclass(slots=True)

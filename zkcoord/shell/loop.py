@@ -88,6 +88,7 @@ class _Sent:
     sent_ms: int
     step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
+    touched: list[tuple[str, Kind]]
 
 
 @dataclass(slots=True)
@@ -165,9 +166,10 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction)
+        touched = transaction.touched()
+        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched)
         session.store.commit(token, transaction)
-        session.tracker.written(transaction.touched())
+        session.tracker.written(touched)
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
@@ -250,7 +252,7 @@ class Loop:
 
     def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
-        session.tracker.settled(sent.transaction.touched())
+        session.tracker.settled(sent.touched)
         if done.outcome is Outcome.UNKNOWN:
             self._gate(session, now_ms)
         elif done.outcome is Outcome.COMMITTED:

@@ -139,6 +139,8 @@ class MembershipRole:
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Take answers in."""
         for node in nodes:
+            if self.desk is not None and self.desk.looked_up(node):
+                continue  # there are many of these
             self._topics.take(node, self._loop.tracker)
             if node.path == SCHEMA:
                 self._schema = node

@@ -66,6 +66,8 @@ def starts_behind(desk: Desk, first: str, command: Command) -> dict[str, Command
         if behind is None or behind.option is not Option.START_FETCHER:
             break
         found[sequence] = behind
+    if not found:
+        return found
     named = [p for start in (command, *found.values()) for p in start.ownership or ()]
     room = member.room(desk.paths, named) - len(command.ownership or ())
     for sequence, start in list(found.items()):

@@ -24,6 +24,7 @@ class _Want:
     reading: int = 0  # the token of the request under way, 0: none
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
+    beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
 
 
 class Tracker:
@@ -45,6 +46,20 @@ class Tracker:
         self._queue[key] = None
         self._count(scope, 1)
 
+    def want_data(self, paths: Iterable[str], scope: str) -> None:
+        """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many."""
+        fresh = 0
+        for path in paths:
+            key = (path, Kind.DATA)
+            if key in self._wants:
+                self._soil(key)
+                continue
+            self._wants[key] = _Want(Read(path), scope)
+            self._queue[key] = None
+            fresh += 1
+        if fresh:
+            self._count(scope, fresh)
+
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
         """Watch a wanted node from now on, or read it without a watch again; to begin to watch is to read it anew."""
         want = self._wants.get((path, kind))
@@ -53,6 +68,13 @@ class Tracker:
         want.read = Read(path, kind, watch)
         if watch:
             self._soil((path, kind))
+
+    def read_beside(self, path: str, kind: Kind, beside: Iterable[str]) -> None:
+        """When a stranger's change of this node is told, these nodes' data is dirty, too: one round for both, and the
+        node itself first."""
+        want = self._wants.get((path, kind))
+        if want is not None:
+            want.beside = tuple(beside)
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Forget this node; an answer under way is dropped."""
@@ -107,6 +129,8 @@ class Tracker:
                 self._queue[(path, kind)] = None
             else:
                 self._soil((path, kind))
+                for other in want.beside:
+                    self._soil((other, Kind.DATA))
 
     def touch_all(self) -> None:
         """The link broke: every watch is lost, every answer under way will not come."""
