@@ -4,8 +4,8 @@ Watched are the lists (members, channels, each channel's commands) and the group
 commands and statuses are not: they change only together with one of the lists, or by an own write. Read in the order
 ids, owners, channels (design, section 4).
 
-When the list of a channel changes in which commands stand, one of them was acknowledged, as a rule: what that leaves
-its result in (the status; the owners that a stop names) is read in the same request, behind the list.
+When the list of a channel changes in which a stop stands, that was acknowledged, as a rule: what it leaves its result
+in (the owners, the status) is read in the same request, behind the list, since a grant waits for it.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Following:
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
-        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if commands else ())
+        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if stops else ())
 
     def _follow_command(self, address: Address, node: Node) -> None:
         if not node.exists:  # acknowledged before it was read: it may have been about anything
