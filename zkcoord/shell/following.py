@@ -287,11 +287,9 @@ class Following:
             self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
 
     def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
-        for number in partitions:
-            partition = TopicPartition(topic, number)
-            if partition not in self._owners:
-                self._owners.add(partition)
-                self._want(self.layout.owner(self.group, partition), Kind.DATA)
+        fresh = [p for number in partitions if (p := TopicPartition(topic, number)) not in self._owners]
+        self._owners.update(fresh)
+        self.tracker.want_data([self.layout.owner(self.group, partition) for partition in fresh], self.group)
 
     def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
         self.tracker.want(path, kind, watch=watch, scope=self.group)

@@ -142,8 +142,15 @@ def _owner_versions(document: Document, ownership: Mapping[TopicPartition, str])
     section = document.section("ownerVersions")
     if not section.fields:
         return {}
-    named = ((partition, f"{partition[0]}-{partition[1]}") for partition in ownership)
-    return {partition: section.integer(key, high=INT32_MAX) for partition, key in named if key in section.fields}
+    told = section.fields
+    named = zip(ownership, document.section("ownershipMap").fields, strict=True)  # partition, its key
+    return {
+        partition: version
+        if type(version) is int and 0 <= version <= INT32_MAX
+        else section.integer(key, high=INT32_MAX)
+        for partition, key in named
+        if (version := told.get(key)) is not None
+    }
 
 
 def _two(numbers: tuple[int, ...]) -> tuple[int, int]:

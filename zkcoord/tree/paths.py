@@ -150,6 +150,8 @@ class Layout:
 def _parse_group(parts: list[str]) -> Address | None:
     group, *rest = parts
     match rest:
+        case ["owners", topic, partition]:  # first: there are many
+            return Address(Place.OWNER, group, topic, partition)
         case ["ids"]:
             return Address(Place.IDS, group)
         case ["ids", consumer]:
@@ -158,8 +160,6 @@ def _parse_group(parts: list[str]) -> Address | None:
             return Address(Place.OWNERS, group)
         case ["owners", topic]:
             return Address(Place.MARK, group, topic)
-        case ["owners", topic, partition]:
-            return Address(Place.OWNER, group, topic, partition)
         case ["offsets"] | ["offsets", _]:
             return Address(Place.OFFSETS, group)
         case ["offsets", topic, partition]:

@@ -210,12 +210,11 @@ class _Folder:
         if thread and "-" not in thread:
             thread = UNREADABLE_OWNER
         owners[partition] = Owner(thread, node.stat.version)
-        self._problem(
-            node.path,
-            f"{node.data[:80]!r} is no thread id: an operator must set it empty, then the partition is given anew"
-            if thread == UNREADABLE_OWNER
-            else None,
-        )
+        if thread == UNREADABLE_OWNER:
+            wrong = f"{node.data[:80]!r} is no thread id"
+            self._problem(node.path, f"{wrong}: an operator must set it empty, then the partition is given anew")
+        elif self._problems:
+            self._problem(node.path, None)
 
     def _mark(self, address: Address, node: Node) -> None:
         marked = set(self._changes.get("marked", self._before.view.marked))
