@@ -14,13 +14,14 @@ from tests.sim.application import Logs
 from tests.sim.field import Field, parse_json
 from tests.sim.options import Options
 from tests.sim.world import World
+from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 8, "u": 3}
-RECORD = DRAFT.record(GROUP)
+RECORD, STATE = DRAFT.record(GROUP), DRAFT.state(GROUP)
 CALM_STEPS = 60_000
 STORM_MS = 20_000  # about how long a storm lasts; what comes later comes in the calm
 
@@ -65,6 +66,16 @@ class Scene:
     def record(self) -> dict[str, Any]:
         """The group's record."""
         return parse_json(self.world.ensemble.data(RECORD) or b"")
+
+    def state(self) -> dict[str, Any]:
+        """The group's state."""
+        return parse_json(self.world.ensemble.data(STATE) or b"")
+
+    def held(self) -> list[TopicPartition]:
+        """What some member of the group holds."""
+        return sorted(
+            p for (g, p), held in self.field.holdings.items() if (g, held.consumer) in self.field.registrations
+        )
 
     def edit_record(self, **values: Any) -> None:
         """Change values of the group's record, as an operator; nothing when there is no record yet."""

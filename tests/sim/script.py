@@ -22,13 +22,11 @@ from tests.sim.world import CrashPlan, Entry, World
 from tests.sim.zookeeper import Result
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
-from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 SESSION_MS = 6_000
 QUIET = Options(session_timeout_ms=SESSION_MS, call_ms_max=20, read_ms_max=500, reconnect_ms_max=50)
 SETTLE_STEPS = 10_000
-STATE = DRAFT.state(GROUP)
 
 
 class Told(NamedTuple):
@@ -233,11 +231,7 @@ class Script(Scene):
 
     def generation(self) -> int:
         """The group's generation."""
-        return int(parse_json(self.world.ensemble.data(STATE) or b"").get("generation", -1))
-
-    def state(self) -> dict[str, Any]:
-        """The group's state."""
-        return parse_json(self.world.ensemble.data(STATE) or b"")
+        return int(self.state().get("generation", -1))
 
     # -- what happened
 

@@ -10,8 +10,8 @@ import pytest
 from tests.sim import faults
 from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.options import seeds
-from tests.sim.scenarios import TOPICS
-from tests.sim.script import SESSION_MS, STATE, Script, on_seeds, sends, unversioned
+from tests.sim.scenarios import STATE, TOPICS
+from tests.sim.script import SESSION_MS, Script, on_seeds, sends, unversioned
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import ANY_VERSION, SetNode

@@ -129,6 +129,59 @@ def eviction(world: World) -> None:
     at_rest(played)
 
 
+def eager_join(world: World) -> None:
+    """One more comes to an eager group: everybody stops, then everybody starts."""
+    played = scene(world)
+    settle(played, 2)
+    played.edit_record(rebalance="eager")
+    played.join("late")
+    world.run_until(lambda: _members(played, "late") == 1 and settled(played), SETTLE_STEPS, "it has joined")
+    at_rest(played)
+
+
+def switch(world: World) -> None:
+    """A group becomes eager while one joins, and cooperative again in the middle of the stops."""
+    played = scene(world)
+    settle(played, 2)
+    played.edit_record(rebalance="eager")
+    played.join("late")
+    world.run_until(
+        lambda: bool(played.state().get("stopping")) or (_members(played, "late") == 1 and settled(played)),
+        SETTLE_STEPS,
+        "everybody is being stopped",
+    )
+    played.edit_record(rebalance="cooperative")
+    world.run_until(lambda: _members(played, "late") == 1 and settled(played), SETTLE_STEPS, "it has joined")
+    at_rest(played)
+
+
+def pause(world: World) -> None:
+    """A group is paused, stands still, and is resumed."""
+    played = scene(world)
+    settle(played, 2)
+    played.wish("pause")
+    world.run_until(lambda: not played.held(), SETTLE_STEPS, "everything is stopped")
+    world.run_for(SESSION_MS // 2)
+    played.resume()
+    settle(played, 2)
+    at_rest(played)
+
+
+def hold(world: World) -> None:
+    """A held group keeps what is owned while one joins and one dies; then it is resumed."""
+    played = scene(world, consumers=3)
+    settle(played, 3)
+    played.wish("hold")
+    played.join("late")
+    world.run_until(lambda: _members(played, "late") == 1, SETTLE_STEPS, "it has joined")
+    world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
+    world.stop("consumer1")
+    world.run_until(lambda: _members(played, "consumer1") == 0, SETTLE_STEPS, "its session ends")
+    played.resume()
+    settle(played, 3)
+    at_rest(played)
+
+
 def _members(played: Scene, name: str) -> int:
     return sum(f"_{name}-" in consumer for _, consumer in played.field.registrations)
 
@@ -150,6 +203,10 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
     "hard-death": hard_death,
     "failover": failover,
     "eviction": eviction,
+    "eager-join": eager_join,
+    "switch": switch,
+    "pause": pause,
+    "hold": hold,
 }
 POINTS_MIN = 15  # writes of the shortest scenario
 
