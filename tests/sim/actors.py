@@ -117,9 +117,12 @@ class ConsumerFactory:
         return ProductActor(loop, role)
 
 
-def topic_json(partitions: int) -> bytes:
-    """What a broker writes into `/brokers/topics/<t>`."""
-    return json.dumps({"version": 1, "partitions": {str(n): [0] for n in range(partitions)}}).encode()
+def topic_json(partitions: int, topic_id: str | None = None) -> bytes:
+    """What a broker writes into `/brokers/topics/<t>`; the id since 2.8."""
+    numbered = {"partitions": {str(n): [0] for n in range(partitions)}}
+    if topic_id is not None:
+        return json.dumps({"version": 3, "topic_id": topic_id, **numbered}).encode()
+    return json.dumps({"version": 1, **numbered}).encode()
 
 
 def make_topics(world: World, topics: Mapping[str, int]) -> None:

@@ -28,11 +28,19 @@ class Logs:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._born_ms: dict[str, int] = {}  # topics that were created again
+
+    def empty(self, topic: str) -> None:
+        """The topic was created again: its logs begin anew."""
+        self._born_ms[topic] = self._world.now_ms
 
     def end(self, partition: TopicPartition) -> int:
         """The offset after the last record."""
         world = self._world
         now_ms = world.now_ms if world.drain_from_ms is None else world.drain_from_ms
+        born_ms = self._born_ms.get(partition.topic)
+        if born_ms is not None:
+            return 1 + max(0, now_ms - born_ms) // MS_PER_RECORD
         return zlib.crc32(str(partition).encode()) % 1_000 + now_ms // MS_PER_RECORD
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
+from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
 from zkcoord.core.model import TopicPartition
@@ -154,6 +155,8 @@ def _coordinators_work(facts: Facts, field: Field) -> list[str]:
     made += [f"state of {group}" for group, _, _ in facts.states]
     made += [f"eviction of {consumer}" for _, consumer in facts.evicted_marks]
     made += [f"channel of {consumer} deleted" for _, consumer in facts.channels_gone]
+    made += [f"mark of {topic}" for _, topic, _, _ in facts.marks]
+    made += [f"offset of {v.partition} removed" for v in facts.offsets if v.after is None]
     if facts.txn.kind == "multi":
         foreign = [key for key in facts.unregistered if not field.owned_by(facts.session, *key)]
         made += [f"registration of {consumer} deleted" for _, consumer in foreign]
@@ -287,6 +290,8 @@ TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     one_command_per_partition,
     nothing_is_written_blindly,
     generations_grow_with_the_target,
+    offsets_are_dropped_only_with_their_topic,
+    incarnations_only_grow,
     eager_groups_stop_before_they_start,
 )
 JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
@@ -329,6 +334,10 @@ def at_rest(world: World, field: Field) -> Complaints:
             yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
     for group, consumer in sorted(field.channels - field.registrations.keys()):
         yield f"channel of {consumer} in {group} is left"
+    topics = set(field.ensemble.names("/brokers/topics"))
+    for group, partition in sorted(field.offsets):
+        if topics and partition.topic not in topics:
+            yield f"the offset of {partition} in {group} is left, its topic is gone"
     readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
     for (group, partition), thread in sorted(field.owners.items()):
         if (group, consumer_of(thread)) in field.registrations and (_record(field, group).get("wish") or {}).get(

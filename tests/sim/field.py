@@ -86,6 +86,7 @@ class Facts:
     unregistered: list[tuple[str, str]] = field(default_factory=list)
     owners: list[Value] = field(default_factory=list)
     offsets: list[Value] = field(default_factory=list)
+    marks: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, topic, texts
     channels_gone: list[tuple[str, str]] = field(default_factory=list)
     evicted_marks: list[tuple[str, str]] = field(default_factory=list)
     records: list[str] = field(default_factory=list)  # groups whose record was written
@@ -140,6 +141,7 @@ class Field:
         self.channels: set[tuple[str, str]] = set()
         self.evicted: dict[tuple[str, str], int] = {}  # when the mark was made
         self.epoch_session: Session | None = None
+        self.incarnations: dict[tuple[str, str], int] = {}  # the highest number that a topic's mark ever had
         # from the applications' journal
         self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to here
         self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
@@ -167,6 +169,8 @@ class Field:
                 facts.registered.append((group, name, parse_json(after or b"")))
             elif after is None:
                 facts.unregistered.append((group, name))
+        elif place == "owners" and item is None:
+            facts.marks.append((group, name, parse_json(before or b""), parse_json(after or b"")))
         elif place in ("owners", "offsets") and item is not None and item.isdigit():
             values = facts.owners if place == "owners" else facts.offsets
             partition = TopicPartition(name, int(item))
@@ -212,6 +216,9 @@ class Field:
             self.evicted.pop(key, None)
         for key in facts.evicted_marks:
             self.evicted[key] = txn.time_ms
+        for group, topic, _, mark in facts.marks:
+            known = self.incarnations.get((group, topic), 0)
+            self.incarnations[group, topic] = max(known, int(mark.get("incarnation", 0)))
         for value in facts.offsets:
             self._take_offset(value, reset=facts.session is self.ensemble.operator)
 

@@ -18,7 +18,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
-from zkcoord.tree.writes import ANY_VERSION, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
 TOPICS = {"t": 8, "u": 3}
 RECORD, STATE = DRAFT.record(GROUP), DRAFT.state(GROUP)
@@ -93,6 +93,18 @@ class Scene:
         """A tool takes a hold and a pause back."""
         self.edit_record(wish={**self.record().get("wish", {}), "hold": None, "pause": None})
 
+    def delete_topic(self, topic: str) -> None:
+        """The topic is deleted."""
+        self.world.trace("a broker deletes", topic)
+        self.world.ensemble.operate(DeleteNode(f"{BROKER_TOPICS}/{topic}", ANY_VERSION))
+
+    def create_topic(self, topic: str, partitions: int, *, topic_id: str | None = None) -> None:
+        """A topic is created, perhaps again: then its logs are empty."""
+        self.world.trace("a broker creates", topic, partitions)
+        data = topic_json(partitions, topic_id)
+        if not self.world.ensemble.operate(CreateNode(f"{BROKER_TOPICS}/{topic}", data)).reason:
+            self.logs.empty(topic)
+
     def grow(self, topic: str, partitions: int) -> None:
         """The topic is given more partitions."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
@@ -101,7 +113,8 @@ class Scene:
 def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> World:
     """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
 
-    Every other group has come to rest before the storm. While it blows a consumer joins, one leaves, a topic grows.
+    Every other group has come to rest before the storm. While it blows a consumer joins, one leaves, a topic grows,
+    another is deleted; it may be created again, or not.
     """
     world = World(seed, options)
     scene = Scene(world)
@@ -119,6 +132,8 @@ def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> W
         lambda: scene.join("late"),
         lambda: scene.leave("consumer0"),
         lambda: scene.grow("t", TOPICS["t"] + 2),
+        lambda: scene.delete_topic("u"),
+        lambda: scene.create_topic("u", TOPICS["u"]),
     ):
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
     world.storm(steps)

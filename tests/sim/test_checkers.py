@@ -252,6 +252,62 @@ def test_a_generation_without_a_cause_is_seen(generation: int, target: str, comp
         field.submit(field.coordinator, *field.checks()[:2], SetNode(STATE, state, 0))
 
 
+MARK = '{"version":1,"incarnation":%d,"topic_id":null,"czxid":"%s","root_czxid":"1"}'
+
+
+def mark(field: Scene, incarnation: int, czxid: int | None = None) -> bytes:
+    """A mark of the topic as it stands, or of another."""
+    stat = field.ensemble.stat("/brokers/topics/t")
+    assert stat is not None
+    return (MARK % (incarnation, stat.czxid if czxid is None else czxid)).encode()
+
+
+def test_an_offset_dropped_while_its_topic_stands_is_seen() -> None:
+    field = Scene()
+    owners = f"{GROUP}/owners/t"
+    field.submit(field.coordinator, *field.checks(), SetNode(owners, mark(field, 1), field.version(owners)))
+    field.ensemble.ensure(f"{GROUP}/offsets/t/0", b"5")
+    with pytest.raises(SimulationError, match="its topic is still the one that was marked"):
+        field.submit(field.coordinator, *field.checks(), DeleteNode(f"{GROUP}/offsets/t/0", 0))
+
+
+def test_an_offset_dropped_under_a_reader_is_seen() -> None:
+    field = Scene()
+    session = field.member("a")
+    field.grant("a")
+    field.ensemble.ensure(f"{GROUP}/offsets/t/0", b"5")
+    field.submit(
+        session,
+        CheckNode(f"{GROUP}/ids/a", 0),
+        DeleteNode(f"{GROUP}/channel/a/0000000000", 0),
+    )
+    with pytest.raises(SimulationError, match="was dropped while a reads t-0"):
+        field.submit(field.coordinator, *field.checks(), DeleteNode(f"{GROUP}/offsets/t/0", 0))
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "czxid", "complaint"),
+    [(1, 99, "the mark of t in g went from"), (3, None, "went from"), (2, None, "went from")],
+)
+def test_a_mark_that_counts_wrongly_is_seen(incarnation: int, czxid: int | None, complaint: str) -> None:
+    field = Scene()
+    owners = f"{GROUP}/owners/t"
+    field.submit(field.coordinator, *field.checks(), SetNode(owners, mark(field, 1), field.version(owners)))
+    with pytest.raises(SimulationError, match=complaint):
+        field.submit(
+            field.coordinator, *field.checks(), SetNode(owners, mark(field, incarnation, czxid), field.version(owners))
+        )
+
+
+def test_a_mark_that_begins_again_at_an_old_number_is_seen() -> None:
+    field = Scene()
+    path = f"{GROUP}/owners/u"
+    field.submit(field.coordinator, *field.checks(), CreateNode(path, mark(field, 2)))
+    field.submit(field.coordinator, *field.checks(), DeleteNode(path, 0))
+    with pytest.raises(SimulationError, match="the mark of u in g began again at 2, after 2"):
+        field.submit(field.coordinator, *field.checks(), CreateNode(path, mark(field, 2)))
+
+
 def test_what_is_left_at_rest_is_named() -> None:
     field = Scene()
     assert list(at_rest(field.world, field.known)) == []

@@ -15,6 +15,7 @@ from tests.sim.field import parse_json
 from tests.sim.options import seeds
 from tests.sim.scenarios import Scene
 from tests.sim.world import World
+from zkcoord.core.topics import DELETED_MS
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode
@@ -64,9 +65,17 @@ class Churn:
     def grow(self) -> None:
         topic = self._pick(["t", "u"])
         path = f"/brokers/topics/{topic}"
-        count = len(parse_json(self.world.ensemble.data(path) or b"")["partitions"])
-        if count < 14:
+        count = len(parse_json(self.world.ensemble.data(path) or b"").get("partitions", ()))
+        if 0 < count < 14:
             self._set(path, topic_json(count + 1 + int(self.world.rng.random() * 3)))
+
+    def recreate(self) -> None:
+        """Delete a topic; sooner or later it is created again."""
+        topic = self._pick(["t", "u"])
+        self.scene.delete_topic(topic)
+        later_ms = int(self.world.rng.random() ** 3 * 2 * DELETED_MS)
+        partitions = 1 + int(self.world.rng.random() * 9)
+        self.world.at(self.world.now_ms + later_ms, lambda: self.scene.create_topic(topic, partitions))
 
     def record(self) -> None:
         path = DRAFT.record(GROUP)
@@ -83,7 +92,7 @@ class Churn:
             self.world.ensemble.operate(SetNode(path, data, stat.version))
 
 
-KINDS = ("join", "leave", "swap_coordinator", "grow", "record")
+KINDS = ("join", "leave", "swap_coordinator", "grow", "recreate", "record")
 
 
 def churn(

@@ -38,6 +38,7 @@ from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.target import Digest, Target
+from zkcoord.core.topics import TopicMemory, barred, drops, recreated
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
 from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused
 
@@ -51,6 +52,7 @@ class Memory:
     target: Target = field(default_factory=Target)
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
+    topics: TopicMemory = field(default_factory=TopicMemory)
 
 
 def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tuple[tuple[Decision, ...], int | None]:
@@ -63,6 +65,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     patience.look(view, now_ms)
     memory.delay.look(view, now_ms)
     memory.liveness.look(view, now_ms)
+    memory.topics.look(view, now_ms)
     candidates, rejected = admit(candidates_of(view), view)
     assignor, at_odds = agree(candidates, view.assignor)
     rejected |= at_odds
@@ -73,6 +76,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
         memory.target.forget()
     memory.target.look(view, assignor, eligible, digest)
     decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
+    decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
     decisions += _purges(view, memory, now_ms)
@@ -81,7 +85,12 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """When somebody's wait ends next."""
-    times = (memory.patience.wake_at_ms(view, now_ms), memory.liveness.wake_at_ms(view, now_ms), memory.delay.until_ms)
+    times = (
+        memory.patience.wake_at_ms(view, now_ms),
+        memory.liveness.wake_at_ms(view, now_ms),
+        memory.delay.until_ms,
+        memory.topics.wake_at_ms(now_ms),
+    )
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 
@@ -131,8 +140,11 @@ def _why_stopping(view: GroupView, stopping: bool) -> str:
 def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: str) -> list[Decision]:
     """Stops of what the target has elsewhere, or of everything, for the reason given."""
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    again = recreated(view)
     moving = [
-        (p, thread) for p, (thread, _) in view.owners.items() if thread and (everything or target.get(p) != thread)
+        (p, thread)
+        for p, (thread, _) in view.owners.items()
+        if thread and (everything or target.get(p) != thread or p.topic in again)
     ]
     for partition, thread in moving:
         holder = consumer_of(thread)
@@ -140,6 +152,8 @@ def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything:
         if holder in view.members and channel is not None and not channel.names(partition):
             stops[holder][partition] = target.get(partition, "")
     why = everything or "the target has them elsewhere"
+    if again and not everything:
+        why += ", or the topic was created again"
     return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]
 
 
@@ -147,9 +161,10 @@ def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     patience = memory.patience
     owners = view.owners
+    not_now = barred(view)
     for partition, thread in memory.target.assignment.items():
         owner = owners.get(partition)
-        if owner is not None and owner.thread == thread:
+        if (owner is not None and owner.thread == thread) or partition.topic in not_now:
             continue
         if not available(view, patience, partition, owner, now_ms):
             continue

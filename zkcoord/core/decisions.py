@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import OffsetSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,32 @@ class MarkTopic:
     """Note which incarnation of a topic the group's owners and offsets belong to."""
 
     topic: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewMark:
+    """Write a topic's mark anew, with the same incarnation: the topic is the same, its czxid or id is not."""
+
+    topic: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpTopic:
+    """Read what is left of a topic that is not the group's any more; nothing is written."""
+
+    topic: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTopic:
+    """Empty or remove the owners of a topic, remove its offsets; `again`: then mark its next incarnation, else none."""
+
+    topic: str
+    again: bool
+    offsets: Mapping[TopicPartition, OffsetSeen]  # what is dropped, as it was read
     why: str
 
 
@@ -131,6 +158,9 @@ Decision = (
     | RaiseGeneration
     | SetStopping
     | MarkTopic
+    | RenewMark
+    | LookUpTopic
+    | DropTopic
     | StopFetching
     | GrantPartitions
     | EvictMember

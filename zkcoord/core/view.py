@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
@@ -17,6 +18,31 @@ class Owner(NamedTuple):
 
 
 _NOBODY = Owner("", -1)
+
+
+class OffsetSeen(NamedTuple):
+    """An offset node as it was read: its text is only shown and dropped, never understood here."""
+
+    text: str
+    version: int
+
+
+class TopicChange(Enum):
+    """How a topic differs from the one that its mark tells of."""
+
+    RENEWED = "renewed"  # the same topic; only the mark is out of date
+    RECREATED = "recreated"  # deleted and created again
+    DELETED = "deleted"
+    UNREADABLE = "unreadable"  # nobody can parse the mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What stands of a topic that is to be dropped, beside its owners."""
+
+    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)
+    version: int | None = None  # of the offsets' parent; None: there is none
+    strange: tuple[str, ...] = ()  # paths that are no partition's: an operator's
 
 
 class Wildcard(NamedTuple):
@@ -134,6 +160,8 @@ class GroupView:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
     topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
     marked: frozenset[str] = frozenset()  # topics whose mark stands
+    changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
+    leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up
     # the group record: what people decided
     record_version: int | None = None  # None: there is no record yet
     assignor: str | None = None

@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import GrantPartitions, PingMember, StopFetching
+from zkcoord.core.decisions import (
+    Decision,
+    DropTopic,
+    GrantPartitions,
+    LookUpTopic,
+    MarkTopic,
+    PingMember,
+    RenewMark,
+    StopFetching,
+)
 from zkcoord.core.life import cause, outlook
 from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
@@ -89,6 +98,8 @@ class CoordinatorRole:
                 continue
             if self._topics is not None and about_topics(node):
                 self._pending |= self._topics.read(node)
+                gone = self._topics.gone if node.path == TOPICS else frozenset[str]()
+                self._pending |= {g for g, f in self._groups.items() if not gone.isdisjoint(f.nodes.marks)}
             elif node.path in KAFKA:
                 self._read_kafka(node)
             elif node.path == self._layout.groups:
@@ -171,6 +182,7 @@ class CoordinatorRole:
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
         tracker = self._loop.tracker
         tracker.want(ROOT)
+        tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
         self._topics = TopicTable(tracker, self._report.problem)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
         for path in KAFKA:
@@ -217,6 +229,8 @@ class CoordinatorRole:
         if not table.clean(following.subscribed, listing=bool(following.wildcards)):
             return False
         following.set_topics(table)
+        following.judge(table, self._root_czxid)
+        following.take_leftovers()
         return tracker.clean(group) and not following.look_again()
 
     def _decide_group(self, following: Following, now_ms: int) -> None:
@@ -230,8 +244,9 @@ class CoordinatorRole:
             self._wake_at_ms.pop(group, None)
         else:
             self._wake_at_ms[group] = wake_at_ms
+        following.look_up({d.topic for d in decisions if isinstance(d, LookUpTopic | DropTopic)})
         if decisions:
-            marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(view.topics))
+            marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(decisions))
             for transaction in plan(decisions, following.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
@@ -242,15 +257,17 @@ class CoordinatorRole:
                 self._report.decision(group, decision)
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)
+        for topic, left in view.leftovers.items():
+            for path in left.strange:
+                why = f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
+                self._report.problem(path, why)
         if view.state_version is not None and view.unreadable is None:
             known = view, memory.target.assignment, decisions
             self._report.phase(group, outlook(*known), view.generation, lambda: cause(*known))
 
-    def _marks(self, topics: Mapping[str, Any]) -> dict[str, Mark]:
-        marks = {}
-        for topic in topics:
-            known = self._topics.present(topic) if self._topics is not None else None
-            if known is not None:
-                info, czxid = known
-                marks[topic] = Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=self._root_czxid)
-        return marks
+    def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
+        """The marks that these decisions write, of the topics as they stand."""
+        table = self._topics
+        topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
+        marks = {topic: table.mark(topic, self._root_czxid) for topic in topics} if table is not None else {}
+        return {topic: mark for topic, mark in marks.items() if mark is not None}

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.view import Member, Wildcard
+from zkcoord.core.view import Member, TopicChange, Wildcard
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold_parsed
+from zkcoord.tree.topic import change_of
+from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold_parsed, leftovers
 
 
 @dataclass(slots=True)
@@ -34,6 +35,9 @@ class Following:
     subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
     wildcards: frozenset[Wildcard] = frozenset()
     _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
+    _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
+    _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
+    _judged: tuple[object, ...] = ()  # of what `changed` in the view was made
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _owners: set[TopicPartition] = field(default_factory=set)
@@ -117,6 +121,46 @@ class Following:
             if known and before.get(topic) != partitions:
                 self._want_owners(topic, partitions)
 
+    def judge(self, table: TopicTable, root_czxid: int) -> None:
+        """Compare the marks with the topics as they stand (design, "Topics")."""
+        marks = self.nodes.marks
+        judged = (marks, table.changes, self.subscribed, root_czxid)
+        if judged == self._judged:
+            return
+        self._judged = judged
+        changed: dict[str, TopicChange] = {}
+        for topic, seen in marks.items():
+            present = table.mark(topic, root_czxid) if topic in self.subscribed else None
+            change = change_of(seen, present) if present is not None else None
+            if present is None and table.deleted(topic):
+                change = TopicChange.DELETED
+            if change is not None:
+                changed[topic] = change
+        if changed != self.nodes.view.changed:
+            self.nodes = replace(self.nodes, view=replace(self.nodes.view, changed=changed))
+
+    def look_up(self, topics: Set[str]) -> None:
+        """Read what is left of these topics, and follow what is left of no other."""
+        for topic in sorted(topics - self._looking):
+            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
+                self._want(path, Kind.CHILDREN)
+                self.tracker.touch(path, Kind.CHILDREN)
+        for topic in sorted(self._looking - topics):
+            self.tracker.unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
+            for partition in [p for p in self._offsets if p.topic == topic]:
+                self._offsets.discard(partition)
+                self.tracker.unwant(self.layout.offset(self.group, partition))
+        self._looking = set(topics)
+        if not topics and self.nodes.offsets:
+            self.nodes = replace(self.nodes, offsets={})
+
+    def take_leftovers(self) -> None:
+        """Let the view have what was read of the topics that were looked up; called when all is clean."""
+        found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
+        left = {topic: what for topic, what in found.items() if what is not None}
+        if left != self.nodes.view.leftovers:
+            self.nodes = replace(self.nodes, view=replace(self.nodes.view, leftovers=left))
+
     def want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
         self._want(self.layout.mark(self.group, topic), Kind.DATA)
@@ -173,10 +217,19 @@ class Following:
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)
+                    self.want_parents(topic)
                     self._want(f"{node.path}/{topic}", Kind.CHILDREN)
             case Place.MARK, Kind.DATA:
+                self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
                 if node.exists:
                     self._want_owners(address.name, self.nodes.view.topics.get(address.name, ()))
+                elif address.name in before.marks:
+                    self._forget(address.name)
+            case Place.OFFSETS, Kind.CHILDREN:
+                for name in node.children if address.name in self._looking else ():
+                    if name.isdigit():
+                        self._offsets.add(TopicPartition(address.name, int(name)))
+                        self._want(f"{node.path}/{name}", Kind.DATA)
             case Place.MARK, Kind.CHILDREN:
                 self._want_owners(address.name, [int(name) for name in node.children if name.isdigit()])
 
@@ -285,6 +338,17 @@ class Following:
                 self._owned.pop(former, None)
         if now is not None and now.thread:
             self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
+
+    def _forget(self, topic: str) -> None:
+        """The topic's mark was removed, and all below it."""
+        for partition in [p for p in self._owners if p.topic == topic]:
+            self._owners.discard(partition)
+            self.tracker.unwant(self.layout.owner(self.group, partition))
+        self._listed.discard(topic)
+        self.tracker.unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
+        if topic not in self.subscribed:
+            self.tracker.unwant(self.layout.mark(self.group, topic))
+            self.tracker.unwant(self.layout.topic_offsets(self.group, topic))
 
     def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
         fresh = [p for number in partitions if (p := TopicPartition(topic, number)) not in self._owners]

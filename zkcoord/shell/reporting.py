@@ -8,16 +8,19 @@ from typing import Any, assert_never
 from zkcoord.core.decisions import (
     AnswerWish,
     Decision,
+    DropTopic,
     EvictMember,
     FailGroup,
     FoundGroup,
     GrantPartitions,
+    LookUpTopic,
     MarkTopic,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    RenewMark,
     SetStopping,
     StopFetching,
 )
@@ -73,9 +76,15 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
-            case MarkTopic():
+            case MarkTopic() | RenewMark():
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}
+            case LookUpTopic():
+                return  # what comes of it is told
+            case DropTopic():
+                name = "topic_dropped"
+                offsets = {partition: seen.text for partition, seen in decision.offsets.items()}
+                fields |= {"topic": decision.topic, "offsets": offsets, "level": "warning"}
             case FoundGroup():
                 name = "group_found"
             case _:

@@ -14,7 +14,7 @@ from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import TOPICS
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import TopicInfo, decode_topic
+from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
 from zkcoord.tree.topic_filter import taken
 
 LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
@@ -34,6 +34,7 @@ class TopicTable:
         """`problem` is told a topic's path and what is wrong with it, or None."""
         self._tracker, self._problem = tracker, problem
         self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
+        self.gone: frozenset[str] = frozenset()  # by the last list
         self.changes = 0  # counts what was read; equal numbers, equal answers
         self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
@@ -91,6 +92,7 @@ class TopicTable:
     def _read_list(self, node: Node) -> set[str]:
         before, self.listed = self.listed or frozenset(), frozenset(node.children) if node.exists else None
         now = self.listed or frozenset()
+        self.gone = before - now
         changed = set()
         for wildcard, threads in self._taken.items():
             more = _threads(wildcard, sorted(now - before))
@@ -126,9 +128,17 @@ class TopicTable:
         start = len(TOPICS) + 1
         return not any(scope.startswith(TOPICS) and scope[start:] in topics for scope in scopes)
 
-    def present(self, topic: str) -> tuple[TopicInfo, int] | None:
-        """A wanted topic's info and czxid; None: there is no such topic, or nobody could ever read it."""
-        return self._known.get(topic)
+    def mark(self, topic: str, root_czxid: int) -> Mark | None:
+        """What a mark of a wanted topic would say now, as its first incarnation; None: there is no such topic."""
+        known = self._known.get(topic)
+        if known is None:
+            return None
+        info, czxid = known
+        return Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=root_czxid)
+
+    def deleted(self, topic: str) -> bool:
+        """True when the list says that there is no such topic, and a topic that is wanted was not found either."""
+        return self.listed is not None and topic not in self.listed and self._known.get(topic) is None
 
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """The partitions of those of these topics that have any, in the topics' order."""

@@ -160,8 +160,10 @@ def _parse_group(parts: list[str]) -> Address | None:
             return Address(Place.OWNERS, group)
         case ["owners", topic]:
             return Address(Place.MARK, group, topic)
-        case ["offsets"] | ["offsets", _]:
+        case ["offsets"]:
             return Address(Place.OFFSETS, group)
+        case ["offsets", topic]:
+            return Address(Place.OFFSETS, group, topic)
         case ["offsets", topic, partition]:
             return Address(Place.OFFSET, group, topic, partition)
         case ["channel", *below]:

@@ -14,22 +14,26 @@ from typing import assert_never
 from zkcoord.core.decisions import (
     AnswerWish,
     Decision,
+    DropTopic,
     EvictMember,
     FailGroup,
     FoundGroup,
     GrantPartitions,
+    LookUpTopic,
     MarkTopic,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    RenewMark,
     SetStopping,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Channel
 from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
@@ -53,7 +57,7 @@ class Term:
 
     epoch: int
     epoch_version: int
-    marks: Mapping[str, Mark]  # topic -> the mark of its present incarnation
+    marks: Mapping[str, Mark]  # of the topics as they stand, as far as marks are to be written; numbers count nothing
 
 
 def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
@@ -77,6 +81,7 @@ class _Planner:
         self._state_version, self._record_version = nodes.view.state_version, nodes.view.record_version
         self._generation = nodes.view.generation
         self._state, self._record, self._parents = nodes.state, nodes.record, nodes.parents
+        self._incarnations: dict[str, int] = {}  # of topics that are marked in this plan
 
     def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
         """The transactions of all marks of a step: a wildcard may take thousands of topics at once."""
@@ -107,6 +112,12 @@ class _Planner:
                 yield self._answer(decision)
             case MarkTopic():
                 yield from self.marks([decision])
+            case RenewMark():
+                yield self._guarded([self._renew(decision)], decision.why)
+            case LookUpTopic():
+                pass  # read, not written
+            case DropTopic():
+                yield from self._drop(decision)
             case StopFetching():
                 for part in self._parts(decision.partitions):
                     yield self._guarded([self._command(decision.consumer_id, Option.STOP_FETCHER, part)], decision.why)
@@ -186,7 +197,26 @@ class _Planner:
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
         writes: list[Write] = [CreateNode(parent) for parent in above if parent not in self._parents]
         self._parents = self._parents.union(above)
-        return [*writes, CreateNode(path, encode_mark(self._term.marks[topic]))]
+        mark = replace(self._term.marks[topic], incarnation=self._state.incarnations + 1)
+        self._incarnations[topic] = mark.incarnation
+        seen = self._nodes.marks.get(topic)
+        data = encode_mark(mark)
+        return [*writes, CreateNode(path, data) if seen is None else SetNode(path, data, seen.version)]
+
+    def _renew(self, decision: RenewMark) -> SetNode:
+        seen = self._nodes.marks[decision.topic]
+        incarnation = seen.mark.incarnation if seen.mark is not None else 1
+        mark = replace(self._term.marks[decision.topic], incarnation=incarnation)
+        return SetNode(self._layout.mark(self._view.group, decision.topic), encode_mark(mark), seen.version)
+
+    def _drop(self, decision: DropTopic) -> Iterator[Transaction]:
+        """A number that is removed with its mark is kept in the state: the next topic of that name has a higher one."""
+        mark = self._nodes.marks[decision.topic].mark
+        if not decision.again and mark is not None and mark.incarnation > self._state.incarnations:
+            self._state = replace(self._state, incarnations=mark.incarnation)
+            yield self._set_state(decision.why)
+        for piece in drop_topic(decision, self._nodes, self._term.marks.get(decision.topic), self._layout):
+            yield self._guarded(piece, decision.why)
 
     def _command(
         self,
@@ -204,12 +234,18 @@ class _Planner:
             epoch=self._term.epoch,
             offsets=self._view.store if starting else None,
             incarnations={
-                topic: self._term.marks[topic].incarnation
+                topic: number
                 for topic in (sorted({p.topic for p in partitions}) if starting else ())
-                if topic in self._term.marks
+                if (number := self._incarnation(topic)) is not None
             },
         )
         return CreateNode(self._layout.channel(self._view.group, consumer_id), encode_command(command), sequential=True)
+
+    def _incarnation(self, topic: str) -> int | None:
+        """The number of the topic's incarnation, by its mark or by what was just planned."""
+        seen = self._nodes.marks.get(topic)
+        planned = self._incarnations.get(topic)
+        return planned if seen is None or seen.mark is None else seen.mark.incarnation
 
     def _grant(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
         group, owners = self._view.group, self._view.owners

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.codec import compact, read_document
+from zkcoord.tree.codec import INT32_MAX, compact, read_document
 
 _WHAT = "group state"
 
@@ -39,6 +39,7 @@ class GroupState:
     failed: Failure | None = None
     quarantined: Mapping[str, str] = field(default_factory=dict)
     replay: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -59,6 +60,8 @@ def encode_state(state: GroupState) -> bytes:
     }
     if state.replay:
         document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in state.replay.items()}
+    if state.incarnations:
+        document["incarnations"] = state.incarnations
     return compact(document)
 
 
@@ -80,6 +83,7 @@ def decode_state(data: bytes) -> GroupState:
         if document.fields.get("failed") is None
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
         quarantined=document.section("quarantined").all_texts(),
+        incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
         replay={partition: (r[0], r[1], r[2]) for partition, r in ranges.items()},
     )
 

@@ -6,8 +6,10 @@ Partition *sets* are compared, never the JSON: a reassignment rewrites replicas 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from zkcoord.core.view import TopicChange
 from zkcoord.tree.codec import INT32_MAX, compact, read_document
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -79,6 +81,25 @@ def decode_mark(data: bytes) -> Mark | None:
         czxid=document.integer("czxid"),
         root_czxid=document.integer("root_czxid"),
     )
+
+
+class MarkSeen(NamedTuple):
+    """A mark's node: `mark` None is an empty one (the topic was not marked yet), or one that nobody can parse."""
+
+    mark: Mark | None
+    version: int
+    unreadable: bool = False
+
+
+def change_of(seen: MarkSeen, present: Mark) -> TopicChange | None:
+    """How the topic as it stands differs from its mark; None: it does not (or there is no mark yet)."""
+    if seen.unreadable:
+        return TopicChange.UNREADABLE
+    mark = seen.mark
+    if mark is None or replace(present, incarnation=mark.incarnation) == mark:
+        return None
+    same = same_incarnation(mark, present.topic_id, present.czxid, present.root_czxid)
+    return TopicChange.RENEWED if same else TopicChange.RECREATED
 
 
 def same_incarnation(mark: Mark, topic_id: str | None, czxid: int, root_czxid: int) -> bool:

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal, Wildcard
+from zkcoord.core.view import (
+    Channel,
+    Evicted,
+    GroupView,
+    Leftovers,
+    Member,
+    OffsetSeen,
+    Outstanding,
+    Owner,
+    Refusal,
+    Wildcard,
+)
 from zkcoord.errors import CorruptError
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
@@ -21,6 +32,7 @@ from zkcoord.tree.registration import BLACK_LIST, STATIC, Registration, decode_r
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
 from zkcoord.tree.status import Status, decode_status
+from zkcoord.tree.topic import MarkSeen, decode_mark
 from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
 
 UNREADABLE_OWNER = "?"
@@ -28,6 +40,9 @@ UNREADABLE_OWNER = "?"
 
 
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
+
+OFFSET_TEXT_MAX = 40
+"""Of an offset that is shown: more than 63 bits take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +53,9 @@ class GroupNodes:
     record: GroupRecord = DEFAULT_RECORD
     state: GroupState = field(default_factory=GroupState)
     parents: frozenset[str] = frozenset()  # parents of marks and offsets that stand
+    marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
+    lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
+    offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
@@ -60,21 +78,55 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
     return folder.result()
 
 
+def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
+    """What stands of a topic beside its owners; None while its lists are not read."""
+    group = nodes.view.group
+    owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
+    listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]
+    below = [node for node in listed if node is not None]
+    if len(below) < len(listed):
+        return None
+    stat = below[-1].stat
+    return Leftovers(
+        offsets={p: s for p, s in nodes.offsets.items() if p.topic == topic and str(p.partition) in below[-1].children},
+        version=stat.version if stat is not None else None,
+        strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if not name.isdigit()),
+    )
+
+
 class _Folder:
     """Collects the changes of one batch: each map is copied once, and only when it changes."""
 
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
         self._changes: dict[str, Any] = {}
-        self._record, self._state, self._parents = before.record, before.state, before.parents
-        self._problems = before.problems
+        self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
+        self._record, self._state, self._problems = before.record, before.state, before.problems
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
+        if "marks" in self._own:
+            marks: Mapping[str, MarkSeen] = self._own["marks"]
+            marked = frozenset(topic for topic, seen in marks.items() if seen.mark is not None or seen.unreadable)
+            self._changes["marked"] = marked
+        if "parents" in self._own:
+            self._own["parents"] = frozenset(self._own["parents"])
         view = replace(self._before.view, **self._changes) if self._changes else self._before.view
-        return GroupNodes(
-            view=view, record=self._record, state=self._state, parents=self._parents, problems=self._problems
+        return replace(
+            self._before,
+            view=view,
+            record=self._record,
+            state=self._state,
+            problems=self._problems,
+            **self._own,
         )
+
+    def _owned(self, name: str) -> Any:
+        """The nodes' map or set of that name, to be changed."""
+        if name not in self._own:
+            known = getattr(self._before, name)
+            self._own[name] = set(known) if isinstance(known, frozenset) else dict(known)
+        return self._own[name]
 
     def take(self, address: Address, node: Node) -> None:
         """Take one answer in."""
@@ -93,8 +145,13 @@ class _Folder:
                 self._command(address, node)
             case Place.EVICTED:
                 self._evicted(address, node)
+            case Place.OFFSET:
+                self._offset(address, node)
+            case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
+                self._owned("lists")[node.path] = node
             case Place.OWNERS | Place.OFFSETS:
-                self._parents = self._parents | {node.path} if node.exists else self._parents - {node.path}
+                parents = self._owned("parents")
+                (parents.add if node.exists else parents.discard)(node.path)
             case Place.MARK:
                 self._mark(address, node)
             case Place.RECORD:
@@ -217,9 +274,30 @@ class _Folder:
             self._problem(node.path, None)
 
     def _mark(self, address: Address, node: Node) -> None:
-        marked = set(self._changes.get("marked", self._before.view.marked))
-        (marked.add if node.stat is not None else marked.discard)(address.name)
-        self._changes["marked"] = frozenset(marked)
+        topic, marks = address.name, self._owned("marks")
+        known = marks.pop(topic, None)
+        self._problem(node.path, None)
+        if node.stat is None:
+            if known is not None:  # removed with the topic, and with all that stood below it
+                owners = self._map("owners")
+                for partition in [p for p in owners if p.topic == topic]:
+                    del owners[partition]
+            return
+        try:
+            marks[topic] = MarkSeen(decode_mark(node.data), node.stat.version)
+        except CorruptError as error:
+            marks[topic] = MarkSeen(None, node.stat.version, unreadable=True)
+            why = "an operator must mend it, or set it empty if it is the same topic still"
+            self._problem(node.path, f"{error}: {why}; until then nothing of the topic is given to anybody")
+
+    def _offset(self, address: Address, node: Node) -> None:
+        if not address.item.isdigit():
+            return
+        offsets = self._owned("offsets")
+        partition = TopicPartition(address.name, int(address.item))
+        offsets.pop(partition, None)
+        if node.stat is not None:
+            offsets[partition] = OffsetSeen(node.data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), node.stat.version)
 
     def _group_record(self, node: Node) -> None:
         record, answerable = DEFAULT_RECORD, node.stat is None

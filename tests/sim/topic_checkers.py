@@ -1,0 +1,43 @@
+"""Checkers of topics that are deleted or created again: whose offsets go, and how marks count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.sim.field import Facts, Field, parse_json
+
+OPERATOR = "operator"
+
+
+def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Iterator[str]:
+    """A coordinator removes offsets when the topic is gone, or is another than was marked, and nobody reads it."""
+    if facts.session.process == OPERATOR:
+        return
+    for value in facts.offsets:
+        if value.after is not None:
+            continue
+        group, topic = value.group, value.partition.topic
+        mark = parse_json(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+        mark = next((old for g, t, old, _ in facts.marks if (g, t) == (group, topic)), mark)
+        stat = field.ensemble.stat(f"/brokers/topics/{topic}")
+        if stat is not None and str(stat.czxid) == mark.get("czxid"):
+            yield f"the offset of {value.partition} was dropped, its topic is still the one that was marked"
+        for (holding_group, partition), holding in field.holdings.items():
+            reading = (group, holding.consumer) in field.registrations
+            if reading and holding_group == group and partition.topic == topic:
+                yield f"the offset of {value.partition} was dropped while {holding.consumer} reads {partition}"
+
+
+def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
+    """A mark's number stays with the topic, and grows with each topic of the name, also when the mark was removed."""
+    if facts.session.process == OPERATOR:
+        return
+    for group, topic, old, new in facts.marks:
+        if not new:
+            continue
+        number, highest = int(new["incarnation"]), field.incarnations.get((group, topic), 0)
+        same = old.get("czxid") == new["czxid"] or old.get("root_czxid") != new["root_czxid"]
+        if not old and number <= highest:
+            yield f"the mark of {topic} in {group} began again at {number}, after {highest}"
+        elif old and number != int(old["incarnation"]) + (not same) and old.get("topic_id") is None:
+            yield f"the mark of {topic} in {group} went from {old} to {new}"

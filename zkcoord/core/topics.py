@@ -1,0 +1,93 @@
+"""What becomes of a group's owners and offsets when a topic is deleted, or deleted and created again.
+
+A mark says which topic of that name they belong to. When it is another one, whoever reads is stopped; when nobody can
+read or commit any more the rest goes, in pieces each of which may be the last that this coordinator writes:
+
+    stop, release  ->  look up what is left  ->  owners emptied, offsets dropped  ->  the mark: another one, or none
+
+What a deleted topic left is dropped only after a while: it may be created again at once, as people do to empty it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from zkcoord.core.decisions import Decision, DropTopic, LookUpTopic, RenewMark
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import GroupView, Owner, TopicChange
+
+DELETED_MS = 60_000
+"""So long after this coordinator saw first that a topic is gone its owners, offsets and mark are removed."""
+
+DROPS_MAX = 20
+"""Topics that one group drops in one step: thousands may be deleted at once."""
+
+Available = Callable[[TopicPartition, Owner | None], bool]
+
+
+@dataclass(slots=True)
+class TopicMemory:
+    """First sights of deleted topics."""
+
+    deleted: dict[str, int] = field(default_factory=dict)  # topic -> first sight, monotonic ms
+
+    def look(self, view: GroupView, now_ms: int) -> None:
+        """Note what is seen for the first time, forget what is not so any more."""
+        gone = [topic for topic, change in view.changed.items() if change is TopicChange.DELETED]
+        self.deleted = {topic: self.deleted.get(topic, now_ms) for topic in gone}
+
+    def wake_at_ms(self, now_ms: int) -> int | None:
+        """When the next deleted topic is to be dropped."""
+        return min((t for seen in self.deleted.values() if (t := seen + DELETED_MS) > now_ms), default=None)
+
+
+def recreated(view: GroupView) -> frozenset[str]:
+    """Topics that were deleted and created again: nobody may read on, or start, before what was is dropped."""
+    return frozenset(topic for topic, change in view.changed.items() if change is TopicChange.RECREATED)
+
+
+def barred(view: GroupView) -> frozenset[str]:
+    """Topics of which nothing is granted: as above, and those whose mark nobody can read."""
+    waiting = (TopicChange.RECREATED, TopicChange.UNREADABLE)
+    return frozenset(topic for topic, change in view.changed.items() if change in waiting)
+
+
+def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: int) -> list[Decision]:
+    """What can be done now for topics that are not what they were."""
+    if not view.changed:
+        return []
+    decisions: list[Decision] = [
+        RenewMark(topic=topic, why="the tree was copied or restored, or the topic was given an id")
+        for topic in sorted(view.changed)
+        if view.changed[topic] is TopicChange.RENEWED
+    ]
+    due = [
+        topic
+        for topic in sorted(view.changed)
+        if view.changed[topic] is TopicChange.RECREATED
+        or (view.changed[topic] is TopicChange.DELETED and now_ms >= memory.deleted[topic] + DELETED_MS)
+    ]
+    for topic in _drained(view, due, available)[:DROPS_MAX]:
+        again = view.changed[topic] is TopicChange.RECREATED
+        why = "the topic was deleted and created again" if again else "the topic was deleted"
+        left = view.leftovers.get(topic)
+        if left is None:
+            decisions.append(LookUpTopic(topic=topic, why=why))
+        elif again or not left.strange:
+            decisions.append(DropTopic(topic=topic, again=again, offsets=left.offsets, why=why))
+    return decisions
+
+
+def _drained(view: GroupView, topics: Collection[str], available: Available) -> list[str]:
+    """Those of the topics that nobody reads or is about to: every owner is available, no command names a partition."""
+    if not topics:
+        return []
+    busy = set()
+    for partition, owner in view.owners.items():
+        if partition.topic in topics and not available(partition, owner):
+            busy.add(partition.topic)
+    for consumer_id, channel in view.channels.items():
+        if consumer_id in view.members:
+            busy |= {partition.topic for command in channel.commands for partition in command.threads or ()}
+    return [topic for topic in topics if topic not in busy]

@@ -1,0 +1,58 @@
+"""Writes that drop what a topic's earlier incarnation left: its owners, its offsets, at last its mark.
+
+Every piece checks the mark's version, so pieces of two incarnations never mix; the last one moves the mark. Whoever
+takes over in between finds the mark as it was, and drops the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from zkcoord.core.decisions import DropTopic
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.topic import Mark, MarkSeen, encode_mark
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode, Write, parts
+
+WRITE_BYTES = 60
+"""Of one removal beside its path."""
+
+
+def drop_topic(decision: DropTopic, nodes: GroupNodes, present: Mark | None, layout: Layout) -> Iterator[list[Write]]:
+    """The writes of each piece, to be put behind the coordinator's guards, in their order."""
+    topic, view = decision.topic, nodes.view
+    seen = nodes.marks[topic]
+    path = layout.mark(view.group, topic)
+    *pieces, last = [*parts(_removals(decision, nodes, layout), lambda w: len(w.path) + WRITE_BYTES)] or [[]]
+    for piece in pieces:
+        yield [CheckNode(path, seen.version), *piece]
+    if decision.again and present is not None:
+        yield [*last, SetNode(path, encode_mark(next_mark(seen, present)), seen.version)]
+        return
+    left = view.leftovers[topic]
+    if left.version is not None:
+        last.append(DeleteNode(layout.topic_offsets(view.group, topic), left.version))
+    yield [*last, DeleteNode(path, seen.version)]
+
+
+def next_mark(seen: MarkSeen, present: Mark) -> Mark:
+    """The mark of the topic as it stands, one incarnation later."""
+    return replace(present, incarnation=(seen.mark.incarnation if seen.mark is not None else 0) + 1)
+
+
+def _removals(decision: DropTopic, nodes: GroupNodes, layout: Layout) -> list[Write]:
+    """Owners of partitions that are still there are emptied, others removed, and all offsets."""
+    view, topic = nodes.view, decision.topic
+    stays: Collection[int] = view.topics.get(topic, ()) if decision.again else ()
+    writes: list[Write] = []
+    for partition in sorted(p for p in view.owners if p.topic == topic):
+        thread, version = view.owners[partition]
+        path = layout.owner(view.group, partition)
+        if partition.partition not in stays:
+            writes.append(DeleteNode(path, version))
+        elif thread:
+            writes.append(SetNode(path, b"", version))
+    offsets: list[TopicPartition] = sorted(decision.offsets)
+    return [*writes, *(DeleteNode(layout.offset(view.group, p), decision.offsets[p].version) for p in offsets)]
