@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
-from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
+from tests.sim.topic_checkers import (
+    incarnations_only_grow,
+    no_offset_outlives_its_topic,
+    of_another_topic,
+    offsets_are_dropped_only_with_their_topic,
+)
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
 from zkcoord.core.model import TopicPartition
@@ -334,10 +339,7 @@ def at_rest(world: World, field: Field) -> Complaints:
             yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
     for group, consumer in sorted(field.channels - field.registrations.keys()):
         yield f"channel of {consumer} in {group} is left"
-    topics = set(field.ensemble.names("/brokers/topics"))
-    for group, partition in sorted(field.offsets):
-        if topics and partition.topic not in topics:
-            yield f"the offset of {partition} in {group} is left, its topic is gone"
+    yield from no_offset_outlives_its_topic(field)
     readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
     for (group, partition), thread in sorted(field.owners.items()):
         if (group, consumer_of(thread)) in field.registrations and (_record(field, group).get("wish") or {}).get(
@@ -372,6 +374,8 @@ def _wanted(field: Field, group: str) -> list[TopicPartition]:
     for (member_group, _), registration in field.registrations.items():
         if member_group == group:
             wanted.update(topic for topic in topics if _subscribes(registration.text, topic))
+    if wish.get("hold"):  # nothing is stopped, so it is not read anew either
+        wanted = {topic for topic in wanted if not of_another_topic(field, group, topic)}
     held_back = set(state.get("quarantined") or {})
     found = [TopicPartition(topic, number) for topic in sorted(wanted) for number in topics[topic]]
     return [partition for partition in found if str(partition) not in held_back]

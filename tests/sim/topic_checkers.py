@@ -41,3 +41,20 @@ def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
             yield f"the mark of {topic} in {group} began again at {number}, after {highest}"
         elif old and number != int(old["incarnation"]) + (not same) and old.get("topic_id") is None:
             yield f"the mark of {topic} in {group} went from {old} to {new}"
+
+
+def of_another_topic(field: Field, group: str, topic: str) -> bool:
+    """True when the group's mark tells of another topic of that name than stands now, or of one that is gone."""
+    mark = parse_json(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+    stat = field.ensemble.stat(f"/brokers/topics/{topic}")
+    return bool(mark) and (stat is None or mark.get("czxid") != str(stat.czxid))
+
+
+def no_offset_outlives_its_topic(field: Field) -> Iterator[str]:
+    """At rest: no offsets of topics that are gone, unless the group is held, which stops nothing."""
+    topics = set(field.ensemble.names("/brokers/topics"))
+    for group, partition in sorted(field.offsets):
+        record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+        held = (record.get("wish") or {}).get("hold")
+        if topics and partition.topic not in topics and not held:
+            yield f"the offset of {partition} in {group} is left, its topic is gone"
