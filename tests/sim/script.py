@@ -17,7 +17,7 @@ from tests.sim.field import consumer_of, parse_json
 from tests.sim.options import Options, seeds
 from tests.sim.process import SimProcess
 from tests.sim.scenarios import Scene
-from tests.sim.store import Ask, SimStore, Wire
+from tests.sim.store import READ, Ask, SimStore, Wire
 from tests.sim.world import CrashPlan, Entry, World
 from tests.sim.zookeeper import Result
 from zkcoord.core.model import TopicPartition
@@ -74,6 +74,7 @@ class ScriptWorld(World):
     def __init__(self, seed: int, options: Options | None = QUIET) -> None:
         self.told: list[Told] = []
         self.tried: list[Tried] = []
+        self.asked: list[tuple[int, str, str]] = []  # time, client and path of everything that was read
         self._strikes: list[tuple[str, Chosen, str, int | None]] = []
         super().__init__(seed, options)
 
@@ -106,6 +107,12 @@ class ScriptWorld(World):
         """Keep what was tried."""
         self.tried.append(Tried(self.now_ms, store.client, ask.payload, result))
         super().after_write(store, ask, result)
+
+    def replied(self, store: SimStore, ask: Ask) -> None:
+        """Keep what was read."""
+        if ask.kind is READ:
+            self.asked += [(self.now_ms, store.client, read.path) for read in ask.payload]
+        super().replied(store, ask)
 
     def events(self, name: str, since_ms: int = 0) -> list[Told]:
         """The events of this name."""
@@ -268,6 +275,13 @@ class Script(Scene):
             for change in txn.changes
             if change.path.startswith(f"{path}/")
         ]
+
+    def touched_below(self, path: str, since_ms: int) -> list[str]:
+        """Which nodes at or below a path a coordinator wrote or read since then."""
+        log = [txn for txn in self.world.ensemble.log if txn.session.client.startswith("coordinator")]
+        written = [change.path for txn in log if txn.time_ms >= since_ms for change in txn.changes]
+        read = [p for at_ms, who, p in self.world.asked if at_ms >= since_ms and who.startswith("coordinator")]
+        return [p for p in written + read if p == path or p.startswith(f"{path}/")]
 
     def journal(self, event: str, partition: TopicPartition | None = None, since_ms: int = 0) -> list[Entry]:
         """What applications did."""
