@@ -11,6 +11,7 @@ import pytest
 
 from zkcoord.cli.main import cli
 from zkcoord.tree.command import decode_command, encode_command, is_refused
+from zkcoord.tree.instance import decode_instance, encode_instance
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import MARKER, decode_registration, encode_registration
 from zkcoord.tree.schema import decode_schema, encode_schema
@@ -33,7 +34,11 @@ CODECS: dict[str, Callable[[bytes], bytes | None]] = {
     "Status": lambda data: encode_status(decode_status(data)),
     "Owner, offset, epoch, topic mark": lambda data: encode_mark(mark) if (mark := decode_mark(data)) else None,
     "Group record and group state": lambda data: (
-        encode_record(decode_record(data)) if b'"policy"' in data else encode_state(decode_state(data))
+        encode_record(decode_record(data))
+        if b'"policy"' in data
+        else encode_instance(decode_instance(data, 0))
+        if b'"share"' in data
+        else encode_state(decode_state(data))
     ),
 }
 

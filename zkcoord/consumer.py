@@ -73,6 +73,8 @@ class Consumer:
         exclude: str | None = None,
         threads: int = 1,
         instance: str | None = None,
+        hold_ms: int = 0,
+        replaces: str | None = None,
         on_start: Callable[[Positions], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
@@ -84,6 +86,10 @@ class Consumer:
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
+        `hold_ms`: a static member, whose share waits so long for its `instance` to come back after it left or died.
+        `replaces`: the `consumer_id` of this program's other Consumer, with another subscription: this one is given
+        what they have in common, that one nothing any more; stop that one as soon as this one is a member.
+
         Raises UsageError for what can never work: an illegal name, no topics, a broken regex, an unknown assignor.
         """
         _check_name("group", group)
@@ -91,6 +97,9 @@ class Consumer:
         _check_assignors(assignors)
         document = subscription_of(topics, include, exclude, threads)
         document = replace(document, instance=instance, assignors=tuple(assignors))
+        if hold_ms and instance is None:
+            raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
+        document = replace(document, hold_ms=hold_ms, replaces=replaces)
         document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset({PING}))
 
         def registration(negotiated_ms: int) -> bytes:

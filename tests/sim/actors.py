@@ -76,14 +76,21 @@ class ConsumerFactory:
         """Who starts from now on registers with these fields, too."""
         self._fields |= fields
 
+    def are_static(self, hold_ms: int) -> None:
+        """Who starts from now on is a static member, by its process's name unless an instance was named."""
+        self._fields = {"instance": None, **self._fields, "hold_ms": hold_ms}
+
     def __call__(self, process: SimProcess) -> ProductActor:
         """A consumer's process."""
         world, fields = process.world, dict(self._fields)
+        subscription = fields.pop("subscription", self._topics)
+        if fields.get("hold_ms"):
+            fields["instance"] = fields["instance"] or process.name
 
         def registration(session_timeout_ms: int) -> bytes:
             return encode_registration(
                 Registration(
-                    subscription=self._topics,
+                    subscription=subscription,
                     pattern=self._pattern,
                     timestamp=str(world.now_ms + self.wall_offset_ms),
                     coordination=MARKER,

@@ -37,6 +37,7 @@ class Scene:
         consumers: int = 3,
         topics: Mapping[str, int] = TOPICS,
         rebalance_timeout_ms: int = 8_000,
+        hold_ms: int = 0,
     ) -> None:
         self.world = world
         self.field: Field = checkers.watch(world)
@@ -44,6 +45,8 @@ class Scene:
         make_topics(world, topics)
         self.logs = Logs(world)
         self.consumers = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms)
+        if hold_ms:
+            self.consumers.are_static(hold_ms)
         for n in range(coordinators):
             world.spawn(f"coordinator{n}", coordinator)
         for n in range(consumers):

@@ -96,12 +96,18 @@ KINDS = ("join", "leave", "swap_coordinator", "grow", "recreate", "record")
 
 
 def churn(
-    seed: int, kinds: Sequence[str] = KINDS, steps: int = 2_500, rebalance_timeout_ms: int = 0, **fixed: Any
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+    steps: int = 2_500,
+    rebalance_timeout_ms: int = 0,
+    hold_ms: int = 0,
+    **fixed: Any,
 ) -> World:
     """One seed of such a storm, and the calm after it."""
     world = World(seed)
     world.options = replace(world.options, **fixed)
-    scene = Scene(world, consumers=5, rebalance_timeout_ms=rebalance_timeout_ms or [3_000, 8_000][seed % 2])
+    rebalance_timeout_ms = rebalance_timeout_ms or [3_000, 8_000][seed % 2]
+    scene = Scene(world, consumers=5, rebalance_timeout_ms=rebalance_timeout_ms, hold_ms=hold_ms)
     churning = Churn(world, scene, kinds)
     for _ in range(steps // 80):
         world.storm(80)
@@ -113,6 +119,12 @@ def churn(
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_with_churn(seed: int) -> None:
     churn(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_static_members(seed: int) -> None:
+    """Their shares wait for them: shorter than a restart takes, as long, or longer."""
+    churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

@@ -11,12 +11,14 @@ from zkcoord.core.decisions import (
     MarkTopic,
     PurgeChannel,
     RaiseGeneration,
+    RememberInstances,
     RemoveRefused,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner
+from zkcoord.core.view import Channel, Evicted, GroupView, Instance, Member, Outstanding, Owner
 from zkcoord.tree.command import decode_command
+from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.state import decode_state
@@ -141,3 +143,19 @@ def test_many_partitions_are_several_commands() -> None:
     assert max(grant.payload_bytes() for grant in wide) < 256 * 1024
     grants = plan([GrantPartitions(consumer_id="a", partitions=many, why="x")], NODES, TERM, DRAFT)
     assert max(grant.payload_bytes() for grant in grants) < 256 * 1024
+
+
+def test_what_is_remembered_of_static_members_is_made_set_and_removed_by_version() -> None:
+    known = Instance(last_id="a", hold_ms=9, threads={"t": 1}, share={T0: 0})
+    before = {"old": replace(known, version=4), "gone": replace(known, version=6)}
+    nodes = replace(NODES, view=replace(VIEW, instances=before))
+    decision = RememberInstances(known={"new": known, "old": known}, forgotten=("gone",), why="x")
+    made, removed = plan([decision], nodes, TERM, DRAFT)
+    instances, data = "/zkcoord/groups/g/state/instances", encode_instance(known)
+    assert made.writes == (
+        *GUARDS,
+        CreateNode(instances),
+        CreateNode(f"{instances}/new", data),
+        SetNode(f"{instances}/old", data, 4),
+    )
+    assert removed.writes == (*GUARDS, DeleteNode(f"{instances}/gone", 6))

@@ -43,6 +43,9 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.option("--threads", type=at_least(1), default=1, show_default=True, metavar="N", help="Shares of the work.")
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
 @click.option("--consumer-id", metavar="C", help="A stable name for this consumer (its instance); part of its id.")
+@click.option(
+    "--hold-ms", type=click.IntRange(0), default=0, metavar="N", help="Its share waits so long for its return."
+)
 @click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after so many messages.")
 @click.option(
     "--timeout-ms",
@@ -74,6 +77,7 @@ def consume(settings: Settings, **options: Any) -> None:
         exclude=options["exclude"],
         threads=options["threads"],
         instance=options["consumer_id"],
+        hold_ms=options["hold_ms"],
         from_beginning=options["from_beginning"],
         config=settings.kafka_settings(),
         membership=_keeping_offsets if options["no_commit"] else None,

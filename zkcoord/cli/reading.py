@@ -109,6 +109,8 @@ class _Reading:
         topics = self._read_topics()
         offsets = self._read_offsets()
         self._take([Read(layout.record(group)), Read(layout.state(group))])
+        (listed,) = self._take([Read(layout.instances(group), Kind.CHILDREN)])
+        self._take([Read(layout.instance(group, name)) for name in listed.children])
         view = replace(self._nodes.view, topics=topics)
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest)

@@ -28,12 +28,14 @@ from zkcoord.core.decisions import (
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
+    RememberInstances,
     RemoveRefused,
     SetStopping,
     StopFetching,
 )
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.eager import everybody_stops
+from zkcoord.core.instances import Holds, superseded
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
@@ -49,6 +51,7 @@ class Memory:
 
     patience: Patience = field(default_factory=Patience)
     liveness: Liveness = field(default_factory=Liveness)
+    holds: Holds = field(default_factory=Holds)
     target: Target = field(default_factory=Target)
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
@@ -66,15 +69,20 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     memory.delay.look(view, now_ms)
     memory.liveness.look(view, now_ms)
     memory.topics.look(view, now_ms)
+    memory.holds.look(view, now_ms)
     candidates, rejected = admit(candidates_of(view), view)
     assignor, at_odds = agree(candidates, view.assignor)
     rejected |= at_odds
-    eligible = [m for m in candidates if m.consumer_id not in rejected]
-    decisions: list[Decision] = [RejectMember(consumer_id=c, reason=r, why=r) for c, r in sorted(rejected.items())]
+    doubled = superseded([m for m in candidates if m.consumer_id not in rejected])
+    rejected |= doubled
+    eligible = [m for m in candidates if m.consumer_id not in rejected and not memory.holds.held_off(m, now_ms)]
+    decisions: list[Decision] = [
+        RejectMember(consumer_id=c, reason=r, why=r, final=c in doubled) for c, r in sorted(rejected.items())
+    ]
     decisions += _refused_commands(view)
     if REBALANCE in view.wishes:
         memory.target.forget()
-    memory.target.look(view, assignor, eligible, digest)
+    memory.target.look(view, assignor, eligible, digest, memory.holds.held(view, now_ms))
     decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
     decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
@@ -85,12 +93,8 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """When somebody's wait ends next."""
-    times = (
-        memory.patience.wake_at_ms(view, now_ms),
-        memory.liveness.wake_at_ms(view, now_ms),
-        memory.delay.until_ms,
-        memory.topics.wake_at_ms(now_ms),
-    )
+    waits = (memory.patience, memory.liveness, memory.holds)
+    times = (memory.delay.until_ms, memory.topics.wake_at_ms(now_ms), *(w.wake_at_ms(view, now_ms) for w in waits))
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 
@@ -119,11 +123,27 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
         memory.patience.forgive(now_ms)
     decisions += answers(view)
     waiting = still or memory.delay.waits(now_ms)
+    if not waiting:
+        decisions += _instances(view, memory, now_ms)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
         decisions += _stops(view, target, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
     return decisions if waiting or stopping else [*decisions, *_grants(view, memory, now_ms)]
+
+
+def _instances(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
+    """What the state says of static members, where it is not what the target made of them."""
+    wanted = memory.target.instances
+    if not wanted and not view.instances:
+        return []
+    known = {i: instance for i, instance in wanted.items() if view.instances.get(i) != instance}
+    away = {m.instance for m in memory.holds.held(view, now_ms)}
+    present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
+    forgotten = tuple(i for i in sorted(view.instances) if i not in wanted and i not in away and i not in present)
+    if not known and not forgotten:
+        return []
+    return [RememberInstances(known=known, forgotten=forgotten, why="what static members have, and who is waited for")]
 
 
 EAGER_WHY, PAUSED_WHY = "everybody stops first: the group is eager", "the group is paused"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import OffsetSeen
+from zkcoord.core.view import Instance, OffsetSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +129,20 @@ class AnswerWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMember:
-    """Tell a consumer that it cannot take part."""
+    """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
 
     consumer_id: str
     reason: str
+    why: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberInstances:
+    """Write down what static members have, and forget those that are not waited for any more."""
+
+    known: Mapping[str, Instance]
+    forgotten: tuple[str, ...]
     why: str
 
 
@@ -167,6 +177,7 @@ Decision = (
     | FailGroup
     | AnswerWish
     | RejectMember
+    | RememberInstances
     | PingMember
     | PurgeChannel
     | RemoveRefused

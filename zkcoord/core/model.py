@@ -36,6 +36,16 @@ def consumer_of(thread: str) -> str:
     return thread.rpartition("-")[0]
 
 
+def number_of(thread: str) -> int:
+    """The number of a thread: what stands behind the last `-`; 0 if that is none.
+
+    >>> number_of("g_h-1-aaaaaaaa-7"), number_of("somebody's-own")
+    (7, 0)
+    """
+    number = thread.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
     """What an assignor knows of one member: its threads by topic, and hints for weighted plans."""

@@ -151,6 +151,20 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What the state remembers of a static member: its last id, what it read with how many threads, and its share.
+
+    `version` is that of its node: no part of what is remembered.
+    """
+
+    last_id: str
+    hold_ms: int
+    threads: Mapping[str, int]
+    share: Mapping[TopicPartition, int]  # partition -> number of the thread
+    version: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
     """All that decisions about one group depend on."""
 
@@ -184,6 +198,7 @@ class GroupView:
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
     failed_since: int = 0  # the generation in which it was given up
+    instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     def living_threads(self) -> set[str]:

@@ -46,6 +46,12 @@ class Draining:
                 desk.write("ping", [member.acknowledge(desk.paths, done)])
                 return
 
+    def sent_away(self) -> str | None:
+        """Why this consumer must not register again by itself: a final reject was obeyed, or stands; else None."""
+        standing = (_command(node) for node in self._desk.commands.values() if node is not None)
+        found = (command for command in (self.rejected, *standing) if command is not None)
+        return next((command.reason or "" for command in found if command.final), None)
+
     def _task_for(self, sequence: str, node: Node) -> Task | None:
         """How to obey a command; None while an earlier refusal stands: its mark tells of one at a time."""
         desk = self._desk
@@ -72,9 +78,12 @@ class Draining:
 
 
 def _is_ping(node: Node) -> bool:
-    if b'"ping"' not in node.data:
-        return False
+    command = _command(node) if b'"ping"' in node.data else None
+    return command is not None and command.option is Option.PING
+
+
+def _command(node: Node) -> Command | None:
     try:
-        return decode_command(node.data).option is Option.PING
+        return decode_command(node.data)
     except CorruptError:
-        return False
+        return None

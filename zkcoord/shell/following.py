@@ -59,6 +59,7 @@ class Following:
         following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
         following._want(layout.record(group), Kind.DATA, watch=True)
         following._want(layout.state(group), Kind.DATA)
+        following._want(layout.instances(group), Kind.CHILDREN)
         return following
 
     def end(self) -> None:
@@ -214,6 +215,11 @@ class Following:
                 self.tracker.watch(node.path, Kind.DATA, unreadable)  # only an operator can mend it
             case Place.STATE, _:
                 self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
+            case Place.INSTANCES, _:
+                for name in sorted(set(node.children) - before.view.instances.keys()):
+                    self._want(self.layout.instance(self.group, name), Kind.DATA)
+                for name in before.view.instances.keys() - set(node.children):
+                    self.tracker.unwant(self.layout.instance(self.group, name))
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)

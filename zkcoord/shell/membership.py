@@ -120,7 +120,11 @@ class MembershipRole:
 
     def _rejoin(self, why: str, now_ms: int) -> None:
         """The registration is gone while the session stands: throw both away, wait (growing), register afresh."""
+        sent_away = self._draining.sent_away() if self._draining is not None else None
         self._lost(why)
+        if sent_away is not None:
+            self._loop.fail(FencedError(f"evicted after it was sent away: {sent_away}"), now_ms)
+            return
         self._loop.end_session(now_ms, reopen_in_ms=REJOIN_MS[min(self._losses, len(REJOIN_MS) - 1)])
         self._losses += 1
 
@@ -321,13 +325,13 @@ class MembershipRole:
 
     def _leave(self, desk: Desk, now_ms: int) -> None:
         """Everything is released: end the session; after a reject register again later, or never if it is final."""
-        rejected = self._draining.rejected if self._draining is not None else None
+        sent_away = self._draining.sent_away() if self._draining is not None else None
         desk.event("left", {})
         if self._committing is not None:
             self._committing.fail(FencedError("the consumer has left the group"))
         self._forget()
-        if rejected is not None and rejected.final and not self._leaving:
-            self._loop.fail(FencedError(f"{desk.paths.consumer_id} was sent away: {rejected.reason}"), now_ms)
+        if sent_away is not None and not self._leaving:
+            self._loop.fail(FencedError(f"{desk.paths.consumer_id} was sent away: {sent_away}"), now_ms)
             return
         wait_ms = REJECTED_MS[min(self._rejections, len(REJECTED_MS) - 1)]
         self._rejections += 1

@@ -19,6 +19,7 @@ from zkcoord.core.decisions import (
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
+    RememberInstances,
     RemoveRefused,
     RenewMark,
     SetStopping,
@@ -76,6 +77,9 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
+            case RememberInstances():
+                name = "instances_remembered"
+                fields |= {"instances": sorted(decision.known), "forgotten": list(decision.forgotten)}
             case MarkTopic() | RenewMark():
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}

@@ -35,6 +35,7 @@ class RealParts:
         include_headers: bool,
         threads: int,
         instance: str | None,
+        hold_ms: int,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         assignors: Sequence[str],
@@ -50,7 +51,7 @@ class RealParts:
         self._kafka = kafka
         self._include_headers = include_headers
         self._threads = threads
-        self._instance = instance
+        self._instance, self._hold_ms = instance, hold_ms
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._assignors = assignors
@@ -75,6 +76,7 @@ class RealParts:
             exclude=self._exclude,
             threads=self._threads,
             instance=self._instance,
+            hold_ms=self._hold_ms,
             on_start=on_start,
             on_stop=on_stop,
             on_lost=on_lost,

@@ -35,6 +35,8 @@ class Place(Enum):
     REFUSED = "refused"
     RECORD = "record"
     STATE = "state"
+    INSTANCES = "instances"
+    INSTANCE = "instance"
     OTHER = "other"
 
 
@@ -127,6 +129,14 @@ class Layout:
         """What only the coordinator writes about the group."""
         return f"{RECORDS}/{group}/state"
 
+    def instances(self, group: str) -> str:
+        """The parent of what the state remembers of static members."""
+        return f"{RECORDS}/{group}/state/instances"
+
+    def instance(self, group: str, instance: str) -> str:
+        """What the state remembers of one static member."""
+        return f"{RECORDS}/{group}/state/instances/{instance}"
+
     def candidate(self, coordinator_id: int) -> str:
         """One coordinator that stands for election or serves."""
         return f"{CANDIDATES}/{coordinator_id}"
@@ -192,6 +202,10 @@ def _parse_record(parts: list[str]) -> Address:
             return Address(Place.RECORD, group)
         case [group, "state"]:
             return Address(Place.STATE, group)
+        case [group, "state", "instances"]:
+            return Address(Place.INSTANCES, group)
+        case [group, "state", "instances", instance]:
+            return Address(Place.INSTANCE, group, instance)
         case [group, "state", "marks"]:
             return Address(Place.OWNERS, group)
         case [group, "state", "marks", topic]:

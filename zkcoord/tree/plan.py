@@ -25,6 +25,7 @@ from zkcoord.core.decisions import (
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
+    RememberInstances,
     RemoveRefused,
     RenewMark,
     SetStopping,
@@ -34,6 +35,7 @@ from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Channel
 from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.drop import drop_topic
+from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
@@ -125,8 +127,10 @@ class _Planner:
                 for part in self._parts(decision.partitions):
                     yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
             case RejectMember():
-                command = self._control(decision.consumer_id, Option.REJECT, decision.reason)
+                command = self._control(decision.consumer_id, Option.REJECT, decision.reason, final=decision.final)
                 yield self._guarded([command], decision.why)
+            case RememberInstances():
+                yield from self._remember(decision)
             case PingMember():
                 yield self._guarded([self._control(decision.consumer_id, Option.PING)], decision.why)
             case EvictMember():
@@ -260,8 +264,28 @@ class _Planner:
         writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions))
         return writes
 
-    def _control(self, consumer_id: str, option: Option, reason: str | None = None) -> CreateNode:
-        command = Command(option=option, generation=self._generation, epoch=self._term.epoch, reason=reason)
+    def _remember(self, decision: RememberInstances) -> Iterator[Transaction]:
+        group, known = self._view.group, self._view.instances
+        writes: list[CreateNode | SetNode] = []
+        for name, instance in sorted(decision.known.items()):
+            path, data = self._layout.instance(group, name), encode_instance(instance)
+            before = known.get(name)
+            writes.append(CreateNode(path, data) if before is None else SetNode(path, data, before.version))
+        forgotten = [(self._layout.instance(group, name), known[name].version) for name in decision.forgotten]
+        parent = self._layout.instances(group)
+        above = [CreateNode(parent)] if writes and parent not in self._parents else []
+        self._parents = self._parents | {parent}
+        for part in parts([*above, *writes], lambda write: WRITE_BYTES + len(write.path) + len(write.data)):
+            yield self._guarded(part, decision.why)
+        for gone in parts(forgotten, lambda each: WRITE_BYTES + len(each[0])):
+            yield self._guarded([DeleteNode(path, version) for path, version in gone], decision.why)
+
+    def _control(
+        self, consumer_id: str, option: Option, reason: str | None = None, *, final: bool = False
+    ) -> CreateNode:
+        command = Command(
+            option=option, generation=self._generation, epoch=self._term.epoch, reason=reason, final=final
+        )
         path = self._layout.channel(self._view.group, consumer_id)
         return CreateNode(path, encode_command(command), sequential=True)
 

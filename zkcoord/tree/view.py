@@ -16,6 +16,7 @@ from zkcoord.core.view import (
     Channel,
     Evicted,
     GroupView,
+    Instance,
     Leftovers,
     Member,
     OffsetSeen,
@@ -23,6 +24,7 @@ from zkcoord.core.view import (
     Refusal,
 )
 from zkcoord.errors import CorruptError
+from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.snapshot import Kind, Node
@@ -49,7 +51,7 @@ class GroupNodes:
     view: GroupView
     record: GroupRecord = DEFAULT_RECORD
     state: GroupState = field(default_factory=GroupState)
-    parents: frozenset[str] = frozenset()  # parents of marks and offsets that stand
+    parents: frozenset[str] = frozenset()  # parents of marks, offsets and instances that stand
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
     lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
@@ -147,14 +149,22 @@ class _Folder:
             case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
                 self._owned("lists")[node.path] = node
             case Place.OWNERS | Place.OFFSETS:
-                parents = self._owned("parents")
-                (parents.add if node.exists else parents.discard)(node.path)
+                self._parent(node)
             case Place.MARK:
                 self._mark(address, node)
             case Place.RECORD:
                 self._group_record(node)
             case Place.STATE:
                 self._group_state(node)
+            case Place.INSTANCES:
+                self._keep_only("instances", node.children)
+                self._parent(node)
+            case Place.INSTANCE:
+                self._instance(address, node)
+
+    def _parent(self, node: Node) -> None:
+        parents = self._owned("parents")
+        (parents.add if node.exists else parents.discard)(node.path)
 
     def _map(self, name: str) -> dict[Any, Any]:
         if name not in self._changes:
@@ -295,6 +305,16 @@ class _Folder:
         offsets.pop(partition, None)
         if node.stat is not None:
             offsets[partition] = OffsetSeen(node.data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), node.stat.version)
+
+    def _instance(self, address: Address, node: Node) -> None:
+        instances = self._map("instances")
+        if node.stat is None:
+            instances.pop(address.name, None)
+            return
+        try:
+            instances[address.name] = decode_instance(node.data, node.stat.version)
+        except CorruptError:  # nothing is remembered of it; it will be written anew, or removed
+            instances[address.name] = Instance(last_id="", hold_ms=0, threads={}, share={}, version=node.stat.version)
 
     def _group_record(self, node: Node) -> None:
         record, answerable = DEFAULT_RECORD, node.stat is None

@@ -1,0 +1,163 @@
+"""Static members: whose share waits, for how long, and what a return, a second process and an eviction make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import (
+    Decision,
+    GrantPartitions,
+    PurgeChannel,
+    RaiseGeneration,
+    RejectMember,
+    RememberInstances,
+    StopFetching,
+)
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Evicted, GroupView, Instance, Member, Owner, Wish
+
+HOLD_MS = 30_000
+FOREVER_MS = 10**9
+WHY = "what static members have, and who is waited for"
+GRANT_WHY = "available, and in the target"
+
+
+def static(name: str, czxid: int = 1, **fields: Any) -> Member:
+    """A static member whose instance is the first letter of its id."""
+    return member(name, czxid, **{"instance": name[0], "hold_ms": HOLD_MS, **fields})
+
+
+def known(last_id: str, *partitions: TopicPartition) -> Instance:
+    """What the state remembers of an instance."""
+    return Instance(last_id=last_id, hold_ms=HOLD_MS, threads={"t": 1}, share=dict.fromkeys(partitions, 0))
+
+
+SHARES = {"a": known("a1", T0, T1), "b": known("b1", T2, T3)}
+OWNERS = {T0: "a1-0", T1: "a1-0", T2: "b1-0", T3: "b1-0"}
+
+
+def full() -> GroupView:
+    """Two static members at rest."""
+    return settled(group([static("a1"), static("b1", 2)], OWNERS, instances=SHARES))
+
+
+def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None) -> GroupView:
+    """The same after a1 has gone."""
+    nodes = {p: Owner(thread, 6) for p, thread in (owners or OWNERS).items()}
+    members = {c: m for c, m in view.members.items() if c != "a1"}
+    return replace(view, members=members, channels={c: channel(c) for c in members}, owners=nodes)
+
+
+def test_what_static_members_are_given_is_written_down_beside_the_raise() -> None:
+    view = group([static("a1"), static("b1", 2)], {})
+    assert decided(view) == [
+        RaiseGeneration(generation=1, digest="t-0=@a-0,t-1=@a-0,t-2=@b-0,t-3=@b-0", why="the target is another one"),
+        RememberInstances(known=SHARES, forgotten=(), why=WHY),
+        GrantPartitions(consumer_id="a1", partitions={T0: "a1-0", T1: "a1-0"}, why=GRANT_WHY),
+        GrantPartitions(consumer_id="b1", partitions={T2: "b1-0", T3: "b1-0"}, why=GRANT_WHY),
+    ]
+    assert decided(full()) == []
+
+
+def test_a_share_waits_for_its_instance_after_a_death_and_after_a_clean_leave_and_then_goes_to_others() -> None:
+    for owners in (OWNERS, {**OWNERS, T0: "", T1: ""}):
+        away, memory = without_a(full(), owners), Memory()
+        assert decide(away, memory, NOW, digest) == ((), NOW + HOLD_MS)
+        assert decided(away, memory, NOW + HOLD_MS - 1) == []
+        assert decided(away, Memory(), NOW + HOLD_MS) == []  # a new coordinator waits the whole hold again
+        raised = RaiseGeneration(
+            generation=2, digest="t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0", why="the target is another one"
+        )
+        over = decided(away, memory, NOW + HOLD_MS)
+        assert over[0] == replace(raised, why=over[0].why)
+        assert over[1:] == [
+            RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY),
+            GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY),
+        ]
+
+
+def test_an_instance_that_returns_is_given_its_share_under_its_new_id_and_nothing_moves() -> None:
+    for owners in (OWNERS, {**OWNERS, T0: "", T1: ""}):
+        back = without_a(full(), owners)
+        back = replace(back, members={**back.members, "a2": static("a2", 9)})
+        back = replace(back, channels={**back.channels, "a2": channel("a2")})
+        assert decided(back) == [
+            RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), why=WHY),
+            GrantPartitions(consumer_id="a2", partitions={T0: "a2-0", T1: "a2-0"}, why=GRANT_WHY),
+        ]
+
+
+def test_new_partitions_do_not_wait_for_who_is_away() -> None:
+    away = replace(without_a(full()), topics={"t": (0, 1, 2, 3, 4, 5)})
+    grants = [d for d in decided(away) if isinstance(d, GrantPartitions)]
+    t4, t5 = TopicPartition("t", 4), TopicPartition("t", 5)
+    assert grants == [GrantPartitions(consumer_id="b1", partitions={t4: "b1-0", t5: "b1-0"}, why=GRANT_WHY)]
+
+
+def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
+    away = without_a(full())
+    marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted=Evicted(6_000))})
+    assert RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY) in decided(marked)
+    wished = replace(away, wishes={"rebalance": Wish(run="r")})
+    grant = GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY)
+    assert grant in decided(wished)
+
+
+def doubled(**fields: Any) -> tuple[GroupView, list[Decision]]:
+    """The instance a registers a second time while the first lives."""
+    view = full()
+    view = replace(view, members={**view.members, "a2": static("a2", 9, **fields)})
+    view = replace(view, channels={**view.channels, "a2": channel("a2")})
+    return view, decided(view)
+
+
+def test_f40_of_two_registrations_of_one_instance_the_newer_is_the_member_and_the_older_goes_for_good() -> None:
+    _, decisions = doubled()
+    reason = "another process has registered as the instance a: a2"
+    assert decisions == [
+        RejectMember(consumer_id="a1", reason=reason, why=reason, final=True),
+        RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), why=WHY),
+        StopFetching(consumer_id="a1", partitions={T0: "a2-0", T1: "a2-0"}, why="the target has them elsewhere"),
+    ]
+
+
+def test_who_says_that_it_replaces_is_given_what_is_common_and_nobody_is_sent_away() -> None:
+    for fields in ({}, {"instance": None, "hold_ms": 0}):
+        _, decisions = doubled(replaces="a1", threads={"t": 1, "u": 1}, **fields)
+        moved = StopFetching(consumer_id="a1", partitions={T0: "a2-0", T1: "a2-0"}, why="the target has them elsewhere")
+        assert [d for d in decisions if isinstance(d, StopFetching)] == [moved]
+        assert not any(isinstance(d, RejectMember) for d in decisions)
+
+
+def evictions(count: int) -> tuple[Memory, int]:
+    """The memory of a coordinator that has evicted the instance a so often, and when the last of them was seen."""
+    memory, at_ms = Memory(), NOW
+    for number in range(count):
+        name = f"a{number}"
+        view = settled(group([static(name), static("b1", 2)], {}))
+        decided(view, memory, at_ms)
+        marked = {name: channel(name, evicted=Evicted(6_000)), "b1": channel("b1")}
+        at_ms += 100
+        decided(replace(view, members={"b1": static("b1", 2)}, channels=marked), memory, at_ms)
+    return memory, at_ms
+
+
+def test_an_evicted_instance_that_does_not_wait_is_held_off_longer_each_time() -> None:
+    for count, wait_ms in ((1, 1_000), (2, 2_000), (3, 5_000), (4, 10_000), (5, 30_000), (6, 30_000)):
+        memory, at_ms = evictions(count)
+        back = group([static("a9", 9), static("b1", 2)], {})
+        assert _granted(decided(back, memory, at_ms + wait_ms - 1)) == {"b1"}
+        assert _granted(decided(back, memory, at_ms + wait_ms)) == {"a9", "b1"}
+
+
+def _granted(decisions: list[Decision]) -> set[str]:
+    return {d.consumer_id for d in decisions if isinstance(d, GrantPartitions)}
+
+
+def test_a_channel_of_who_is_away_is_removed() -> None:
+    away = without_a(full())
+    away = replace(away, channels={**away.channels, "a1": channel("a1")})
+    assert decided(away) == [PurgeChannel(consumer_id="a1", why="its registration is gone")]

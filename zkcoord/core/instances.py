@@ -1,0 +1,149 @@
+"""Static members: an instance's share waits for it, and two registrations of one instance are one member too many.
+
+The state remembers each instance with its last id and share, so a clean leave or a failover forgets neither. While an
+instance is away its share stays its own for `hold_ms` from the first sight of its absence by THIS coordinator; an
+eviction or a wished rebalance ends the hold. What it is given when it returns is decided as if it had never gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition, consumer_of, number_of, thread_id
+from zkcoord.core.view import GroupView, Instance, Member
+from zkcoord.core.wishes import REBALANCE
+
+HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
+"""An evicted instance is given nothing so long, growing while it happens again and again: it may not wait by itself."""
+
+EVICTIONS_FORGOTTEN_MS = 600_000
+"""An instance that was not evicted for so long begins with the shortest wait again."""
+
+
+@dataclass(slots=True)
+class Holds:
+    """First sights of one group's instances. `look` is called with every view before anything is asked."""
+
+    _away: dict[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
+    _names: dict[str, str] = field(default_factory=dict)  # consumer -> its instance
+    _evictions: dict[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
+
+    def look(self, view: GroupView, now_ms: int) -> None:
+        """Note who is away, and whose registration was ended by an eviction."""
+        newest = _newest(view.members.values())
+        names = {m.consumer_id: instance for instance, m in newest.items()}  # a superseded one's end tells nothing
+        present = newest.keys()
+        self._away = {i: self._away.get(i, now_ms) for i in view.instances if i not in present}
+        self._evictions = {
+            i: (count, at_ms)
+            for i, (count, at_ms) in self._evictions.items()
+            if now_ms < at_ms + EVICTIONS_FORGOTTEN_MS
+        }
+        gone = {c: i for c, i in self._names.items() if c not in view.members and c in view.channels}
+        for consumer_id, instance in gone.items():
+            if view.channels[consumer_id].evicted is not None:
+                self._evictions[instance] = (self._evictions.get(instance, (0, 0))[0] + 1, now_ms)
+                continue
+            names[consumer_id] = instance  # its mark may be read later than its absence
+        self._names = names
+
+    def held(self, view: GroupView, now_ms: int) -> list[Member]:
+        """The instances that are away and waited for, as the members that they were; by instance."""
+        return [
+            Member(consumer_id=known.last_id, czxid=0, threads=known.threads, instance=i, hold_ms=known.hold_ms)
+            for i in sorted(self._away)
+            if not self._over(view, i, now_ms)
+            for known in [view.instances[i]]
+        ]
+
+    def over(self, view: GroupView, now_ms: int) -> list[str]:
+        """Instances that are away for longer than they are waited for, sorted."""
+        return [i for i in sorted(self._away) if self._over(view, i, now_ms)]
+
+    def _over(self, view: GroupView, instance: str, now_ms: int) -> bool:
+        known = view.instances[instance]
+        channel = view.channels.get(known.last_id)
+        evicted = channel is not None and channel.evicted is not None
+        return evicted or REBALANCE in view.wishes or now_ms >= self._away[instance] + known.hold_ms
+
+    def held_off(self, member: Member, now_ms: int) -> bool:
+        """True while an instance that was evicted is given nothing."""
+        return member.instance is not None and now_ms < self._held_off_until_ms(member.instance)
+
+    def _held_off_until_ms(self, instance: str) -> int:
+        count, at_ms = self._evictions.get(instance, (0, 0))
+        return at_ms + HELD_OFF_MS[min(count, len(HELD_OFF_MS)) - 1] if count else 0
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """When the next hold, or the next wait of an evicted instance, ends."""
+        times = [at_ms + view.instances[i].hold_ms for i, at_ms in self._away.items()]
+        times += [self._held_off_until_ms(i) for i in self._evictions]
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+
+
+def superseded(candidates: Sequence[Member]) -> dict[str, str]:
+    """Who must go since a newer registration (czxid) has its instance, unless that says `replaces`; with the reason."""
+    newest = _newest(candidates)
+    return {
+        m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id}"
+        for m in candidates
+        if m.instance is not None and newest[m.instance] is not m
+    }
+
+
+def _newest(members: Iterable[Member]) -> dict[str, Member]:
+    """Instance -> the last of these that registered as it."""
+    joined = sorted(members, key=lambda m: (m.czxid, m.consumer_id))
+    return {m.instance: m for m in joined if m.instance is not None}
+
+
+def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartition, str]:
+    """What counts as owned by these while nobody else owns it: what their instance had, and what they replace owns."""
+    found: dict[TopicPartition, str] = {}
+    heirs: dict[str, Member] = {}
+    for member in members:
+        known = view.instances.get(member.instance) if member.instance is not None else None
+        for partition, number in known.share.items() if known is not None else ():
+            if member.threads.get(partition.topic, 0) > number:
+                found.setdefault(partition, thread_id(member.consumer_id, number))
+        if member.replaces is not None and member.replaces in view.members:
+            heirs[member.replaces] = member
+    for partition, (thread, _) in view.owners.items() if heirs else ():
+        heir = heirs.get(consumer_of(thread))
+        if heir is not None and heir.threads.get(partition.topic, 0) > number_of(thread):
+            found[partition] = thread_id(heir.consumer_id, number_of(thread))
+    return found
+
+
+def stable_name(thread: str, static: Mapping[str, str]) -> str:
+    """A thread as the target's digest names it: a static member's by its instance, so that its return is no change.
+
+    >>> stable_name("g_a-1-ff-0", {"g_a-1-ff": "a"}), stable_name("g_b-1-ff-0", {})
+    ('@a-0', 'g_b-1-ff-0')
+    """
+    instance = static.get(consumer_of(thread))
+    return thread if instance is None else f"@{instance}-{number_of(thread)}"
+
+
+def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member]) -> dict[str, Instance]:
+    """What the state shall say of the static members among these, once this answer is the target; by instance."""
+    shares: dict[str, dict[TopicPartition, int]] = {m.consumer_id: {} for m in members if is_static(m)}
+    if not shares:
+        return {}
+    for partition, thread in answer.items():
+        share = shares.get(consumer_of(thread))
+        if share is not None:
+            share[partition] = number_of(thread)
+    return {
+        m.instance: Instance(
+            last_id=m.consumer_id, hold_ms=m.hold_ms, threads=dict(m.threads), share=shares[m.consumer_id]
+        )
+        for m in sorted(members, key=lambda m: m.consumer_id)
+        if m.instance is not None and m.consumer_id in shares
+    }
+
+
+def is_static(member: Member) -> bool:
+    """True when the member's share is to wait for its return."""
+    return member.instance is not None and member.hold_ms > 0
