@@ -60,6 +60,10 @@ class Consumer:
     Instead of `topics`, `include` or `exclude` is a Java regex, for all topics whose whole names match, or do not,
     without Kafka's internal ones. As in the old consumers `,` means or, and spaces and outer quotes are dropped.
 
+    `hold_ms` makes a static member: its share waits so long for its `instance` to come back after it left or died.
+    `replaces` is the `consumer_id` of this program's other Consumer, with another subscription: this one is given what
+    they have in common, that one nothing any more; stop that one as soon as this one is a member.
+
     A partition may be read only while `allowed(partition)` is true.
     """
 
@@ -86,20 +90,14 @@ class Consumer:
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
-        `hold_ms`: a static member, whose share waits so long for its `instance` to come back after it left or died.
-        `replaces`: the `consumer_id` of this program's other Consumer, with another subscription: this one is given
-        what they have in common, that one nothing any more; stop that one as soon as this one is a member.
-
         Raises UsageError for what can never work: an illegal name, no topics, a broken regex, an unknown assignor.
         """
         _check_name("group", group)
-        _check_instance(instance)
+        _check_instance(instance, hold_ms)
         _check_assignors(assignors)
         document = subscription_of(topics, include, exclude, threads)
-        document = replace(document, instance=instance, assignors=tuple(assignors))
-        if hold_ms and instance is None:
-            raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
-        document = replace(document, hold_ms=hold_ms, replaces=replaces)
+        document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces)
+        document = replace(document, assignors=tuple(assignors))
         document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset({PING}))
 
         def registration(negotiated_ms: int) -> bytes:
@@ -234,7 +232,9 @@ def _check_name(what: str, name: str) -> None:
         )
 
 
-def _check_instance(name: str | None) -> None:
+def _check_instance(name: str | None, hold_ms: int) -> None:
+    if hold_ms and name is None:
+        raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
     if name is not None and not legal_instance(name):
         raise UsageError(f"instance {name!r}: 1 to 255 printable characters, no '/', as it becomes part of a path")
 

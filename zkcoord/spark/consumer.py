@@ -72,9 +72,7 @@ class SparkConsumer:
         warm_up: Callable[[DataFrame], object] | None = None,
         parts: Parts | None = None,
     ) -> None:
-        if isinstance(topics, str) or (not topics and include is None and exclude is None):
-            raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
-        _check_wildcard(topics, include, exclude, threads)
+        _check_topics(topics, include, exclude, threads)
         if starting_offsets not in ("latest", "earliest"):
             raise UsageError(f"starting_offsets is {starting_offsets!r}; it must be latest or earliest")
         if max_offsets_per_batch < 1:
@@ -262,10 +260,12 @@ class _Run:
             each.join()
 
 
-def _check_wildcard(
+def _check_topics(
     topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
 ) -> None:
-    """Refuse a wildcard now that would be refused when the group is joined."""
+    """Refuse now what would be refused when the group is joined."""
+    if isinstance(topics, str) or (not topics and include is None and exclude is None):
+        raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
     if include is not None or exclude is not None:
         from zkcoord.consumer import subscription_of
 
