@@ -55,7 +55,7 @@ class Reports(logging.Handler):
 class Member:
     """A consumer that reads nothing and notes what it was told."""
 
-    def __init__(self, zookeeper: str, group: str, topics: Sequence[str]) -> None:
+    def __init__(self, zookeeper: str, group: str, topics: Sequence[str], **settings: Any) -> None:
         self.begun: dict[TopicPartition, int] = {}  # where it was last told to start
         self.consumer = Consumer(
             *(zookeeper, group, topics),
@@ -63,6 +63,7 @@ class Member:
             on_stop=lambda partitions: {},
             on_lost=lambda partitions: None,
             reset=lambda partitions: dict.fromkeys(partitions, 0),
+            **settings,
         )
 
     def held(self) -> list[str]:
@@ -123,9 +124,9 @@ class World:
         assert serving.wait(PATIENCE_SECONDS)
         return coordinator
 
-    def join(self, group: str, *topics: str) -> Member:
+    def join(self, group: str, *topics: str, **settings: Any) -> Member:
         """Start a member."""
-        member = Member(self.zookeeper, group, topics)
+        member = Member(self.zookeeper, group, topics, **settings)
         member.consumer.start()
         self._stack.callback(member.consumer.stop)
         return member

@@ -32,6 +32,10 @@ PACKET_BYTES = 64 * 1024
 """Requests sent in one write: more would keep the replies waiting."""
 CHUNK_BYTES = 64 * 1024
 """Bytes read at once: more than this the allocator maps and unmaps at each read."""
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+"""The largest reply that is taken: a list of 250,000 topics with the longest names, of two million with short ones.
+(The server has no limit for what it sends.) More is an error for people; asking again would bring it again."""
+
 CONNECT_WAIT_S = 3.0
 """How long one server may take to answer the request for a session before the next is tried (doubled each time, up to
 kazoo's own limit, the session timeout divided by the servers): one whose port opens before it serves never answers."""
@@ -82,6 +86,9 @@ class Owner(Protocol):
 
     def connected(self, session_timeout_ms: int) -> None:
         """A server accepted the session, authentication included."""
+
+    def too_large(self, asked: str, size: int) -> None:
+        """The reply to a request is larger than FRAME_BYTES_MAX."""
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired; `path` is as the server spells it."""
@@ -203,6 +210,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             size = jute.INT.unpack_from(inbound, start)[0]
             if size < jute.REPLY.size:
                 raise ConnectionDropped(f"the server sent a frame of {size} bytes")
+            if size > FRAME_BYTES_MAX:
+                pending = self.client._pending
+                self.client.too_large(_asked(pending[0][1]) if pending else "nothing", size)
+                raise ConnectionDropped(f"the server sends a frame of {size} bytes")
             end = start + jute.INT.size + size
             if len(inbound) < end:
                 break
@@ -235,3 +246,11 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         if call is not None:
             call.reply(error, frame, offset)
         return CLOSE_RESPONSE if request.type == Op.CLOSE else None
+
+
+def _asked(call: Call | None) -> str:
+    """What a request asked for, for people."""
+    if call is not None and call.type in (Op.GET_DATA, Op.GET_CHILDREN):
+        what = "data" if call.type == Op.GET_DATA else "children"
+        return f"the {what} of {jute.read_text(call.body, 0)[0]}"
+    return f"a request of type {call.type}" if call is not None else "nothing"
