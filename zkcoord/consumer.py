@@ -47,7 +47,8 @@ class Consumer:
     Callbacks run in order on one worker thread, never on the one that renews the lease and drains the channel:
 
     `on_start(positions)`
-        before the first fetch: partition -> next offset. Raising means "cannot start": refused, and tried again later.
+        before the first fetch: partition -> next offset. Raising means "cannot start": it goes to another consumer;
+        UnavailableError (Kafka is away) has it tried again here.
     `on_stop(partitions) -> Mapping[partition, offset]`
         after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
         take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only.

@@ -64,6 +64,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "commands": 0,
         "member_count": 1,
         "failed": None,
+        "quarantined": {},
         "members": [
             {
                 "consumer": A,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, names, partitions, reads_or_refuses, texts
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Quarantine
 from zkcoord.errors import CorruptError
 from zkcoord.tree.state import Failure, GroupState, decode_state, digest, encode_state
 
@@ -60,7 +61,7 @@ states = st.builds(
     stopping=st.booleans(),
     refused=st.dictionaries(names, texts, max_size=3),
     failed=st.none() | st.builds(Failure, error=texts, since_generation=counters),
-    quarantined=st.dictionaries(partitions.map(str), texts, max_size=3),
+    quarantined=st.dictionaries(partitions, st.builds(Quarantine, texts, counters), max_size=3),
     replay=st.dictionaries(partitions, announced, max_size=3),
 )
 

@@ -202,6 +202,8 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
         f"{_count(report.commands(), 'command')} outstanding",
         _count(len(view.members), "member"),
     ]
+    quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
+    words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     return cell(", ".join(words + ([f"FAILED: {view.failed}"] if view.failed else [])))
 
 
@@ -261,6 +263,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "commands": report.commands(),
         "member_count": len(view.members),
         "failed": view.failed,
+        "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
     }
 
 

@@ -30,6 +30,7 @@ from zkcoord.core.decisions import (
     RejectMember,
     RememberInstances,
     RemoveRefused,
+    SetQuarantine,
     SetStopping,
     StopFetching,
 )
@@ -39,6 +40,7 @@ from zkcoord.core.instances import Holds, superseded
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
+from zkcoord.core.quarantine import Barred, Quarantines
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import TopicMemory, barred, drops, recreated
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
@@ -52,6 +54,7 @@ class Memory:
     patience: Patience = field(default_factory=Patience)
     liveness: Liveness = field(default_factory=Liveness)
     holds: Holds = field(default_factory=Holds)
+    quarantines: Quarantines = field(default_factory=Quarantines)
     target: Target = field(default_factory=Target)
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
@@ -70,6 +73,7 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     memory.liveness.look(view, now_ms)
     memory.topics.look(view, now_ms)
     memory.holds.look(view, now_ms)
+    memory.quarantines.look(view)
     candidates, rejected = admit(candidates_of(view), view)
     assignor, at_odds = agree(candidates, view.assignor)
     rejected |= at_odds
@@ -82,7 +86,9 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     decisions += _refused_commands(view)
     if REBALANCE in view.wishes:
         memory.target.forget()
-    memory.target.look(view, assignor, eligible, digest, memory.holds.held(view, now_ms))
+    barred = memory.quarantines.barred(view, eligible)
+    decisions += _quarantine(view, barred)
+    memory.target.look(view, assignor, eligible, digest, memory.holds.held(view, now_ms), barred)
     decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
     decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
@@ -130,6 +136,17 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
     if still or not hold:
         decisions += _stops(view, target, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
     return decisions if waiting or stopping else [*decisions, *_grants(view, memory, now_ms)]
+
+
+def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
+    """What the state says of partitions that nobody is given, where it is not what is so now."""
+    if barred.quarantined == view.quarantined:
+        return []
+    new = sorted(barred.quarantined.keys() - view.quarantined.keys())
+    words = [f"{partition} {barred.quarantined[partition].why}" for partition in new]
+    lifted = sorted(view.quarantined.keys() - barred.quarantined.keys())
+    words += [f"{partition} is tried again" for partition in lifted]
+    return [SetQuarantine(quarantined=barred.quarantined, why="; ".join(words))]
 
 
 def _instances(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:

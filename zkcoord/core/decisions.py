@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Instance, OffsetSeen
+from zkcoord.core.view import Instance, OffsetSeen, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +138,14 @@ class RejectMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuarantine:
+    """Write down which partitions are given to nobody, all of them."""
+
+    quarantined: Mapping[TopicPartition, Quarantine]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RememberInstances:
     """Write down what static members have, and forget those that are not waited for any more."""
 
@@ -178,6 +186,7 @@ Decision = (
     | AnswerWish
     | RejectMember
     | RememberInstances
+    | SetQuarantine
     | PingMember
     | PurgeChannel
     | RemoveRefused

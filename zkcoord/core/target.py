@@ -9,6 +9,7 @@ from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
 from zkcoord.core.divert import divert
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.core.quarantine import Barred
 from zkcoord.core.view import GroupView, Instance, Member
 
 Digest = Callable[[Mapping[TopicPartition, str]], str]
@@ -29,11 +30,18 @@ class Target:
         self._key = None
 
     def look(
-        self, view: GroupView, assignor: str, eligible: Sequence[Member], digest: Digest, away: Sequence[Member] = ()
+        self,
+        view: GroupView,
+        assignor: str,
+        eligible: Sequence[Member],
+        digest: Digest,
+        away: Sequence[Member] = (),
+        barred: Barred = Barred(),  # noqa: B008 - a frozen value
     ) -> None:
         """Ask the assignor again unless everything that it was asked about still holds: a step costs its change.
 
         `away`: static members whose share waits for them. They are asked for like the others, and given nothing else.
+        `barred`: what goes to somebody else than the assignor says, or to nobody.
         """
         asked = sorted([*eligible, *away], key=lambda m: m.consumer_id)
         subscribers = tuple(Subscriber(consumer_id=m.consumer_id, threads=m.threads) for m in asked)
@@ -43,15 +51,20 @@ class Target:
             tuple((s.consumer_id, s.threads) for s in subscribers),
             view.topics,
             absent,
+            barred.pairs,
+            frozenset(barred.quarantined),
         )
         if self._key == key:
             return
         question = _question(view, subscribers, remembered(view, asked))
         answer = ASSIGNORS[assignor](question)
         check_assignment(question, answer)
-        if absent:
-            owned = question.owned
-            answer = divert(question, answer, lambda p, c: c in absent and consumer_of(owned.get(p, "")) != c)
+        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
+        if absent or barred.pairs:
+            owned, pairs = question.owned, barred.pairs
+            answer = divert(
+                question, answer, lambda p, c: (p, c) in pairs or (c in absent and consumer_of(owned.get(p, "")) != c)
+            )
         static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
         self.digest = digest({p: stable_name(t, static) for p, t in answer.items()} if static else answer)
         self.instances = to_remember(answer, eligible)

@@ -126,6 +126,13 @@ class Refusal(NamedTuple):
     reason: str
 
 
+class Quarantine(NamedTuple):
+    """Why a partition is given to nobody, and the newest member's czxid then: a newer one is given a try."""
+
+    why: str
+    czxid: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """A consumer's queue. A channel at version 0 was never registered with."""
@@ -198,6 +205,7 @@ class GroupView:
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
     failed_since: int = 0  # the generation in which it was given up
+    quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 

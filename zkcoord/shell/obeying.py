@@ -14,7 +14,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import CorruptError
+from zkcoord.core.quarantine import BROKER
+from zkcoord.errors import CorruptError, UnavailableError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup, Position
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome
@@ -171,6 +172,8 @@ class StartTask:
         name, partitions = self._asked
         if done.error is not None:
             reason = f"{name}: {type(done.error).__name__}: {done.error}"
+            if isinstance(done.error, UnavailableError):  # Kafka is away: nobody's fault, and tried again here
+                reason = f"{BROKER}: {reason}"
             self._refused.update(dict.fromkeys(partitions, reason))
         elif name == "reset":
             self._first.update({p: done.value[p] for p in partitions if p in done.value})

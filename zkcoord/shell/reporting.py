@@ -22,6 +22,7 @@ from zkcoord.core.decisions import (
     RememberInstances,
     RemoveRefused,
     RenewMark,
+    SetQuarantine,
     SetStopping,
     StopFetching,
 )
@@ -77,6 +78,9 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
+            case SetQuarantine():
+                name = "quarantined"
+                fields |= {"partitions": sorted(decision.quarantined), "level": "warning"}
             case RememberInstances():
                 name = "instances_remembered"
                 fields |= {"instances": sorted(decision.known), "forgotten": list(decision.forgotten)}

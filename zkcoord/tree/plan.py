@@ -28,6 +28,7 @@ from zkcoord.core.decisions import (
     RememberInstances,
     RemoveRefused,
     RenewMark,
+    SetQuarantine,
     SetStopping,
     StopFetching,
 )
@@ -103,6 +104,9 @@ class _Planner:
                 yield self._set_state(decision.why)
             case SetStopping():
                 self._state = replace(self._state, stopping=decision.stopping)
+                yield self._set_state(decision.why)
+            case SetQuarantine():
+                self._state = replace(self._state, quarantined=decision.quarantined)
                 yield self._set_state(decision.why)
             case FailGroup():
                 failed = None

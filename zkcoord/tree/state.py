@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.codec import INT32_MAX, compact, read_document
+from zkcoord.core.view import Quarantine
+from zkcoord.tree.codec import INT32_MAX, Document, compact, read_document
 
 _WHAT = "group state"
 
@@ -28,7 +29,7 @@ class Failure:
 class GroupState:
     """The group as its coordinators leave it to each other.
 
-    `refused`: consumer id or partition -> why it is left out. `quarantined`: partition (its text) -> why.
+    `refused`: consumer id or partition -> why it is left out. `quarantined`: partitions given to nobody.
     `replay`: announced ranges (start, end, generation) that no member's status holds any more, left out when empty.
     """
 
@@ -37,7 +38,7 @@ class GroupState:
     stopping: bool = False  # eager: all stop before any starts
     refused: Mapping[str, str] = field(default_factory=dict)
     failed: Failure | None = None
-    quarantined: Mapping[str, str] = field(default_factory=dict)
+    quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     replay: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
 
@@ -56,7 +57,7 @@ def encode_state(state: GroupState) -> bytes:
         "stopping": state.stopping,
         "refused": dict(state.refused),
         "failed": None if failed is None else {"error": failed.error, "since_generation": failed.since_generation},
-        "quarantined": dict(state.quarantined),
+        "quarantined": {str(p): {"why": q.why, "czxid": str(q.czxid)} for p, q in sorted(state.quarantined.items())},
     }
     if state.replay:
         document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in state.replay.items()}
@@ -72,7 +73,7 @@ def decode_state(data: bytes) -> GroupState:
     document = read_document(_WHAT, data)
     document.version()
     failed = document.section("failed")
-    replay = document.section("replay")
+    replay, quarantined = document.section("replay"), document.section("quarantined")
     ranges = {replay.partition(key): replay.offsets(key, 1) for key in replay.fields}
     return GroupState(
         generation=document.integer("generation"),
@@ -82,10 +83,14 @@ def decode_state(data: bytes) -> GroupState:
         failed=None
         if document.fields.get("failed") is None
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
-        quarantined=document.section("quarantined").all_texts(),
+        quarantined={quarantined.partition(key): _quarantine(quarantined.section(key)) for key in quarantined.fields},
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
         replay={partition: (r[0], r[1], r[2]) for partition, r in ranges.items()},
     )
+
+
+def _quarantine(section: Document) -> Quarantine:
+    return Quarantine(section.text("why", default=""), section.integer("czxid"))
 
 
 def digest(assignment: Mapping[TopicPartition, str]) -> str:

@@ -363,6 +363,7 @@ class _Folder:
         self._problem(node.path, None)
         self._state = state
         self._changes.update(
+            quarantined=state.quarantined,
             generation=state.generation,
             target_digest=state.target,
             stopping=state.stopping,

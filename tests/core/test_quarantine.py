@@ -1,0 +1,95 @@
+"""Refused partitions go elsewhere; one that breaks one consumer after the other is given to nobody for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Evicted, GroupView, Quarantine, Refusal, Wish
+
+POISON = Refusal(1, "0000000001", "start: ValueError: poison")
+AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
+
+
+def refused(names: str, *refusers: str, refusal: Refusal = POISON, **fields: object) -> GroupView:
+    """Members in the order of joining; T0 is free, refused by some of them; the first ones own a partition each."""
+    members = [member(name, czxid) for czxid, name in enumerate(names, start=1)]
+    channels = {n: channel(n, refusals={T0: refusal} if n in refusers else {}) for n in names}
+    owners = {p: f"{names[number % len(names)]}-0" for number, p in enumerate((T1, T2, T3))}
+    return group(members, owners, channels=channels, **fields)
+
+
+def granted(decisions: list[Decision]) -> dict[TopicPartition, str]:
+    """What is granted to whom."""
+    return {p: thread for d in decisions if isinstance(d, GrantPartitions) for p, thread in d.partitions.items()}
+
+
+def quarantines(decisions: list[Decision]) -> list[Mapping[TopicPartition, Quarantine]]:
+    """What is written of quarantines."""
+    return [d.quarantined for d in decisions if isinstance(d, SetQuarantine)]
+
+
+def test_what_one_cannot_start_goes_to_another_that_has_not_refused_it() -> None:
+    assert granted(decided(refused("abcd", "d"))) == {T0: "a-0"}
+    assert granted(decided(refused("abcd", "d", "a"))) == {T0: "b-0"}
+
+
+def test_what_all_have_refused_is_tried_again_with_backoff_where_it_was() -> None:
+    view, memory = settled(refused("ab", "a", "b")), Memory()
+    assert decide(view, memory, NOW, digest)[1] == NOW + 2_000
+    assert granted(decided(view, memory, NOW)) == {}
+    assert list(granted(decided(view, memory, NOW + 2_000))) == [T0]
+    assert quarantines(decided(view, memory)) == []
+
+
+def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
+    view = refused("abcd", "a", "b", "c")
+    assert granted(decided(view)) == {T0: "d-0"}  # it joined after all of them: it may be mended
+    view = refused("abcd", "b", "c", "d")
+    decisions = decided(view)
+    assert granted(decisions) == {}
+    assert quarantines(decisions) == [{T0: Quarantine("broke b, c, d: start: ValueError: poison", 4)}]
+    written = settled(replace(view, quarantined=quarantines(decisions)[0]))
+    assert decided(written) == []
+
+
+def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_all() -> None:
+    entry = {T0: Quarantine("broke b, c, d: x", 4)}
+    joined = decided(refused("abcde", "b", "c", "d", quarantined=entry))
+    assert (quarantines(joined), granted(joined)) == ([{}], {T0: "e-0"})
+    again = decided(refused("abcde", "b", "c", "d", "e"))
+    assert quarantines(again) == [{T0: Quarantine("broke b, c, d, e: start: ValueError: poison", 5)}]
+    wished = refused("abcd", "b", "c", "d", quarantined=entry, wishes={"rebalance": Wish(run="r")})
+    memory = Memory()
+    assert quarantines(decided(wished, memory)) == [{}]
+    answered = replace(wished, quarantined={}, wishes={})
+    assert T0 in granted(decided(answered, memory, NOW + 2_000))
+
+
+def test_a_broker_that_is_away_moves_nothing_and_quarantines_nothing() -> None:
+    view = settled(refused("abcd", "a", "b", "c", "d", refusal=AWAY))
+    memory = Memory()
+    assert decided(view, memory) == []
+    assert list(granted(decided(view, memory, NOW + 2_000))) == [T0]
+
+
+def after_evictions(*names: str) -> list[Decision]:
+    """Members that owned T0 are evicted one after the other, under an old member z; what is decided at last."""
+    memory, decisions = Memory(), []
+    for czxid, name in enumerate(names, start=2):
+        members = [member("g_z-1-ff"), member(name, czxid)]
+        decided(group(members, {T0: f"{name}-0"}), memory)
+        channels = {"g_z-1-ff": channel("g_z-1-ff"), name: channel(name, evicted=Evicted(6_000))}
+        decisions = decided(group(members[:1], {T0: f"{name}-0"}, channels=channels), memory)
+    return decisions
+
+
+def test_f45_evictions_of_its_owners_count_and_one_program_counts_once() -> None:
+    assert quarantines(after_evictions("g_a-1-ff", "g_b-1-ff")) == []
+    assert quarantines(after_evictions("g_a-1-ff", "g_a-2-ff", "g_a-3-ff", "g_a-4-ff")) == []
+    [found] = quarantines(after_evictions("g_a-1-ff", "g_b-1-ff", "g_c-1-ff"))
+    assert found == {T0: Quarantine("broke g_a, g_b, g_c: evicted", 1)}

@@ -1,0 +1,56 @@
+"""F45 (design, section 10): a poison partition that breaks every consumer it is given to, and how it is released."""
+
+from __future__ import annotations
+
+from tests.sim.actors import GROUP
+from tests.sim.application import Application
+from tests.sim.field import START
+from tests.sim.script import Script, on_seeds
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import DRAFT
+
+POISON = TopicPartition("t", 2)
+
+
+def cannot_start(application: Application) -> None:
+    """Its application raises at every start that names the poison partition."""
+    call = application.call
+
+    def judged(token: int, name: str, argument: object) -> None:
+        broken = name == "start" and POISON in argument  # type: ignore[operator]
+        application._raises = lambda _name: broken  # type: ignore[method-assign]
+        call(token, name, argument)
+
+    application.call = judged  # type: ignore[method-assign]
+
+
+def poisoned(script: Script) -> list[str]:
+    """Quarantined partitions, as the state names them."""
+    return sorted(script.state()["quarantined"])
+
+
+@on_seeds()
+def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_else_is_read(seed: int) -> None:
+    script = Script(seed, consumers=0)
+    world = script.world
+    for number in range(4):
+        script.join(f"consumer{number}")
+        cannot_start(script.application(f"consumer{number}"))
+    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
+    assert script.state()["quarantined"][str(POISON)]["why"].startswith("broke g_consumer")
+    assert "the application cannot start" in script.state()["quarantined"][str(POISON)]["why"]
+    others = [p for p in script.partitions() if p != POISON]
+    world.run_until(lambda: all((GROUP, p) in script.field.holdings for p in others), 20_000, "the others are read")
+    sent = len(script.commands_sent(START, POISON))
+    assert 3 <= sent <= 4
+    world.run_for(120_000)
+    assert len(script.commands_sent(START, POISON)) == sent  # nobody is broken by it any more
+    old = script.leader()
+    world.crash(old, restart_after_ms=None, exact=True)
+    world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+    world.run_for(20_000)
+    assert (poisoned(script), len(script.commands_sent(START, POISON))) == ([str(POISON)], sent)
+    script.join("mended")
+    world.run_until(lambda: script.owner(POISON).startswith("g_mended-"), 20_000, "who joins gets a try")
+    assert poisoned(script) == []
+    script.calm()

@@ -1,0 +1,110 @@
+"""Who must not be given a partition, and which partitions nobody is given for a while (F45).
+
+A member that cannot start a partition says so in its status; the partition goes to another one, and the member is not
+asked again while that entry stands and another can have it. A *strike* against a partition is a living member that
+refused it, or an eviction of who owned it. At STRIKES_MAX different consumers it breaks one after the other: it is
+quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a wished
+rebalance forgives all. A broker that is away is nobody's fault and counts for nothing. Nor does a registration that
+just ends: a flapping ensemble would quarantine everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
+from zkcoord.core.wishes import REBALANCE
+
+BROKER = "broker"
+"""How a refusal begins that only says that Kafka could not be reached."""
+
+STRIKES_MAX = 3
+"""Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
+
+_Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer -> czxid that a newer member is above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barred:
+    """Pairs of partition and consumer that are not given to each other, and partitions that are given to nobody."""
+
+    pairs: frozenset[tuple[TopicPartition, str]] = frozenset()
+    quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Quarantines:
+    """One group's strikes. `look` is called with every view before `barred` is asked."""
+
+    _evictions: _Strikes = field(default_factory=dict)
+    _counted: set[str] = field(default_factory=set)  # evicted consumers whose partitions were struck
+    _forgiven: frozenset[tuple[str, TopicPartition, str]] = frozenset()  # consumer, partition, refused sequence
+
+    def look(self, view: GroupView) -> None:
+        """Count evictions once, and forget what is forgiven."""
+        marked = {c for c, channel in view.channels.items() if channel.evicted is not None and c not in view.members}
+        new, self._counted = marked - self._counted, marked
+        newest = max((m.czxid for m in view.members.values()), default=0)
+        for partition, (thread, _) in view.owners.items() if new else ():
+            if consumer_of(thread) in new:
+                self._evictions.setdefault(partition, {})[_who(consumer_of(thread))] = newest
+        if REBALANCE in view.wishes:
+            self._evictions.clear()
+            self._forgiven = frozenset((c, p, refusal.sequence) for c, p, refusal in _refusals(view))
+
+    def barred(self, view: GroupView, eligible: Sequence[Member]) -> Barred:
+        """What must not be given to whom."""
+        if not self._evictions and not view.quarantined and not any(c.refusals for c in view.channels.values()):
+            return Barred()
+        pairs: set[tuple[TopicPartition, str]] = set()
+        strikes: _Strikes = {p: dict(by) for p, by in self._evictions.items()}
+        reasons: dict[TopicPartition, str] = {}
+        for consumer_id, partition, refusal in _refusals(view):
+            if (consumer_id, partition, refusal.sequence) not in self._forgiven:
+                pairs.add((partition, consumer_id))
+                strikes.setdefault(partition, {})[consumer_id] = view.members[consumer_id].czxid
+                reasons[partition] = refusal.reason
+        quarantined = dict(_standing(view, eligible))
+        for partition, by in sorted(strikes.items()):
+            if len(by) < STRIKES_MAX or partition in quarantined:
+                continue
+            able = [m for m in eligible if m.threads.get(partition.topic)]
+            pairs.update((partition, m.consumer_id) for m in able if m.czxid <= max(by.values()))
+            if all(m.czxid <= max(by.values()) for m in able):
+                why = f"broke {', '.join(sorted(by))}: {reasons.get(partition, 'evicted')}"
+                newest = max((m.czxid for m in view.members.values()), default=0)
+                quarantined[partition] = Quarantine(why, newest)
+        return Barred(pairs=frozenset(pairs), quarantined=quarantined)
+
+
+def _who(consumer_id: str) -> str:
+    """What an id says beside time and chance: one program that is evicted again and again counts once.
+
+    >>> _who("g_etl-1-1795229172529-931c1cca")
+    'g_etl-1'
+    """
+    return consumer_id.rsplit("-", 2)[0]
+
+
+def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
+    """What living members refused to start, through their own fault or the partition's; sorted."""
+    return [
+        (c, partition, refusal)
+        for c in sorted(view.channels.keys() & view.members.keys())
+        for partition, refusal in sorted(view.channels[c].refusals.items())
+        if not refusal.reason.startswith(BROKER)
+    ]
+
+
+def _standing(view: GroupView, eligible: Sequence[Member]) -> dict[TopicPartition, Quarantine]:
+    """Quarantines of the state that nobody has come to end: no newer member, no wish."""
+    if REBALANCE in view.wishes:
+        return {}
+    return {
+        partition: entry
+        for partition, entry in view.quarantined.items()
+        if partition.partition in view.topics.get(partition.topic, ())
+        and not any(m.czxid > entry.czxid and m.threads.get(partition.topic) for m in eligible)
+    }
