@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 #   kazoo            the ZooKeeper client that everything stands on; one minor version, since shell/zk/connection.py
 #                    takes over a private part of it
 #   click            the command line
+#   regex            wildcard subscriptions: more of Java's regexes than the standard library has, and a time limit
 #   confluent-kafka  librdkafka: end offsets, offset commits, the plain Python consumer
 #   pyspark          the data pipeline; its jars also hold the embedded ZooKeeper and Ivy
 #   pyarrow          record batches between Python readers and Spark (needed by pyspark's data sources)
@@ -48,7 +49,7 @@ setup(
     ],
     package_dir={"zkcoord_migrations": "migrations"},
     package_data={"zkcoord": ["py.typed"], "zkcoord.embedded": ["*.json"]},
-    install_requires=["kazoo>=2.11,<2.12", "click>=8.1,<9"],
+    install_requires=["kazoo>=2.11,<2.12", "click>=8.1,<9", "regex>=2024.5"],
     extras_require={
         "kafka": KAFKA,
         "spark": SPARK,

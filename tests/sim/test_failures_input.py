@@ -76,11 +76,14 @@ GARBAGE = {
     "bare-topic": b"t",
     "no-count": b'{"version":1,"subscription":{"t":"many"},"pattern":"static","timestamp":"1"}',
     "a-list": b"[]",
+    "long-integer": b'{"version":1,"subscription":{"t":99999999999},"pattern":"static","timestamp":1}',
+    "broken-regex": b'{"version":1,"subscription":{"t[":1},"pattern":"white_list","timestamp":"1"}',
+    "no-pattern": b"{}",
 }
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_a_registration_that_nobody_can_parse_is_named_and_changes_nothing(kind: str) -> None:
+def test_f31_a_registration_that_nobody_can_parse_is_named_and_changes_nothing(kind: str) -> None:
     script = TwoGroups(1)
     path, began_ms = DRAFT.registration(GROUP, "g_stranger-1-00000000"), script.world.now_ms + 1
     script.world.run_for(5)
@@ -93,6 +96,27 @@ def test_a_registration_that_nobody_can_parse_is_named_and_changes_nothing(kind:
     script.partition_count("t", 8)
     script.settle("the good members get the new partitions")
     script.the_other_group_goes_on()
+    script.write(DeleteNode(path, 0))
+    script.calm()
+
+
+OLD = {
+    "unescaped-regex": b'{"version":1,"subscription":{"t\\.x|t":1},"pattern":"white_list","timestamp":"1"}',
+    "seconds": b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":1416335000}',
+    "long-timestamp": b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":1416335000123}',
+}
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_f31_an_old_registration_that_is_odd_but_can_be_read_is_given_nothing_and_the_group_goes_on(kind: str) -> None:
+    script = TwoGroups(1)
+    path = DRAFT.registration(GROUP, "g_stranger-1-00000000")
+    script.write(CreateNode(path, OLD[kind]))
+    script.world.run_for(3_000)
+    assert [told for told in script.world.events("unreadable") if told.fields["path"] == path] == []
+    script.partition_count("t", 8)
+    script.settle("the good members get the new partitions")
+    assert "g_stranger-1-00000000" not in {consumer_of(thread) for thread in script.field.owners.values()}
     script.write(DeleteNode(path, 0))
     script.calm()
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import QUICK, reads_or_refuses
 from zkcoord.errors import CorruptError
+from zkcoord.tree import topic_filter
 from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
 
 
@@ -44,6 +45,13 @@ def test_a_filter_is_stored_as_the_old_clients_store_it(written: str, stored: st
         (r"[+--a]", ["a", "-"], ["b"]),
         (r"a*+b", ["aab"], ["aa"]),
         (r"\w+\z", ["ab"], ["a-b"]),
+        ("[a-z&&[^b]]+", ["ac"], ["ab"]),
+        ("[ab[x-z]]+", ["axb"], ["c"]),
+        ("[a-f&&c-z]", ["c", "f"], ["a", "g"]),
+        ("a(?i)b", ["ab", "aB"], ["AB"]),
+        ("(?i:a)b", ["Ab", "ab"], ["AB"]),
+        ("(?<=^(x|yy))a|.*(?<!t.{0,3})z", ["az"], ["tz", "txxz", "a"]),
+        ("(?u)a(?-i)b", ["ab"], ["aB"]),
     ],
 )
 def test_a_java_regex_takes_and_leaves_whole_names(regex: str, taken: list[str], left: list[str]) -> None:
@@ -60,7 +68,16 @@ def test_a_java_regex_takes_and_leaves_whole_names(regex: str, taken: list[str],
         ("*a", "an invalid regex"),
         ("a{99999999999}", "an invalid regex"),
         ("(?P<x>a)", "is not Java's"),
-        ("[a-z&&[^b]]", "cannot be evaluated here"),
+        ("[^a-z&&[^b]]", "mean another thing in each Java"),
+        ("[[:alpha:]]", "begins another class"),
+        (r"\Ka", "is not Java's"),
+        (r"\01", "cannot be evaluated here"),
+        ("(?|a|b)", "is not Java's"),
+        ("(?x)a b", "cannot be evaluated here"),
+        ("(?<n>a)(?<n>b)", "is not Java's"),
+        ("(*PRUNE)a", "an invalid regex"),
+        ("a(?i){2}", "flags cannot be repeated"),
+        (r"\k<x>(?<x>a)", "is named before its group"),
         (r"\p{IsGreek}", "cannot be evaluated here"),
         ("(" * 5000, "an invalid regex"),
     ],
@@ -69,6 +86,12 @@ def test_what_java_refuses_or_python_cannot_tell_is_refused(regex: str, reason: 
     with pytest.raises(CorruptError, match="bad regex") as caught:
         topic_pattern(regex)
     assert reason in str(caught.value)
+
+
+def test_a_regex_that_would_take_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_filter, "MATCH_SECONDS", 0.05)
+    with pytest.raises(CorruptError, match=r"no answer for the topic a+ in 0\.05 s"):
+        matches("(a|aa)+b", "a" * 200)
 
 
 @QUICK

@@ -52,7 +52,7 @@ class TopicTable:
         for wildcard in self._taken.keys() - used:
             del self._taken[wildcard]
         for wildcard in used - self._taken.keys():
-            self._taken[wildcard] = _threads(wildcard, sorted(self.listed or ()))
+            self._taken[wildcard] = self._take(wildcard, self.listed or frozenset())
 
     def threads(self, wildcard: Wildcard) -> Mapping[str, int]:
         """The topics that a wildcard in use takes now, with its threads; the same object while they are the same."""
@@ -80,6 +80,16 @@ class TopicTable:
         self.use(group, frozenset())
         del self._topics_of[group], self._wildcards_of[group]
 
+    def _take(self, wildcard: Wildcard, names: Set[str]) -> dict[str, int]:
+        """What it takes of these; nothing of them when one takes too long to tell, which is a problem of its owner."""
+        problem, found = None, list[str]()
+        try:
+            found = taken(wildcard.regex, sorted(names), black_list=wildcard.black_list)
+        except CorruptError as error:
+            problem = f"{error}: who registered it must change it; it is given none of {len(names)} topics"
+        self._problem(f"wildcard {wildcard.regex[:200]}", problem)
+        return dict.fromkeys(found, wildcard.threads)
+
     # what was read
 
     def read(self, node: Node) -> set[str]:
@@ -95,7 +105,7 @@ class TopicTable:
         self.gone = before - now
         changed = set()
         for wildcard, threads in self._taken.items():
-            more = _threads(wildcard, sorted(now - before))
+            more = self._take(wildcard, now - before)
             if more or not threads.keys().isdisjoint(before - now):
                 kept = {topic: count for topic, count in threads.items() if topic in now}
                 self._taken[wildcard] = kept | more
@@ -144,8 +154,3 @@ class TopicTable:
         """The partitions of those of these topics that have any, in the topics' order."""
         known = {topic: self._known.get(topic) for topic in sorted(topics)}
         return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
-
-
-def _threads(wildcard: Wildcard, names: Iterable[str]) -> dict[str, int]:
-    found = taken(wildcard.regex, names, black_list=wildcard.black_list)
-    return dict.fromkeys(found, wildcard.threads)

@@ -1,9 +1,10 @@
 """The only place that knows what a wildcard subscription means: a Java regex, matched against whole topic names.
 
 Old clients store the regex and each reader matches it itself, so all must agree. Topic names are ASCII letters,
-digits, `.`, `_` and `-`, which leaves few differences between Java's regexes and Python's; those that Java alone knows
-are translated, what Java refuses is refused, and what is legal in Java and cannot be told in Python (nested classes,
-`&&`, scripts) is refused with that reason: a registration nobody here can evaluate must not be guessed.
+digits, `.`, `_` and `-`, which leaves few differences between Java's regexes and those of the package `regex` (which
+knows classes inside classes, flags in the middle and any lookbehind, as Java does and `re` does not, and can be told to
+give up). Those that Java alone knows are translated; what Java refuses is refused; and so is what is legal in Java and
+cannot be told here: a registration that nobody here can evaluate must not be guessed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+
+import regex
 
 from zkcoord.tree.codec import corrupt
 
@@ -31,10 +34,18 @@ _PROPERTIES = {
     "ASCII": "\\x00-\\x7f",
 }
 _TOKENS = re.compile(
-    r"""\\Q.*?(?:\\E|\Z) | \\[pP]\{[^}]*\} | \\k<[^>]*> | \\. | \[\^?\]? | \] | && | -- | \|\| | ~~
-      | \(\?<(?![=!]) | \(\?[P\#(] | \{[0-9]+(?:,[0-9]*)?\} | \{ | .""",
+    r"""\\Q.*?(?:\\E|\Z) | \\[pP]\{[^}]*\} | \\k<[^>]*> | \\. | \[[:.=] | \[\^?\]? | \] | && | -- | \|\| | ~~
+      | \(\?[a-zA-Z-]*[:)] | \(\?<?[=!] | \(\?> | \(\?<[a-zA-Z][a-zA-Z0-9]*> | \(\?.?
+      | \(\* | \{[0-9]+(?:,[0-9]*)?\} | \{ | .""",
     re.VERBOSE | re.DOTALL,
 )
+_ESCAPES = frozenset("dDsSwWbBAGzZtnrfahHvVRX123456789")
+"""After a backslash both mean the same by these letters and digits; every other one is refused."""
+_FLAGS = re.compile(r"\(\?([idmsuU]*)(-[idmsuU]+)?([:)])")
+_NO_FLAGS = str.maketrans("", "", "duU")  # of line ends and of what is no ASCII
+
+MATCH_SECONDS = 1.0
+"""For one name. A regex that tries too many ways (`(a+)+b`) would hold up everybody; it is given up then."""
 
 
 def normal_filter(text: str) -> str:
@@ -47,84 +58,120 @@ def normal_filter(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def topic_pattern(regex: str) -> re.Pattern[str]:
-    """The stored Java regex as a Python pattern for `fullmatch` with a topic's name, or CorruptError.
+def topic_pattern(java: str) -> regex.Pattern[str]:
+    """The stored Java regex as a pattern for `fullmatch` with a topic's name, or CorruptError.
 
     >>> bool(topic_pattern("click.*|views").fullmatch("clicks"))
     True
     """
     try:
-        return re.compile(_python_regex(regex), re.ASCII)
-    except (re.error, ValueError, OverflowError, RecursionError) as error:
-        raise corrupt("regex", regex, f"an invalid regex ({error})") from None
+        return regex.compile(_translated(java), regex.ASCII | regex.V1)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        raise corrupt("regex", java, f"an invalid regex ({error})") from None
 
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 """Kafka's own topics: no wildcard takes them (`exclude.internal.topics` of the old clients, at its default)."""
 
 
-def taken(regex: str, topics: Iterable[str], *, black_list: bool = False) -> list[str]:
+def taken(java: str, topics: Iterable[str], *, black_list: bool = False) -> list[str]:
     """Those of the topics that a wildcard subscription takes, in their order; Kafka's internal ones never.
 
     >>> taken("_.*|a", ["a", "b", "__consumer_offsets", "_c"])
     ['a', '_c']
     """
-    return [topic for topic in topics if topic not in INTERNAL and matches(regex, topic, black_list=black_list)]
+    return [topic for topic in topics if topic not in INTERNAL and matches(java, topic, black_list=black_list)]
 
 
-def matches(regex: str, topic: str, *, black_list: bool = False) -> bool:
-    """True when a wildcard subscription takes this topic.
+def matches(java: str, topic: str, *, black_list: bool = False) -> bool:
+    """True when a wildcard subscription takes this topic; CorruptError when nobody can tell in time.
 
     >>> matches("t[0-9]", "t1"), matches("t[0-9]", "t10"), matches("t[0-9]", "t10", black_list=True)
     (True, False, True)
     """
-    return (topic_pattern(regex).fullmatch(topic) is not None) != black_list
+    try:
+        return (topic_pattern(java).fullmatch(topic, timeout=MATCH_SECONDS) is not None) != black_list
+    except TimeoutError:
+        raise corrupt("regex", java, f"no answer for the topic {topic} in {MATCH_SECONDS} s") from None
 
 
-def _python_regex(java: str) -> str:
-    out = []
-    inside = False  # of a character class
+def _translated(java: str) -> str:
+    out: list[str] = []
+    classes: list[str] = []  # that are open, by their first token
+    names: set[str] = set()
+    before = ""
     for token in _TOKENS.findall(java):
-        if token.startswith("[") and not inside:
-            inside = True
-        elif token == "]" and inside:
-            inside = False
-        elif inside:
-            token = _in_class(token, java)
+        flagged, before = before.startswith("(?") and before.endswith(")"), token
+        if flagged and not classes and token[0] in "*+?{":
+            raise corrupt("regex", java, "an invalid regex (flags cannot be repeated)")
+        if token == "]" and classes:
+            classes.pop()
+            out.append(token)
+        elif classes:
+            out.append(_in_class(token, java, classes))
+        elif token.startswith("["):
+            if token[1:] in (":", ".", "="):
+                classes.append("[")
+            else:
+                classes.append(token)
+            out.append(_first(token))
         else:
-            token = _outside(token, java)
-        out.append(token)
+            out.append(_outside(token, java, names))
     return "".join(out)
 
 
-def _in_class(token: str, java: str) -> str:
+def _first(token: str) -> str:
+    """The beginning of a class; a bracket that stands first in it is a plain one."""
+    return f"{token[:-1]}\\]" if token.endswith("]") else token
+
+
+def _in_class(token: str, java: str, classes: list[str]) -> str:
     if token.startswith("[") or token == "&&":
-        raise corrupt("regex", java, "character classes inside classes cannot be evaluated here")
-    if token in ("--", "||", "~~"):  # plain characters in Java, reserved in Python
+        if token[1:] in (":", ".", "="):
+            raise corrupt("regex", java, f"{token} begins another class in each language")
+        if any(first.startswith("[^") for first in classes):
+            raise corrupt("regex", java, "classes inside a negated class mean another thing in each Java")
+        if token != "&&":
+            classes.append(token)
+        return token if token == "&&" else _first(token)
+    if token in ("--", "||", "~~"):  # plain characters in Java
         return f"{token[0]}\\{token[1]}"
-    if token.startswith("(?"):
+    if token.startswith(("(", "{")):
         return token
     return _escape(token, java, inside=True)
 
 
-def _outside(token: str, java: str) -> str:
+def _outside(token: str, java: str, names: set[str]) -> str:
     if token == "{":
         raise corrupt("regex", java, "an invalid regex (a { that begins no count)")
-    if token == "(?<":
-        return "(?P<"
-    if token.startswith("(?"):
-        raise corrupt("regex", java, f"an invalid regex ({token} is not Java's)")
-    return _escape(token, java, inside=False)
+    if token.startswith("\\k<") and f"(?<{token[3:]}" not in names:
+        raise corrupt("regex", java, f"an invalid regex ({token} is named before its group)")
+    if not token.startswith("(") or token == "(":
+        return _escape(token, java, inside=False)
+    flags = _FLAGS.fullmatch(token)
+    if flags is not None:
+        on, off = flags[1].translate(_NO_FLAGS), (flags[2] or "").translate(_NO_FLAGS).removesuffix("-")
+        return f"(?{on}{off}{flags[3]}" if on or off or flags[3] == ":" else ""
+    if token in ("(?=", "(?!", "(?<=", "(?<!", "(?>"):
+        return token
+    if token.startswith("(?<") and token not in names and token.endswith(">"):
+        names.add(token)
+        return token
+    raise corrupt("regex", java, f"an invalid regex ({token} is not Java's, or cannot be evaluated here)")
 
 
 def _escape(token: str, java: str, *, inside: bool) -> str:
+    if not token.startswith("\\"):
+        return token
     if token.startswith("\\Q"):
-        return re.escape(token[2:].removesuffix("\\E"))
+        return "".join(f"\\{c}" if not c.isalnum() and c.isascii() else c for c in token[2:].removesuffix("\\E"))
     if token.startswith("\\k<"):
         return f"(?P={token[3:-1]})"
     if token == "\\z":
         return "\\Z"
     if token[:2] not in ("\\p", "\\P"):
+        if token[1:].isalnum() and token[1:] not in _ESCAPES:
+            raise corrupt("regex", java, f"an invalid regex ({token} is not Java's, or cannot be evaluated here)")
         return token
     members = _PROPERTIES.get(token[3:-1])
     if members is None or (inside and token[1] == "P"):
