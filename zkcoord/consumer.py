@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from zkcoord import settings
-from zkcoord.core.assignors import ASSIGNORS
+from zkcoord.assignors import check_offers
 from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
@@ -65,6 +66,9 @@ class Consumer:
     `replaces` is the `consumer_id` of this program's other Consumer, with another subscription: this one is given what
     they have in common, that one nothing any more; stop that one as soon as this one is a member.
 
+    `assignors` is what it offers, most wanted first, a user's own by its name; `rack` where it runs; `capacity` the
+    most that it takes, as the sum of the partitions' weights (1 each unless the group's record weighs them).
+
     A partition may be read only while `allowed(partition)` is true.
     """
 
@@ -87,18 +91,20 @@ class Consumer:
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         rebalance_timeout_ms: int = settings.REBALANCE_TIMEOUT_MS,
         assignors: Sequence[str] = settings.ASSIGNORS,
+        rack: str | None = None,
+        capacity: int | None = None,
         zookeeper_config: Any = None,
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
-        Raises UsageError for what can never work: an illegal name, no topics, a broken regex, an unknown assignor.
+        Raises UsageError for what can never work: an illegal name, no topics, a broken regex, no assignor.
         """
         _check_name("group", group)
         _check_instance(instance, hold_ms)
-        _check_assignors(assignors)
+        check_offers(assignors)
         document = subscription_of(topics, include, exclude, threads)
         document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces)
-        document = replace(document, assignors=tuple(assignors))
+        document = replace(document, assignors=tuple(assignors), rack=rack, capacity=capacity)
         document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset({PING}))
 
         def registration(negotiated_ms: int) -> bytes:
@@ -117,12 +123,8 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         functions: dict[str, Any] = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
         self._worker = Worker(functions, self._driver.put)
-        member = MemberSettings(
-            group=group,
-            new_id=lambda: new_consumer_id(group, instance),
-            registration=registration,
-            topics=document.topics,
-        )
+        new_id = partial(new_consumer_id, group, instance)
+        member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
         self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
         self._started = False
@@ -238,12 +240,6 @@ def _check_instance(name: str | None, hold_ms: int) -> None:
         raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
     if name is not None and not legal_instance(name):
         raise UsageError(f"instance {name!r}: 1 to 255 printable characters, no '/', as it becomes part of a path")
-
-
-def _check_assignors(names: Sequence[str]) -> None:
-    unknown = [name for name in names if name not in ASSIGNORS]
-    if unknown or not names:
-        raise UsageError(f"assignors {unknown or 'none'}: choose among {', '.join(sorted(ASSIGNORS))}")
 
 
 def subscription_of(

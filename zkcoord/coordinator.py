@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zkcoord import settings
+from zkcoord.assignors import Assignor, all_assignors, installed_assignors
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
@@ -35,17 +36,20 @@ class Coordinator:
         zookeeper_config: Any = None,
         journal: str | os.PathLike[str] | None = None,
         on_serving: Callable[[int, int], None] | None = None,
+        assignors: Mapping[str, Assignor] | None = None,
     ) -> None:
         """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election;
-        `journal`: a folder for one line a step of what is read, decided and written, None for no journal.
+        `journal`: a folder for one line a step of what is read, decided and written, None for no journal;
+        `assignors`: beside the project's, name -> function; None for those that installed packages bring.
 
-        Raises UsageError for an address, an id, a layout or a journal's folder that can never work.
+        Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
         """
         if coordinator_id is not None and not 0 <= coordinator_id <= ID_MAX:
             raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
         chosen = layout_named(layout)
         if chosen is not DRAFT:
             raise UsageError(f"the layout {layout!r} is not served by this version: start it with --layout draft")
+        known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
         sessions = zookeeper_sessions(
             zookeeper,
@@ -65,7 +69,7 @@ class Coordinator:
             "revision": history()[-1].revision,
         }
         loop, events = self._driver.loop, self._driver.events
-        loop.run_role(CoordinatorRole(loop, chosen, standing, events), events)
+        loop.run_role(CoordinatorRole(loop, chosen, standing, events, known), events)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
@@ -97,6 +101,10 @@ class Coordinator:
         emit_fields(name, fields)
         if name == "elected" and self._on_serving is not None:
             self._on_serving(fields["coordinator"], fields["epoch"])
+
+
+def _no_assignor(name: str, why: str) -> None:
+    emit_fields("assignor_missing", {"assignor": name, "why": why, "level": "warning"})
 
 
 def _description() -> bytes:

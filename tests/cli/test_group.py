@@ -65,6 +65,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "member_count": 1,
         "failed": None,
         "quarantined": {},
+        "problem": None,
         "members": [
             {
                 "consumer": A,

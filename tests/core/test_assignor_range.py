@@ -40,7 +40,7 @@ def test_each_topic_is_shared_by_itself_among_its_own_subscribers() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({}, "x-0 has subscribers and no thread"),
+        ({}, "x-0 has subscribers with room for it and no thread"),
         ({("x", 0): "b-0"}, "x-0 is given to 'b-0', which is no thread of a subscriber of 'x'"),
         ({("x", 0): "a-1"}, "x-0 is given to 'a-1', which is no thread of a subscriber of 'x'"),
         ({("x", 0): "a-0", ("y", 0): "a-0"}, "y-0 is assigned, but it does not exist or nobody subscribed it"),

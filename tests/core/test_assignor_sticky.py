@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -38,7 +39,7 @@ def group_of(
 
 
 def moved_on(group: Group, owned: dict[TopicPartition, str], preferred: dict[TopicPartition, str]) -> Group:
-    return Group(subscribers=group.subscribers, partitions=group.partitions, owned=owned, preferred=preferred)
+    return replace(group, owned=owned, preferred=preferred)
 
 
 def readers_of(group: Group) -> dict[str, list[str]]:
@@ -100,6 +101,9 @@ def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.R
             preferred[pair] = thread
         elif state == "granted":
             owned[pair] = thread
+    for pair in sorted(owned.keys() - target.keys()):  # gone, or without room: stopped at some time
+        if choose.random() < 0.5:
+            del owned[pair]
     return moved_on(group, owned, preferred)
 
 

@@ -46,6 +46,9 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.option(
     "--hold-ms", type=click.IntRange(0), default=0, metavar="N", help="Its share waits so long for its return."
 )
+@click.option("--assignor", "assignors", multiple=True, metavar="A", help="What it offers, most wanted first.")
+@click.option("--rack", metavar="R", help="Where it runs; `sticky` prefers partitions of that rack.")
+@click.option("--capacity", type=at_least(1), metavar="N", help="The most partitions (by weight) that it takes.")
 @click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after so many messages.")
 @click.option(
     "--timeout-ms",
@@ -82,6 +85,9 @@ def consume(settings: Settings, **options: Any) -> None:
         config=settings.kafka_settings(),
         membership=_keeping_offsets if options["no_commit"] else None,
         zookeeper_config=settings.zookeeper_settings(),
+        rack=options["rack"],
+        capacity=options["capacity"],
+        **({"assignors": options["assignors"]} if options["assignors"] else {}),
     )
     printing = Printing(
         consumer,

@@ -204,7 +204,9 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
     ]
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
-    return cell(", ".join(words + ([f"FAILED: {view.failed}"] if view.failed else [])))
+    words += [f"FAILED: {view.failed}"] if view.failed else []
+    words += [f"PROBLEM: {view.problem}"] if view.problem else []
+    return cell(", ".join(words))
 
 
 def _count(number: int, what: str) -> str:
@@ -264,6 +266,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "member_count": len(view.members),
         "failed": view.failed,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
+        "problem": view.problem,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup
 from zkcoord.core.life import PENDING
@@ -90,6 +91,15 @@ def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
     return _Reading(tree, layout, group).report()
 
 
+def _assignors(view: GroupView) -> dict[str, Assignor]:
+    """Those that every program has; in place of a user's own the answer that there is: what is owned now.
+
+    Whether that is what the coordinator's assignor answered is told by the digest in the state.
+    """
+    offered = {name for member in view.members.values() for name in member.assignors}
+    return {**dict.fromkeys(offered, lambda given: dict(given.owned)), **ASSIGNORS}
+
+
 class _Reading:
     """One reading of one group. In the order ids, channels, owners, topics, offsets, record and state."""
 
@@ -113,11 +123,12 @@ class _Reading:
         self._take([Read(layout.instance(group, name)) for name in listed.children])
         view = replace(self._nodes.view, topics=topics)
         memory = Memory()
-        decisions, _ = decide(view, memory, 0, digest)
+        decisions, _ = decide(view, memory, 0, digest, _assignors(view))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
         now = phase(view, memory.target.assignment)
-        if now is Phase.STABLE and any(isinstance(decision, FoundGroup) for decision in decisions):
-            now = Phase.PREPARING_REBALANCE  # no coordinator has seen it yet: nothing has been given to its members
+        unseen = any(isinstance(decision, FoundGroup) for decision in decisions)
+        if now is Phase.STABLE and (unseen or memory.target.waiting):
+            now = Phase.PREPARING_REBALANCE  # nothing has been given to its members yet, or more moves are to come
         return GroupReport(
             view=view,
             phase=now,

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from zkcoord.core.assignors import ASSIGNORS
 from zkcoord.core.view import GroupView, Member
 
 PROTOCOL = 1
 """The version of zkcoord's protocol that this coordinator sends."""
 
 
-def agree(candidates: Sequence[Member], decided: str | None) -> tuple[str, dict[str, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What a group's members have in common.
+
+    `rejected`: consumer id -> why it leaves nothing in common. `problem`: why the assignor that the record asks for is
+    not the group's, and who must act.
+    """
+
+    assignor: str
+    rejected: Mapping[str, str]
+    problem: str | None = None
+
+
+def agree(candidates: Sequence[Member], decided: str | None, known: Collection[str]) -> Agreement:
     """The assignor that all can use, and whom to send away for leaving nothing in common (design, section 4).
 
     Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
-    member's preference.
+    member's preference. One that this coordinator does not have (`known` are those it has), or that no member offers,
+    is left aside and told: a record must not stop a group.
     """
+    problem = None if decided is None else _why_not(candidates, decided, known)
+    common = [decided] if decided is not None and problem is None else []
     rejected: dict[str, str] = {}
-    common = [decided] if decided in ASSIGNORS else []
     for member in sorted(candidates, key=lambda m: (m.czxid, m.consumer_id)):
-        offered = [name for name in member.assignors if name in ASSIGNORS]
+        offered = [name for name in member.assignors if name in known]
         shared = [name for name in common if name in offered] if common else offered
         if shared:
             common = shared
         else:
             rejected[member.consumer_id] = (
-                f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(ASSIGNORS)}"
+                f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(known)}"
             )
-    return (common[0] if common else "sticky"), rejected
+    chosen = common[0] if common else "sticky"
+    return Agreement(assignor=chosen, rejected=rejected, problem=problem and f"{problem}; until then it is {chosen!r}")
+
+
+def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str]) -> str | None:
+    wanted = f"the group's record asks for the assignor {decided!r}"
+    if decided not in known:
+        return f"{wanted}, this coordinator has {', '.join(sorted(known))}: install it there, or change the record"
+    if candidates and not any(decided in member.assignors for member in candidates):
+        return f"{wanted}, no member offers it: start consumers that offer it, or change the record"
+    return None
 
 
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:

@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.budget import limited
 from zkcoord.core.candidates import admit, agree, candidates_of
 from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
@@ -24,6 +26,7 @@ from zkcoord.core.decisions import (
     FoundGroup,
     GrantPartitions,
     MarkTopic,
+    NoteProblem,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
@@ -61,7 +64,13 @@ class Memory:
     topics: TopicMemory = field(default_factory=TopicMemory)
 
 
-def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tuple[tuple[Decision, ...], int | None]:
+def decide(
+    view: GroupView,
+    memory: Memory,
+    now_ms: int,
+    digest: Digest,
+    assignors: Mapping[str, Assignor] = ASSIGNORS,
+) -> tuple[tuple[Decision, ...], int | None]:
     """Decisions for a group, in the order of writing, and when to decide again at the latest (monotonic ms)."""
     if view.unreadable is not None:
         return (), None
@@ -75,8 +84,8 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
     memory.holds.look(view, now_ms)
     memory.quarantines.look(view)
     candidates, rejected = admit(candidates_of(view), view)
-    assignor, at_odds = agree(candidates, view.assignor)
-    rejected |= at_odds
+    agreed = agree(candidates, view.assignor, assignors.keys())
+    rejected |= agreed.rejected
     doubled = superseded([m for m in candidates if m.consumer_id not in rejected])
     rejected |= doubled
     eligible = [m for m in candidates if m.consumer_id not in rejected and not memory.holds.held_off(m, now_ms)]
@@ -88,13 +97,39 @@ def decide(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> tupl
         memory.target.forget()
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
-    memory.target.look(view, assignor, eligible, digest, memory.holds.held(view, now_ms), barred)
-    decisions += _rebalance(view, memory, _why(view, memory, assignor, eligible), now_ms)
+    held = memory.holds.held(view, now_ms)
+    memory.target.look(view, agreed.assignor, eligible, digest, assignors, held, barred)
+    _spend(view, memory, now_ms, digest)
+    decisions += _problem(view, agreed.problem, memory.target.problem)
+    decisions += _rebalance(view, memory, _why(view, memory, agreed.assignor, eligible), now_ms)
     decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
     decisions += _purges(view, memory, now_ms)
     return tuple(decisions), _wake_at_ms(view, memory, now_ms)
+
+
+def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
+    problem = "; ".join(filter(None, problems)) or None
+    if problem == view.problem:
+        return []
+    return [NoteProblem(problem=problem, why=problem or "the assignment is what was asked for")]
+
+
+def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None:
+    """Under a budget of moves: what a raise may move now, if there is to be one. See `core.budget`."""
+    target = memory.target
+    if target.stands_still or not limited(view):
+        return
+    same = target.digest == view.target_digest
+    if same and not target.waiting:
+        return
+    commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
+    under_way = any(command.option in ("start-fetcher", "stop-fetcher") for command in commands)
+    at_rest = not under_way and not _grants(view, memory, now_ms)
+    if same and (not at_rest or _stops(view, target.assignment, everything="")):
+        return
+    target.next_moves(view, digest, at_rest=at_rest)
 
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
@@ -108,10 +143,13 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     """What makes the target another one than the state's; "" while it is the same."""
     ids = [m.consumer_id for m in eligible]
     target = memory.target
+    if target.stands_still:
+        return ""
     if target.digest == view.target_digest or not (target.assignment or view.target_digest):
         memory.causes.settle(assignor, ids, view.topics)
         return ""
-    return memory.causes.told(assignor, ids, view.topics)
+    why = memory.causes.told(assignor, ids, view.topics)
+    return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why
 
 
 def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> list[Decision]:
@@ -122,7 +160,11 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
     decisions: list[Decision] = []
     if raising:
         generation, digest = view.generation + 1, memory.target.digest
-        decisions.append(RaiseGeneration(generation=generation, digest=digest, stopping=stopping, why=changed))
+        decisions.append(
+            RaiseGeneration(
+                generation=generation, digest=digest, stopping=stopping, until=memory.target.until, why=changed
+            )
+        )
     elif stopping is not view.stopping:
         decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
     if view.failed is not None and (raising or REBALANCE in view.wishes):

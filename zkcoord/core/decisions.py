@@ -23,6 +23,7 @@ class RaiseGeneration:
     generation: int
     digest: str
     stopping: bool = False  # eager: everybody stops before anything of this generation is granted
+    until: TopicPartition | None = None  # the last of the moves that this raise may make, see `core.budget`
     why: str
 
 
@@ -128,6 +129,14 @@ class AnswerWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteProblem:
+    """Say in the state why the assignment is not what was asked for, and who must act (None clears it)."""
+
+    problem: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMember:
     """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
 
@@ -184,6 +193,7 @@ Decision = (
     | EvictMember
     | FailGroup
     | AnswerWish
+    | NoteProblem
     | RejectMember
     | RememberInstances
     | SetQuarantine

@@ -48,7 +48,11 @@ def number_of(thread: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """What an assignor knows of one member: its threads by topic, and hints for weighted plans."""
+    """What an assignor knows of one member: its threads by topic, and what it registered for weighted plans.
+
+    `capacity`: the most that all its threads together take, as the sum of the partitions' weights (each 1 unless the
+    group's record weighs it); None: no limit. `rack`: where it runs.
+    """
 
     consumer_id: str
     threads: Mapping[str, int]  # topic -> number of threads, each at least 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
+from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
+from zkcoord.core.budget import limited, moves, waiting
 from zkcoord.core.divert import divert
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
@@ -14,15 +15,33 @@ from zkcoord.core.view import GroupView, Instance, Member
 
 Digest = Callable[[Mapping[TopicPartition, str]], str]
 
+PROBLEM_CHARS_MAX = 1_000
+"""Of a problem in the group's state: an exception's text may be of any length."""
+
+SHOWN_MAX = 10
+"""Partitions that a problem names one by one."""
+
 
 @dataclass(slots=True)
 class Target:
-    """Invariant: what stands here belongs to `_key`, which holds all that it depends on."""
+    """Invariant: `wanted` and its digest belong to `_key`, which holds all that they depend on.
+
+    `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
+    """
 
     assignment: Mapping[TopicPartition, str] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()  # of the assignment
     digest: str = ""
     instances: Mapping[str, Instance] = field(default_factory=dict)  # what it makes of the static members
+    problem: str | None = None  # why the assignment is not what was asked for
+    stands_still: bool = False  # there is no answer: the last target stands, the generation with it
+    until: TopicPartition | None = None
+    waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
+    wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
+    _wanted_digest: str = ""
+    _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
+    _for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`, of the digest only
+    _limited: object = None  # what `assignment` and `digest` were made of under a budget
     _key: object = None
 
     def forget(self) -> None:
@@ -32,9 +51,10 @@ class Target:
     def look(
         self,
         view: GroupView,
-        assignor: str,
+        name: str,
         eligible: Sequence[Member],
         digest: Digest,
+        assignors: Mapping[str, Assignor],
         away: Sequence[Member] = (),
         barred: Barred = Barred(),  # noqa: B008 - a frozen value
     ) -> None:
@@ -44,34 +64,119 @@ class Target:
         `barred`: what goes to somebody else than the assignor says, or to nobody.
         """
         asked = sorted([*eligible, *away], key=lambda m: m.consumer_id)
-        subscribers = tuple(Subscriber(consumer_id=m.consumer_id, threads=m.threads) for m in asked)
+        subscribers = tuple(
+            Subscriber(consumer_id=m.consumer_id, threads=m.threads, rack=m.rack, capacity=m.capacity) for m in asked
+        )
         absent = frozenset(m.consumer_id for m in away)
         key = (
-            assignor,
-            tuple((s.consumer_id, s.threads) for s in subscribers),
+            name,
+            subscribers,
             view.topics,
+            view.weights,
+            view.racks,
             absent,
             barred.pairs,
             frozenset(barred.quarantined),
         )
-        if self._key == key:
-            return
-        question = _question(view, subscribers, remembered(view, asked))
-        answer = ASSIGNORS[assignor](question)
-        check_assignment(question, answer)
-        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
-        if absent or barred.pairs:
-            owned, pairs = question.owned, barred.pairs
-            answer = divert(
-                question, answer, lambda p, c: (p, c) in pairs or (c in absent and consumer_of(owned.get(p, "")) != c)
-            )
-        static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
-        self.digest = digest({p: stable_name(t, static) for p, t in answer.items()} if static else answer)
+        if self._key != key:
+            self._key = key
+            question = _question(view, subscribers, remembered(view, asked))
+            try:
+                answer = ask(assignors[name], question)
+            except AssignmentError as error:
+                self.stands_still = True
+                self.problem = _cut(
+                    f"the assignor {name!r} gave no usable answer: {error}; its author must mend it. The group stays as"
+                    " it is, what has no owner waits; it is asked again when members, topics or the record change"
+                )
+            else:
+                self.stands_still, self.problem = False, _no_room(unassigned(question, answer))
+                answer = _barred_from(question, answer, absent, barred)
+                self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
+                self._answered(answer, eligible, absent, digest)
+        if self.stands_still:
+            self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred)
+        else:
+            self.limit(view, view.until, digest)
+
+    def _answered(
+        self,
+        answer: Mapping[TopicPartition, str],
+        eligible: Sequence[Member],
+        absent: frozenset[str],
+        digest: Digest,
+    ) -> None:
         self.instances = to_remember(answer, eligible)
-        if absent:
-            answer = {p: thread for p, thread in answer.items() if consumer_of(thread) not in absent}
-        self._key, self.assignment = key, answer
-        self.topics = frozenset(partition.topic for partition in answer)
+        self._for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
+        self.wanted = {p: t for p, t in answer.items() if p not in self._for_absent} if absent else answer
+        self._wanted_digest = self._digest(self.wanted, digest)
+        self.topics = frozenset(partition.topic for partition in self.wanted)
+        self._limited = None
+
+    def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
+        """Of an assignment and of what waits for absent members, static ones by their stable names."""
+        whole = {**assignment, **self._for_absent} if self._for_absent else assignment
+        return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
+
+    def limit(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> None:
+        """Leave what stands behind `until` where it is, if the group's record limits the moves of a raise."""
+        if not limited(view):
+            self.until, self.waiting = None, {}
+        else:
+            self.until, self.waiting = until, waiting(moves(view, self.wanted), until)
+        if self._limited == self.waiting:
+            return
+        self._limited = self.waiting
+        if self.waiting:
+            self.assignment = {**self.wanted, **self.waiting}
+            self.digest = self._digest(self.assignment, digest)
+        else:
+            self.assignment, self.digest = self.wanted, self._wanted_digest
+
+    def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> None:
+        """What a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
+        moving = list(moves(view, self.wanted))[: view.max_moves if at_rest else 0]
+        self.limit(view, moving[-1] if moving else None, digest)
+
+    def _stand_still(self, view: GroupView, given: AssignorInput, barred: Barred) -> None:
+        """What the last target gave to those who can still have it; else what they hold; the rest is nobody's ("")."""
+        threads = {s.consumer_id: s.threads for s in given.subscribers}
+        living = view.living_threads()
+
+        def may_read(partition: TopicPartition, thread: str) -> bool:
+            consumer, _, number = thread.rpartition("-")
+            return int(number or 0) < threads.get(consumer, {}).get(partition.topic, 0)
+
+        found = {}
+        for topic, ids in given.partitions.items():
+            for partition in (TopicPartition(topic, number) for number in ids):
+                if partition in barred.quarantined:
+                    continue
+                owner = given.owned.get(partition, "")
+                choices = (self.wanted.get(partition, ""), given.preferred.get(partition, ""), owner)
+                free = owner not in living
+                found[partition] = next(
+                    (
+                        t
+                        for t in choices
+                        if t and may_read(partition, t) and (partition, consumer_of(t)) not in barred.pairs
+                    ),
+                    "" if free else owner,
+                )
+        self.assignment, self.topics = found, frozenset(given.partitions)
+        self.until, self.waiting, self._limited = view.until, {}, None
+
+
+def _barred_from(
+    given: AssignorInput, answer: Mapping[TopicPartition, str], absent: frozenset[str], barred: Barred
+) -> Mapping[TopicPartition, str]:
+    """The answer without what is in quarantine, and with what somebody must not be given at somebody else."""
+    owned, pairs = given.owned, barred.pairs
+    if barred.quarantined:
+        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
+    if not absent and not pairs:
+        return answer
+    return divert(given, answer, lambda p, c: (p, c) in pairs or (c in absent and consumer_of(owned.get(p, "")) != c))
 
 
 def _question(
@@ -94,5 +199,22 @@ def _question(
                     owned.pop(partition, None)
                     if thread and consumer_of(thread) in eligible_ids:
                         preferred[partition] = thread
-    owned = {**known, **owned} if known else owned
-    return AssignorInput(subscribers=subscribers, partitions=topics, owned=owned, preferred=preferred)
+    return AssignorInput(
+        subscribers=subscribers,
+        partitions=topics,
+        owned={**known, **owned} if known else owned,
+        preferred=preferred,
+        weights=view.weights,
+        racks=view.racks,
+    )
+
+
+def _no_room(left: Sequence[TopicPartition]) -> str | None:
+    if not left:
+        return None
+    names = ", ".join(map(str, left[:SHOWN_MAX])) + (", …" if len(left) > SHOWN_MAX else "")
+    return _cut(f"no consumer has room for {len(left)} partitions ({names}): start more, or with a larger capacity")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= PROBLEM_CHARS_MAX else text[: PROBLEM_CHARS_MAX - 1] + "…"

@@ -73,6 +73,8 @@ class Member:
     offers: frozenset[str] = frozenset()  # what it obeys beyond the draft's commands
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that it speaks
     hold_ms: int = 0  # how long its instance's share waits for it
+    rack: str | None = None
+    capacity: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +200,9 @@ class GroupView:
     probe_interval_ms: int | None = None  # None: nobody is probed
     max_probes: int = 3
     session_timeout_min_ms: int = 0
+    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
+    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)
     # the group state: what the coordinator wrote last
     state_version: int | None = None  # None: there is no state yet
     generation: int = 0
@@ -207,6 +212,8 @@ class GroupView:
     failed_since: int = 0  # the generation in which it was given up
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
+    problem: str | None = None  # why the assignment is not what was asked for
+    until: TopicPartition | None = None  # moves that count stop here, see `core.budget`
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     def living_threads(self) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import (
     Decision,
@@ -43,8 +44,16 @@ ELECTION, GROUP = "election", "group"
 class CoordinatorRole:
     """One coordinator, standing or serving. All that it knows of the tree is thrown away with its session."""
 
-    def __init__(self, loop: Loop, layout: Layout, standing: Mapping[str, Any], events: Events) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        layout: Layout,
+        standing: Mapping[str, Any],
+        events: Events,
+        assignors: Mapping[str, Assignor] = ASSIGNORS,
+    ) -> None:
         """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
+        self._assignors = assignors
         self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
         self._standing: Standing | None = None
         self.term: Term | None = None
@@ -239,7 +248,7 @@ class CoordinatorRole:
             return
         view = following.nodes.view
         memory = self._memory[group]
-        decisions, wake_at_ms = decide(view, memory, now_ms, digest)
+        decisions, wake_at_ms = decide(view, memory, now_ms, digest, self._assignors)
         if wake_at_ms is None:
             self._wake_at_ms.pop(group, None)
         else:

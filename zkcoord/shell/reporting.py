@@ -15,6 +15,7 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
+    NoteProblem,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
@@ -84,6 +85,9 @@ class Reporter:
             case RememberInstances():
                 name = "instances_remembered"
                 fields |= {"instances": sorted(decision.known), "forgotten": list(decision.forgotten)}
+            case NoteProblem():
+                name = "assignment_problem" if decision.problem else "assignment_as_asked"
+                fields |= {"level": "warning"} if decision.problem else {}
             case MarkTopic() | RenewMark():
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}

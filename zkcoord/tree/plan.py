@@ -21,6 +21,7 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
+    NoteProblem,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
@@ -99,7 +100,11 @@ class _Planner:
             case RaiseGeneration():
                 self._generation = decision.generation
                 self._state = replace(
-                    self._state, generation=decision.generation, target=decision.digest, stopping=decision.stopping
+                    self._state,
+                    generation=decision.generation,
+                    target=decision.digest,
+                    stopping=decision.stopping,
+                    until=decision.until,
                 )
                 yield self._set_state(decision.why)
             case SetStopping():
@@ -116,6 +121,9 @@ class _Planner:
                 yield self._set_state(decision.why)
             case AnswerWish():
                 yield self._answer(decision)
+            case NoteProblem():
+                self._state = replace(self._state, problem=decision.problem)
+                yield self._set_state(decision.why)
             case MarkTopic():
                 yield from self.marks([decision])
             case RenewMark():

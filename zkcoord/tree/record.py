@@ -19,7 +19,12 @@ WISHES = ("hold", "pause", "rebalance", "reset", "delete")
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
 PROBE_MS_MIN = 1_000  # a probe is two writes of each member
-RARE_KEYS = ("probe_interval_ms", "max_probes", "session_timeout_min_ms")  # written when they are not at their default
+RARE_KEYS = (
+    "probe_interval_ms",
+    "max_probes",
+    "session_timeout_min_ms",
+    "max_moves",
+)  # written when they are not at their default
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 _WHAT = "group record"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -27,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What happens to a member that does not acknowledge, and how long a young group waits for joins."""
+    """What happens to a member that does not acknowledge, how long a young group waits for joins, how much may move."""
 
     on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
     max_rebalance_retries: int = 4
@@ -36,6 +41,7 @@ class Policy:
     probe_interval_ms: int | None = None  # None: nobody is probed
     max_probes: int = 3  # answers in a row without progress: dead inside
     session_timeout_min_ms: int = 0  # who registers with less is rejected
+    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
     unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
 
 
@@ -49,6 +55,7 @@ class GroupRecord:
     store_name: str = "zookeeper"
     store_step: int = 0
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # where each is best read; left out when empty
     wish: Mapping[str, Mapping[str, Any] | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
     done: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)  # wish -> what the coordinator did of it
     unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
@@ -81,6 +88,8 @@ def encode_record(record: GroupRecord) -> bytes:
         "wish": {**dict.fromkeys(WISHES), **record.wish},
         "done": dict(record.done),
     }
+    if record.racks:
+        document["racks"] = {str(partition): rack for partition, rack in record.racks.items()}
     return compact(beside(document, record.unknown))
 
 
@@ -98,7 +107,7 @@ cooperative or eager
     document = read_document(_WHAT, data)
     document.version()
     offsets = document.section("offsets")
-    weights = document.section("weights")
+    weights, racks = document.section("weights"), document.section("racks")
     return GroupRecord(
         assignor=_optional_name(document, "assignor"),
         rebalance=Rebalance(_choice(document, "rebalance", tuple(kind.value for kind in Rebalance))),
@@ -106,9 +115,12 @@ cooperative or eager
         store_name=_optional_name(offsets, "store") or "zookeeper",
         store_step=offsets.integer("step", default=0),
         weights={weights.partition(key): weights.integer(key, low=1, high=INT32_MAX) for key in weights.fields},
+        racks={racks.partition(key): racks.text(key) for key in racks.fields},
         wish={**dict.fromkeys(WISHES), **_wishes(document.section("wish"))},
         done=_wishes(document.section("done")),
-        unknown=document.unknown("version", "assignor", "rebalance", "policy", "offsets", "weights", "wish", "done"),
+        unknown=document.unknown(
+            "version", "assignor", "rebalance", "policy", "offsets", "weights", "racks", "wish", "done"
+        ),
         unknown_offsets=offsets.unknown("store", "step"),
     )
 
@@ -122,6 +134,7 @@ def _policy(section: Document) -> Policy:
         probe_interval_ms=section.optional_integer("probe_interval_ms", low=PROBE_MS_MIN, high=INT32_MAX),
         max_probes=section.integer("max_probes", low=1, high=RETRIES_MAX, default=3),
         session_timeout_min_ms=section.integer("session_timeout_min_ms", high=INT32_MAX, default=0),
+        max_moves=section.optional_integer("max_moves", low=1, high=INT32_MAX),
         unknown=section.unknown(*POLICY_KEYS),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Quarantine
-from zkcoord.tree.codec import INT32_MAX, Document, compact, read_document
+from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
 
 _WHAT = "group state"
 
@@ -30,7 +30,8 @@ class GroupState:
     """The group as its coordinators leave it to each other.
 
     `refused`: consumer id or partition -> why it is left out. `quarantined`: partitions given to nobody.
-    `replay`: announced ranges (start, end, generation) that no member's status holds any more, left out when empty.
+    `replay`: announced ranges (start, end, generation) that no member's status holds any more; `until`: the last move
+    of a limited raise; `problem`: why the assignment is not what was asked for. These are left out when empty.
     """
 
     generation: int = 0
@@ -41,6 +42,8 @@ class GroupState:
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     replay: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
+    until: TopicPartition | None = None
+    problem: str | None = None
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -63,6 +66,10 @@ def encode_state(state: GroupState) -> bytes:
         document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in state.replay.items()}
     if state.incarnations:
         document["incarnations"] = state.incarnations
+    if state.until is not None:
+        document["until"] = str(state.until)
+    if state.problem is not None:
+        document["problem"] = state.problem
     return compact(document)
 
 
@@ -86,11 +93,21 @@ def decode_state(data: bytes) -> GroupState:
         quarantined={quarantined.partition(key): _quarantine(quarantined.section(key)) for key in quarantined.fields},
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
         replay={partition: (r[0], r[1], r[2]) for partition, r in ranges.items()},
+        until=_until(document),
+        problem=document.optional_text("problem"),
     )
 
 
 def _quarantine(section: Document) -> Quarantine:
     return Quarantine(section.text("why", default=""), section.integer("czxid"))
+
+
+def _until(document: Document) -> TopicPartition | None:
+    text = document.optional_text("until")
+    partition = None if text is None else partition_of(text)
+    if text is not None and partition is None:
+        raise document.wrong("until", text, "<topic>-<partition>")
+    return partition
 
 
 def digest(assignment: Mapping[TopicPartition, str]) -> str:

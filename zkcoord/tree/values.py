@@ -37,6 +37,8 @@ def member_of(consumer_id: str, node: Node) -> Member:
         offers=registration.offers,
         protocols=registration.protocols,
         hold_ms=registration.hold_ms,
+        rack=registration.rack,
+        capacity=registration.capacity,
     )
 
 

@@ -337,6 +337,9 @@ class _Folder:
             on_timeout=record.policy.on_timeout,
             max_rebalance_retries=record.policy.max_rebalance_retries,
             evict_grace_ms=record.policy.evict_grace_ms,
+            max_moves=record.policy.max_moves,
+            weights=record.weights,
+            racks=record.racks,
             store=record.store_name,
             initial_delay_ms=record.policy.initial_delay_ms,
             wishes=wishes_of(record),
@@ -369,6 +372,8 @@ class _Folder:
             stopping=state.stopping,
             failed=state.failed.error if state.failed else None,
             failed_since=state.failed.since_generation if state.failed else 0,
+            problem=state.problem,
+            until=state.until,
         )
 
 

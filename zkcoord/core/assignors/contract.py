@@ -6,10 +6,10 @@ The answer is checked by `check_assignment` before anybody acts on it, the proje
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.model import Subscriber, TopicPartition, thread_id
+from zkcoord.core.model import Subscriber, TopicPartition, consumer_of, thread_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,36 +20,70 @@ class AssignorInput:
     nobody subscribed may be listed. `owned`: partition to the thread that holds it now; only threads of living
     members, but the member may have lost its interest and the partition may be gone (both count as free).
     `preferred`: a free partition to the thread that an outstanding stop names next; a hint that an assignor may use.
+    `weights`: partition to its weight, 1 where none is given. `racks`: partition to the rack from which it is best
+    read. Both are what the group's record says, and may name partitions that are not there.
     """
 
     subscribers: tuple[Subscriber, ...]
     partitions: Mapping[str, tuple[int, ...]]
     owned: Mapping[TopicPartition, str]
     preferred: Mapping[TopicPartition, str]
+    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 Assignor = Callable[[AssignorInput], dict[TopicPartition, str]]
-"""Every partition that somebody subscribed, once, to a thread of a subscriber. The order of the items means nothing."""
+"""Every partition that somebody subscribed, once, to a thread of a subscriber. The order of the items means nothing.
+
+Only a partition for which no subscriber has room may be left out: none whose `capacity`, less the weights of what it is
+given, is at least the partition's weight.
+"""
 
 
 class AssignmentError(ValueError):
     """An assignor's answer breaks the contract: nothing may be done with it, the group stays as it is."""
 
 
+def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
+    """The assignor's answer, checked; AssignmentError for one that breaks the contract, and for whatever it raises."""
+    try:
+        answer = assignor(given)
+    except Exception as error:  # a user's own assignor may raise anything, and only its group may suffer
+        raise AssignmentError(f"it raised {type(error).__name__}: {error}") from error
+    if not isinstance(answer, Mapping):
+        raise AssignmentError(f"it answered {type(answer).__name__}, not a mapping from partition to thread")
+    try:
+        check_assignment(given, answer)
+        if all(isinstance(key, TopicPartition) for key in answer):
+            return dict(answer)
+        return {TopicPartition(topic, number): thread for (topic, number), thread in answer.items()}
+    except (TypeError, ValueError) as error:
+        if isinstance(error, AssignmentError):
+            raise
+        raise AssignmentError(f"its answer is no mapping from (topic, number) to thread: {error}") from error
+
+
 def check_assignment(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> None:
-    """Raise AssignmentError unless `answer` holds exactly the subscribed partitions, each with a subscribed thread."""
+    """Raise AssignmentError unless `answer` holds the subscribed partitions, each once, with a subscribed thread.
+
+    What is left out must find no room at any subscriber.
+    """
     readers = threads_by_topic(given.subscribers, given.partitions)
     found = 0
+    left: list[TopicPartition] = []
     for topic, ids in given.partitions.items():
         allowed = readers.get(topic)
         if allowed is None:
             continue
         holders = list(map(answer.get, zip(repeat(topic), ids, strict=False)))  # type: ignore[arg-type]
         if not allowed.issuperset(holders):
-            raise AssignmentError(_first_wrong(topic, ids, holders, allowed))
+            _check_holders(topic, ids, holders, allowed)
+            left += [TopicPartition(topic, n) for n, holder in zip(ids, holders, strict=True) if holder is None]
         found += len(ids)
-    if found != len(answer):
+    if found != len(answer) + len(left):
         raise AssignmentError(_first_extra(given, readers, answer))
+    if left:
+        _check_no_room(given, answer, left)
 
 
 def threads_by_topic(
@@ -73,18 +107,45 @@ def threads_by_topic(
     return readers
 
 
-def _first_wrong(topic: str, ids: tuple[int, ...], holders: list[str | None], allowed: frozenset[str]) -> str:
+def unassigned(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+    """The subscribed partitions that an answer leaves out, in order."""
+    topics = {topic for member in given.subscribers for topic, count in member.threads.items() if count}
+    wanted = sum(len(ids) for topic, ids in given.partitions.items() if topic in topics)
+    if wanted == len(answer):
+        return []
+    pairs = (TopicPartition(topic, n) for topic in sorted(topics) for n in given.partitions.get(topic, ()))
+    return [pair for pair in pairs if pair not in answer]
+
+
+def _check_holders(topic: str, ids: tuple[int, ...], holders: list[str | None], allowed: frozenset[str]) -> None:
     for partition, holder in zip(ids, holders, strict=True):
-        if holder is None:
-            return f"{topic}-{partition} has subscribers and no thread"
-        if holder not in allowed:
-            return f"{topic}-{partition} is given to {holder!r}, which is no thread of a subscriber of {topic!r}"
-    return f"{topic} is assigned wrongly"  # not reached: the caller saw a holder that is not allowed
+        if holder is not None and holder not in allowed:
+            raise AssignmentError(
+                f"{topic}-{partition} is given to {holder!r}, which is no thread of a subscriber of {topic!r}"
+            )
+
+
+def _check_no_room(given: AssignorInput, answer: Mapping[TopicPartition, str], left: list[TopicPartition]) -> None:
+    loads: dict[str, int] = {}
+    for partition, thread in answer.items():
+        consumer = consumer_of(thread)
+        loads[consumer] = loads.get(consumer, 0) + given.weights.get(partition, 1)
+    room: dict[str, int | None] = {}  # topic -> the most room that a subscriber has, None: no limit
+    for topic in {partition.topic for partition in left}:
+        members = [member for member in given.subscribers if member.threads.get(topic, 0)]
+        limits = [m.capacity - loads.get(m.consumer_id, 0) for m in members if m.capacity is not None]
+        room[topic] = max(limits) if len(limits) == len(members) else None
+    for partition in left:
+        most = room[partition.topic]
+        if most is None or most >= given.weights.get(partition, 1):
+            raise AssignmentError(f"{partition} has subscribers with room for it and no thread")
 
 
 def _first_extra(
     given: AssignorInput, readers: Mapping[str, frozenset[str]], answer: Mapping[TopicPartition, str]
 ) -> str:
     wanted = {(topic, partition) for topic in readers for partition in given.partitions[topic]}
-    extra = min(key for key in answer if key not in wanted)
+    extra = min((key for key in answer if key not in wanted), default=None)
+    if extra is None:
+        return "a partition is given to None"
     return f"{extra[0]}-{extra[1]} is assigned, but it does not exist or nobody subscribed it"

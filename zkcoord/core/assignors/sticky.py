@@ -1,7 +1,7 @@
 """Least movement, evenly spread, and stable: the assignor that groups use unless they ask for another.
 
-Threads that may read the same topics form a *class*; a group with one class is uniform. `uniform` and `mixed` follow
-one scheme, which is what makes the answer stable:
+Threads that may read the same topics form a *class*; a group with one class is uniform. `uniform`, `mixed` and,
+with weights, capacities or racks, `weighted` follow one scheme, which is what makes the answer stable:
 
 1. The shapes that an answer may have are fixed by subscribers and partitions alone, never by who owns what.
 2. Pairs (partition, thread) are taken greedily, first the owned ones, then any others, both in a canonical order; a
@@ -27,17 +27,28 @@ from zkcoord.core.assignors.classes import classes_of
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.mixed import assign_mixed
 from zkcoord.core.assignors.uniform import assign_uniform
+from zkcoord.core.assignors.weighted import assign_weighted
 from zkcoord.core.model import TopicPartition
 
 
 def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
-    """Balance first, then least movement; `uniform` and `mixed` say what that means for each.
+    """Balance first, then least movement; `uniform`, `mixed` and `weighted` say what that means.
 
     Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing.
     """
     classes = classes_of(given.subscribers, given.partitions)
     if not classes:
         return {}
+    if _hinted(given):
+        return assign_weighted(classes, given)
     if len(classes) == 1:
         return assign_uniform(classes[0], given)
     return assign_mixed(classes, given)
+
+
+def _hinted(given: AssignorInput) -> bool:
+    """True when partitions or consumers are not all alike: weights, capacities, or racks that somebody runs in."""
+    if any(weight != 1 for weight in given.weights.values()):
+        return True
+    racks = set(given.racks.values())
+    return any(s.capacity is not None or s.rack in racks for s in given.subscribers)

@@ -1,0 +1,146 @@
+"""A budget of moves: at most so many leave a living owner by one raise, recovery is never limited, and it ends."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.test_coordinate import NOW, channel, digest, group, member
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import (
+    Decision,
+    GrantPartitions,
+    MarkTopic,
+    NoteProblem,
+    PurgeChannel,
+    RaiseGeneration,
+    StopFetching,
+)
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.view import GroupView, Owner, phase
+
+PARTITIONS = tuple(range(12))
+
+
+def view_of(members: int, owners: Mapping[TopicPartition, str], max_moves: int | None) -> GroupView:
+    """Members m0, m1, … of a group whose topic has twelve partitions."""
+    return group(
+        [member(f"m{n}", n + 1) for n in range(members)], owners, topics={"t": PARTITIONS}, max_moves=max_moves
+    )
+
+
+def evenly(members: int) -> dict[TopicPartition, str]:
+    """Everybody's share."""
+    return {TopicPartition("t", n): f"m{n % members}-0" for n in PARTITIONS}
+
+
+def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, list[TopicPartition]]:
+    """The group once these are carried out and acknowledged, and what was stopped."""
+    stopped = []
+    owners = dict(view.owners)
+    for decision in decisions:
+        match decision:
+            case RaiseGeneration():
+                view = replace(
+                    view, generation=decision.generation, target_digest=decision.digest, until=decision.until
+                )
+            case StopFetching():
+                stopped += list(decision.partitions)
+                owners.update((p, Owner("", owners[p].version + 1)) for p in decision.partitions)
+            case GrantPartitions():
+                owners.update((p, Owner(t, 9)) for p, t in decision.partitions.items())
+            case PurgeChannel():
+                channels = {name: c for name, c in view.channels.items() if name != decision.consumer_id}
+                view = replace(view, channels=channels)
+            case NoteProblem():
+                view = replace(view, problem=decision.problem)
+            case MarkTopic():
+                view = replace(view, marked=view.marked | {decision.topic})
+            case _:
+                raise AssertionError(decision)
+    return replace(view, owners=owners), stopped
+
+
+def to_rest(view: GroupView, memory: Memory, *, failover: random.Random | None = None) -> tuple[GroupView, list[int]]:
+    """Let it run; how many partitions left a living owner in each generation that moved any."""
+    moved: dict[int, int] = {}
+    for turn in range(100):
+        decisions, _ = decide(view, memory, NOW, digest)
+        if not decisions:
+            return view, list(moved.values())
+        if (
+            failover is not None and turn < 30 and failover.random() < 0.5
+        ):  # the coordinator dies in the middle of its writes
+            decisions, memory = decisions[: failover.randint(0, len(decisions))], Memory()
+        view, stopped = done(view, decisions)
+        if stopped:
+            moved[view.generation] = moved.get(view.generation, 0) + len(stopped)
+    raise AssertionError("it does not come to rest")
+
+
+def shares(view: GroupView) -> list[int]:
+    """How many partitions each member reads, in order of size."""
+    threads = [owner.thread for owner in view.owners.values()]
+    return sorted(threads.count(f"{name}-0") for name in view.members)
+
+
+def test_a_join_moves_so_many_a_raise_and_the_rest_in_later_ones() -> None:
+    view, _ = to_rest(view_of(2, evenly(2), None), Memory())
+    joined = replace(view_of(3, evenly(2), 3), target_digest=view.target_digest, generation=view.generation)
+    at_rest, moved = to_rest(joined, Memory())
+    assert moved == [3, 1]
+    assert shares(at_rest) == [4, 4, 4]
+    unlimited, _ = to_rest(replace(joined, max_moves=None), Memory())
+    assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in unlimited.owners.items()}
+
+
+def test_between_two_raises_the_group_is_not_stable() -> None:
+    view, memory = view_of(2, evenly(1), 2), Memory()
+    generations = []
+    for _ in range(30):
+        decisions, _ = decide(view, memory, NOW, digest)
+        if not decisions:
+            break
+        generations.append(view.generation)
+        view, _ = done(view, decisions)
+    assert phase(view, memory.target.assignment) is Phase.STABLE
+    assert view.generation == 3
+    assert not memory.target.waiting
+
+
+def test_what_has_no_living_owner_is_given_at_once_and_before_anything_moves() -> None:
+    owners = {p: "dead-0" if p.partition < 6 else "m0-0" for p in evenly(1)}
+    view = replace(view_of(3, owners, 1), channels={**view_of(3, owners, 1).channels, "dead": channel("dead")})
+    decisions, _ = decide(view, Memory(), NOW, digest)
+    granted = [p for d in decisions if isinstance(d, GrantPartitions) for p in d.partitions]
+    assert sorted(granted) == [TopicPartition("t", n) for n in range(6)]
+    assert not any(isinstance(decision, StopFetching) for decision in decisions)
+    at_rest, moved = to_rest(view, Memory())
+    assert shares(at_rest) == [4, 4, 4]
+    assert moved == [1, 1]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.lists(st.integers(0, 5), min_size=12, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
+    members: int, max_moves: int, holders: list[int], choose: random.Random
+) -> None:
+    owners = {p: f"m{holder}-0" for p, holder in zip(evenly(1), holders, strict=True)}
+    view = view_of(members, owners, max_moves)
+    wanted, _ = to_rest(replace(view, max_moves=None), Memory())
+    limited, moved = to_rest(view, Memory())
+    interrupted, moved_too = to_rest(view, Memory(), failover=choose)
+    assert limited.owners.keys() == wanted.owners.keys()
+    for at_rest in (limited, interrupted):
+        assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in wanted.owners.items()}
+    assert max([*moved, *moved_too], default=0) <= max_moves
+    assert all(consumer_of(o.thread) in view.members for o in wanted.owners.values())

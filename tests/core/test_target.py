@@ -1,0 +1,194 @@
+"""Which assignor a group uses, and what happens when it gives no usable answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member
+from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
+from zkcoord.core.candidates import Agreement, agree
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import (
+    Decision,
+    GrantPartitions,
+    NoteProblem,
+    PurgeChannel,
+    RaiseGeneration,
+    StopFetching,
+)
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.view import GroupView, Owner, phase
+
+KNOWN = ("range", "roundrobin-0.8", "roundrobin-1.0", "sticky")
+
+
+def offering(*offers: tuple[str, ...]) -> list:  # type: ignore[type-arg]
+    """Members m1, m2, … in the order of joining."""
+    return [member(f"m{n}", n, assignors=names) for n, names in enumerate(offers, 1)]
+
+
+@pytest.mark.parametrize(
+    ("offers", "decided_", "expected"),
+    [
+        ([("sticky", "range"), ("range", "sticky")], None, Agreement(assignor="sticky", rejected={})),
+        ([("sticky", "range"), ("range",)], None, Agreement(assignor="range", rejected={})),
+        ([("sticky", "range"), ("range", "sticky")], "range", Agreement(assignor="range", rejected={})),
+        (
+            [("sticky",), ("range", "sticky")],
+            "range",
+            Agreement(assignor="range", rejected={"m1": "offers the assignors ['sticky'], the group uses ['range']"}),
+        ),
+        (
+            [("mine", "sticky"), ("mine",)],
+            None,
+            Agreement(assignor="sticky", rejected={"m2": "offers the assignors ['mine'], the group uses ['sticky']"}),
+        ),
+        (
+            [("mine",), ("range",)],
+            None,
+            Agreement(
+                assignor="range",
+                rejected={"m1": f"offers the assignors ['mine'], the group uses {list(KNOWN)}"},
+            ),
+        ),
+        (
+            [("sticky", "mine")],
+            "mine",
+            Agreement(
+                assignor="sticky",
+                rejected={},
+                problem="the group's record asks for the assignor 'mine', this coordinator has range, roundrobin-0.8,"
+                " roundrobin-1.0, sticky: install it there, or change the record; until then it is 'sticky'",
+            ),
+        ),
+        (
+            [("sticky",)],
+            "range",
+            Agreement(
+                assignor="sticky",
+                rejected={},
+                problem="the group's record asks for the assignor 'range', no member offers it: start consumers that"
+                " offer it, or change the record; until then it is 'sticky'",
+            ),
+        ),
+        ([], "range", Agreement(assignor="range", rejected={})),
+    ],
+)
+def test_the_group_agrees_in_the_order_of_joining_and_goes_on(
+    offers: list[tuple[str, ...]], decided_: str | None, expected: Agreement
+) -> None:
+    assert agree(offering(*offers), decided_, KNOWN) == expected
+
+
+def with_own(function: Assignor) -> Mapping[str, Assignor]:
+    return {**ASSIGNORS, "mine": function}
+
+
+def by_first(given: AssignorInput) -> dict[TopicPartition, str]:
+    """Everything to the first member."""
+    first = min(member.consumer_id for member in given.subscribers)
+    return {TopicPartition(t, n): f"{first}-0" for t, ids in given.partitions.items() for n in ids}
+
+
+def raises(given: AssignorInput) -> dict[TopicPartition, str]:
+    raise RuntimeError("the user's mistake")
+
+
+WRONG: dict[str, tuple[Assignor, str]] = {
+    "raises": (raises, "it raised RuntimeError: the user's mistake"),
+    "no mapping": (lambda given: 7, "it answered int, not a mapping from partition to thread"),  # type: ignore[return-value,dict-item]
+    "one too few": (lambda given: {}, "t-0 has subscribers with room for it and no thread"),
+    "a stranger": (
+        lambda given: dict.fromkeys(by_first(given), "x-0"),
+        "t-0 is given to 'x-0', which is no thread of a subscriber of 't'",
+    ),
+    "too much": (
+        lambda given: {**by_first(given), TopicPartition("u", 1): "a-0"},
+        "u-1 is assigned, but it does not exist or nobody subscribed it",
+    ),
+    "no partitions": (lambda given: {1: "a-0"}, "its answer is no mapping from (topic, number) to thread"),  # type: ignore[dict-item]
+}
+
+
+def own(names: list[str], owners: Mapping[TopicPartition, str], **fields: object) -> GroupView:
+    return group([member(n, 1 + i, assignors=("mine",)) for i, n in enumerate(names)], owners, **fields)
+
+
+def decide_with(function: Assignor, view: GroupView, memory: Memory) -> list[Decision]:
+    first, _ = decide(view, memory, NOW, digest, with_own(function))
+    again, _ = decide(view, memory, NOW, digest, with_own(function))
+    assert first == again
+    return list(first)
+
+
+def test_a_users_own_assignor_decides() -> None:
+    view = own(["a", "b"], {})
+    assert decide_with(by_first, view, Memory()) == [
+        RaiseGeneration(generation=1, digest="t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0", why="the target is another one"),
+        GrantPartitions(
+            consumer_id="a", partitions=dict.fromkeys((T0, T1, T2, T3), "a-0"), why="available, and in the target"
+        ),
+    ]
+
+
+def test_plain_tuples_are_taken_for_partitions() -> None:
+    def plain(given: AssignorInput) -> dict[TopicPartition, str]:
+        return {(p.topic, p.partition): thread for p, thread in by_first(given).items()}  # type: ignore[misc]
+
+    memory = Memory()
+    decide_with(plain, own(["a"], {}), memory)
+    assert all(isinstance(partition, TopicPartition) for partition in memory.target.assignment)
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_answer_leaves_the_group_as_it_is_and_is_told_once(kind: str) -> None:
+    function, what = WRONG[kind]
+    owners = {T0: "a-0", T1: "a-0", T2: "b-0", T3: "dead-0"}
+    view = own(["a", "b"], owners, target_digest="as it was")
+    view = replace(view, channels={**view.channels, "dead": channel("dead")})
+    memory = Memory()
+    told, purged = decide_with(function, view, memory)
+    assert isinstance(told, NoteProblem)
+    assert told.problem is not None
+    assert told.problem.startswith(f"the assignor 'mine' gave no usable answer: {what}")
+    assert purged == PurgeChannel(consumer_id="dead", why="its registration is gone")
+    after = replace(view, problem=told.problem, channels={n: view.channels[n] for n in "ab"})
+    assert decide_with(function, after, memory) == []
+    assert decide_with(function, after, Memory()) == []  # nor after a failover
+    assert phase(after, memory.target.assignment) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
+
+
+def test_the_last_target_stands_until_an_answer_is_right_again() -> None:
+    view, memory = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "a-0"}), Memory()
+    decide_with(by_first, view, memory)
+    view = replace(view, target_digest=memory.target.digest)
+    joined = replace(own(["a", "b", "c"], {T0: "a-0", T1: "a-0", T2: "a-0"}), target_digest=view.target_digest)
+    told, grant = decide_with(raises, joined, memory)
+    assert isinstance(told, NoteProblem)
+    assert grant == GrantPartitions(consumer_id="a", partitions={T3: "a-0"}, why="available, and in the target")
+    healed = replace(joined, problem=told.problem, owners={**joined.owners, T3: Owner("a-0", 1)}, topics={"t": (0, 1)})
+    decisions = decide_with(by_first, healed, memory)
+    assert NoteProblem(problem=None, why="the assignment is what was asked for") in decisions
+    assert StopFetching(consumer_id="a", partitions={T2: "", T3: ""}, why="the target has them elsewhere") in decisions
+
+
+def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_the_next_coordinator() -> None:
+    stop = command("stop-fetcher", T3, thread="b-0")
+    view = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "b-0", T3: ""}, target_digest="as it was")
+    view = replace(view, channels={"a": channel("a", stop), "b": channel("b")})
+    told, grant = decide_with(raises, view, Memory())
+    assert isinstance(told, NoteProblem)
+    assert grant == GrantPartitions(consumer_id="b", partitions={T3: "b-0"}, why="available, and in the target")
+
+
+def test_what_finds_no_room_is_told_with_who_must_act() -> None:
+    tight = member("a", capacity=3)
+    view = replace(group([tight], dict.fromkeys((T0, T1, T2), "a-0")), target_digest="t-0=a-0,t-1=a-0,t-2=a-0")
+    problem = "no consumer has room for 1 partitions (t-3): start more, or with a larger capacity"
+    assert decided(view) == [NoteProblem(problem=problem, why=problem)]
+    told = replace(view, problem=problem)
+    assert decided(told) == []
+    assert phase(told, dict.fromkeys((T0, T1, T2), "a-0")) is Phase.STABLE

@@ -1,0 +1,124 @@
+"""What an assignor of one's own is made of, and where a coordinator finds it.
+
+A package names its function in the entry point group `zkcoord.assignors`; every coordinator that runs where the package
+is installed has it under that name, members that offer the name agree on it, and consumers need not have it installed:
+
+    setup(..., entry_points={"zkcoord.assignors": ["by-customer = my_package.assignors:by_customer"]})
+
+The function is given an `AssignorInput` and answers a mapping from partition to thread. It must be pure: the same
+answer for the same question, in every process; and fast, for all groups wait for it.
+
+>>> def first_come(given: AssignorInput) -> dict[TopicPartition, str]:
+...     answer = {}
+...     for topic, numbers in given.partitions.items():
+...         readers = [thread for member in given.subscribers for thread in member.thread_ids(topic)]
+...         for number in numbers:
+...             partition = TopicPartition(topic, number)
+...             if readers:  # who has it keeps it, else the first reader takes it
+...                 owner = given.owned.get(partition)
+...                 answer[partition] = owner if owner in readers else min(readers)
+...     return answer
+>>> group = AssignorInput(
+...     subscribers=(Subscriber(consumer_id="g_a", threads={"t": 1}), Subscriber(consumer_id="g_b", threads={"t": 1})),
+...     partitions={"t": (0, 1)},
+...     owned={TopicPartition("t", 1): "g_b-0"},
+...     preferred={},
+... )
+>>> check_assignment(group, first_come(group))  # what a coordinator checks of every answer
+>>> first_come(group)
+{TopicPartition(topic='t', partition=0): 'g_a-0', TopicPartition(topic='t', partition=1): 'g_b-0'}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+
+from zkcoord.core.assignors import ASSIGNORS, AssignmentError, Assignor, AssignorInput, check_assignment
+from zkcoord.core.model import Subscriber, TopicPartition
+from zkcoord.errors import UsageError
+
+__all__ = ["AssignmentError", "Assignor", "AssignorInput", "Subscriber", "TopicPartition", "check_assignment"]
+
+GROUP = "zkcoord.assignors"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class UserAssignor:
+    """A user's function, which sees what it cannot change; in a journal it stands by its name."""
+
+    name: str
+    function: Assignor
+
+    def __call__(self, given: AssignorInput) -> dict[TopicPartition, str]:
+        """The function's answer."""
+        return self.function(
+            replace(
+                given,
+                subscribers=tuple(replace(s, threads=MappingProxyType(dict(s.threads))) for s in given.subscribers),
+                partitions=MappingProxyType(dict(given.partitions)),
+                owned=MappingProxyType(dict(given.owned)),
+                preferred=MappingProxyType(dict(given.preferred)),
+                weights=MappingProxyType(dict(given.weights)),
+                racks=MappingProxyType(dict(given.racks)),
+            )
+        )
+
+    def __reduce__(self) -> tuple[Callable[[str], UserAssignor], tuple[str]]:
+        return _installed, (self.name,)
+
+
+def installed_assignors(problem: Callable[[str, str], None]) -> dict[str, Assignor]:
+    """The assignors that installed packages bring, by name; `problem(name, why)` for each that cannot be had."""
+    found: dict[str, Assignor] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        try:
+            check_name(entry.name)
+            if entry.name in ASSIGNORS or entry.name in found:
+                raise UsageError(f"the name {entry.name!r} is taken: its author must choose another")
+            found[entry.name] = _loaded(entry)
+        except Exception as error:  # a package may raise anything while it is imported; the others are still wanted
+            problem(entry.name, f"{entry.value}: {type(error).__name__}: {error}")
+    return found
+
+
+def all_assignors(own: Mapping[str, Assignor]) -> dict[str, Assignor]:
+    """The project's assignors and these; UsageError for a name that is taken, or none."""
+    for name in own:
+        check_name(name)
+        if name in ASSIGNORS:
+            raise UsageError(f"the assignor's name {name!r} is taken: choose another")
+    wrapped = {name: one if isinstance(one, UserAssignor) else UserAssignor(name, one) for name, one in own.items()}
+    return {**ASSIGNORS, **wrapped}
+
+
+def check_offers(names: Sequence[str]) -> None:
+    """UsageError for what no consumer can offer; any name may be offered, for the coordinator computes."""
+    if isinstance(names, str) or not names:
+        raise UsageError(f"assignors must be a list of names: {', '.join(sorted(ASSIGNORS))}, or your own")
+    for name in names:
+        check_name(name)
+
+
+def check_name(name: str) -> None:
+    """UsageError for what cannot be an assignor's name in registrations and records."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"assignor {name!r}: small letters, digits, '.', '_' and '-' only, at most 64")
+
+
+def _loaded(entry: EntryPoint) -> UserAssignor:
+    function = entry.load()
+    if not callable(function):
+        raise UsageError("an assignor is a function")
+    return UserAssignor(entry.name, function)
+
+
+def _installed(name: str) -> UserAssignor:
+    """The assignor of that name, for a journal's replay: the package must be installed where it is played."""
+    for entry in entry_points(group=GROUP, name=name):
+        return _loaded(entry)
+    raise ImportError(f"no installed package brings the assignor {name!r}")

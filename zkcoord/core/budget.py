@@ -1,0 +1,54 @@
+"""How many partitions may leave a living owner by one raise: the policy `max_moves` of a group's record.
+
+A raise under a budget has a target of its own: the assignor's, but a partition that a living member reads and that
+stands behind `until` stays where it is. Partitions are compared by number, then topic; `until` stands in the state
+beside the digest, None lets nothing move. What is free, is under a stop, or has a dead owner is the assignor's at once:
+recovery is never limited, and nothing that is under way is turned back.
+
+The next raise moves `until` on, over the next `max_moves` moves, as soon as the group is at rest at this one's target.
+A raise for another reason, while it is not, lets nothing move: first recovery, then balance. So it comes to rest at the
+assignor's own target, and a coordinator that takes over in the middle reads the same `until` and the same target,
+because an assignor answers the same on every tree on the way to its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
+from zkcoord.core.view import GroupView
+
+
+def limited(view: GroupView) -> bool:
+    """True when the group's record limits the moves of a raise; an eager group stops everything, whatever it says."""
+    return view.max_moves is not None and view.rebalance is not Rebalance.EAGER
+
+
+def canonical_key(partition: TopicPartition) -> tuple[int, str]:
+    """The order in which moves are made."""
+    return partition.partition, partition.topic
+
+
+def moves(view: GroupView, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    """What living members read and should not, in order, with the present thread; not what is under a stop."""
+    living = view.living_threads()
+    found = {
+        p: thread for p, (thread, _) in view.owners.items() if thread in living and wanted.get(p, thread) != thread
+    }
+    under_way = {
+        partition
+        for consumer_id in {consumer_of(thread) for thread in found.values()}
+        if (channel := view.channels.get(consumer_id)) is not None
+        for command in channel.commands
+        if command.option == "stop-fetcher"
+        for partition in (found if command.threads is None else command.threads)
+    }
+    return {p: found[p] for p in sorted(found.keys() - under_way, key=canonical_key)}
+
+
+def waiting(moving: Mapping[TopicPartition, str], until: TopicPartition | None) -> dict[TopicPartition, str]:
+    """Those of `moving` that stand behind `until`."""
+    if until is None:
+        return dict(moving)
+    last = canonical_key(until)
+    return {partition: thread for partition, thread in moving.items() if canonical_key(partition) > last}
