@@ -91,9 +91,9 @@ class Target:
                 )
             else:
                 self.stands_still, self.problem = False, _no_room(unassigned(question, answer))
-                answer = _barred_from(question, answer, absent, barred)
+                allowed = _barred_from(question, answer, absent, barred)
                 self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
-                self._answered(answer, eligible, absent, digest)
+                self._answered(allowed, eligible, absent, digest)
         if self.stands_still:
             self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred)
         else:

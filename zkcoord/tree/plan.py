@@ -97,33 +97,12 @@ class _Planner:
         match decision:
             case FoundGroup():
                 yield self._found_group(decision)
-            case RaiseGeneration():
-                self._generation = decision.generation
-                self._state = replace(
-                    self._state,
-                    generation=decision.generation,
-                    target=decision.digest,
-                    stopping=decision.stopping,
-                    until=decision.until,
-                )
-                yield self._set_state(decision.why)
-            case SetStopping():
-                self._state = replace(self._state, stopping=decision.stopping)
-                yield self._set_state(decision.why)
-            case SetQuarantine():
-                self._state = replace(self._state, quarantined=decision.quarantined)
-                yield self._set_state(decision.why)
-            case FailGroup():
-                failed = None
-                if decision.error is not None:
-                    failed = Failure(error=decision.error, since_generation=self._generation)
-                self._state = replace(self._state, failed=failed)
+            case RaiseGeneration() | SetStopping() | SetQuarantine() | FailGroup() | NoteProblem():
+                self._state = self._state_after(decision)
+                self._generation = self._state.generation
                 yield self._set_state(decision.why)
             case AnswerWish():
                 yield self._answer(decision)
-            case NoteProblem():
-                self._state = replace(self._state, problem=decision.problem)
-                yield self._set_state(decision.why)
             case MarkTopic():
                 yield from self.marks([decision])
             case RenewMark():
@@ -151,6 +130,25 @@ class _Planner:
                 yield self._guarded(self._purge(self._view.channels[decision.consumer_id]), decision.why)
             case RemoveRefused():
                 yield self._guarded(self._remove_refused(decision), decision.why)
+            case _:
+                assert_never(decision)
+
+    def _state_after(
+        self, decision: RaiseGeneration | SetStopping | SetQuarantine | FailGroup | NoteProblem
+    ) -> GroupState:
+        state = self._state
+        match decision:
+            case RaiseGeneration(generation=generation, digest=digest, stopping=stopping, until=until):
+                return replace(state, generation=generation, target=digest, stopping=stopping, until=until)
+            case SetStopping():
+                return replace(state, stopping=decision.stopping)
+            case SetQuarantine():
+                return replace(state, quarantined=decision.quarantined)
+            case FailGroup(error=error):
+                failed = None if error is None else Failure(error=error, since_generation=self._generation)
+                return replace(state, failed=failed)
+            case NoteProblem():
+                return replace(state, problem=decision.problem)
             case _:
                 assert_never(decision)
 
