@@ -1,10 +1,13 @@
 """The session on a real server: connecting, breaking, coming back, expiring, closing."""
 
 import logging
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.shell.ports import CommitDone, Link, Outcome, ReadDone, SyncDone, WatchFired
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.shell.zk.handler import OrderedHandler
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
@@ -157,6 +161,34 @@ def test_dropping_the_connection_keeps_the_session(chroot: str) -> None:
         zk.store.drop_connection()
         assert zk.linked(Link.CONNECTED, times=2) == first
         assert zk.links() == [Link.CONNECTED, Link.SUSPENDED, Link.CONNECTED]
+
+
+def test_the_server_that_was_just_lost_is_tried_last(zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
+    """One that hangs takes connections, and time that the session does not have."""
+    path = chroot.partition("/")[2]
+    with ExitStack() as stack:
+        one, other = stack.enter_context(Proxy(zookeeper.port)), stack.enter_context(Proxy(zookeeper.port))
+        zk = stack.enter_context(session(f"{one.hosts},{other.hosts}/{path}"))
+        begin = (one.connections, other.connections)
+        for times in range(2, 10):
+            zk.store.drop_connection()
+            zk.linked(Link.CONNECTED, times=times)
+        assert (one.connections - begin[0], other.connections - begin[1]) == (4, 4)
+
+
+def test_a_machine_that_does_not_even_refuse_is_given_up_before_the_session_is() -> None:
+    handler = OrderedHandler()
+    handler.reach_wait_s = 0.1
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        address = listener.getsockname()
+        for _ in range(2):  # nobody accepts: behind these the kernel swallows what asks for a connection
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            handler.create_connection(address, timeout=DEADLINE_S * 2)
+        assert time.monotonic() - begin < DEADLINE_S
 
 
 def test_closing_executes_what_is_in_flight_and_reports_nothing_more(chroot: str) -> None:

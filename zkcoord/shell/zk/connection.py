@@ -39,6 +39,10 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_WAIT_S = 3.0
 """How long one server may take to answer the request for a session before the next is tried (doubled each time, up to
 kazoo's own limit, the session timeout divided by the servers): one whose port opens before it serves never answers."""
+REACH_WAIT_S = 1.5
+"""How long a TCP connection may take before the next server is tried (doubled each time that all were tried in vain): a
+machine that is gone does not even refuse, and kazoo would wait for it as long as a session lasts. A lost packet of the
+handshake is sent again after a second."""
 
 _HEAD = Struct("!iii")  # length, xid, opcode
 _XID_MAX = 2**31 - 1
@@ -115,8 +119,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     def __init__(self, client: Any, retry: Any, logger: logging.Logger, sasl_options: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=logger, sasl_options=sasl_options)
         self._inbound = bytearray()
+        self.handler.reach_wait_s = REACH_WAIT_S
         self._patience_s = CONNECT_WAIT_S
         self._reached = False
+        self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
         """Break the TCP connection, from any thread; a blocked write is broken off too."""
@@ -140,7 +146,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         found: list[tuple[str, str, int]] = super()._expand_client_hosts()
         if not found:
             self.client.trouble("no host name could be resolved")
-        return found
+        return sorted(found, key=lambda server: server[1:] == self._last)  # the one that was just lost comes last
 
     def _connect_loop(self, retry: Any) -> Any:
         self._reached = False
@@ -148,6 +154,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             return super()._connect_loop(retry)
         except ForceRetryError:  # kazoo's word for: once more, after a pause
             if not self._reached:
+                self.handler.reach_wait_s = (self.handler.reach_wait_s or REACH_WAIT_S) * 2
                 self.client.unreachable()
             raise
 
@@ -160,6 +167,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             raise
         session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
         self._reached, self._patience_s = True, CONNECT_WAIT_S
+        self._last, self.handler.reach_wait_s = (hostip, port), REACH_WAIT_S
         with contextlib.suppress(OSError, AttributeError):  # Linux only
             # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(read_timeout))

@@ -33,6 +33,12 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self.callback_queue = self.completion_queue = self._work
         self._worker: threading.Thread | None = None
+        self.reach_wait_s: float | None = None  # at most so long for a TCP connection, whatever kazoo would wait
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        """A connected socket, in `timeout` or `reach_wait_s` seconds; else an OSError."""
+        wait_s = timeout if self.reach_wait_s is None else min(timeout, self.reach_wait_s)
+        return super().create_connection(*args, timeout=wait_s, **kwargs)
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> threading.Thread:
         """Start a daemon thread."""
