@@ -6,6 +6,7 @@ environment variable CI is set, that line is a failure.
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,11 +55,19 @@ def needs_docker() -> None:
         raise ZkcoordError(f"no Docker engine answers: {error}") from error
 
 
+def needs_namespaces() -> None:
+    """The right to enter a container's network and to put up a firewall there."""
+    missing = [command for command in ("nsenter", "iptables") if not shutil.which(command)]
+    if missing or os.geteuid() != 0:
+        raise ZkcoordError(f"needs root and the commands nsenter and iptables (absent: {', '.join(missing) or 'none'})")
+
+
 REQUIREMENTS: dict[str, Callable[[], None]] = {
     "zookeeper": needs_zookeeper,
     "kafka": needs_kafka,
     "spark": needs_spark,
     "docker": needs_docker,
+    "namespaces": needs_namespaces,
 }
 
 

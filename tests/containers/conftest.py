@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.containers.group import Group
-from tests.containers.image import zookeeper_image
+from tests.containers.image import Say, zookeeper_image
 from tests.containers.server import ContainerZooKeeper
 from zkcoord.errors import UnavailableError
 from zkcoord.shell.zk.blocking import Tree
@@ -18,19 +18,24 @@ from zkcoord.tree.writes import CreateNode, Transaction
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")  # gone with its last test, not at the end of everything
-def container(request: pytest.FixtureRequest) -> Iterator[ContainerZooKeeper]:
-    """It serves when a test begins; a test that pauses or stops it brings it back."""
-    plugins = request.config.pluginmanager
-    capture, reporter = plugins.getplugin("capturemanager"), plugins.getplugin("terminalreporter")
+def teller(config: pytest.Config) -> Say:
+    """Shows a line of progress at once."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
 
     def say(line: str) -> None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.write_line(line)
 
+    return say
+
+
+@pytest.fixture(scope="module")  # gone with its last test, not at the end of everything
+def container(request: pytest.FixtureRequest) -> Iterator[ContainerZooKeeper]:
+    """It serves when a test begins; a test that pauses or stops it brings it back."""
     try:
-        image = zookeeper_image(say)
+        image = zookeeper_image(teller(request.config))
     except UnavailableError as error:
         if os.environ.get("CI"):
             raise

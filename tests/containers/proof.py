@@ -61,7 +61,7 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the group did with one partition: where it began, what it handed out and committed, through how many hands."""
+    """What the group did with one partition: where it began, how far it read and committed, through whose hands."""
 
     first: int
     end: int
