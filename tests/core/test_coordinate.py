@@ -11,6 +11,7 @@ from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
     FoundGroup,
+    FreeHalted,
     GrantPartitions,
     MarkTopic,
     PurgeChannel,
@@ -222,3 +223,19 @@ def test_every_partial_tree_leads_to_the_same_target() -> None:
 def test_an_owner_that_names_nobody_is_granted_to_nobody() -> None:
     view = settled(group([member("a")], {T0: "?", T1: "a-0", T2: "a-0", T3: "a-0"}))
     assert decided(view) == []
+
+
+def test_what_a_draft_only_member_was_told_to_stop_is_freed_once_no_command_names_it() -> None:
+    old = member("a", coordinated=False, assignors=())
+    owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
+    view = settled(group([old, member("b", 2)], owners))
+    stop = StopFetching(consumer_id="a", partitions={T2: "b-0", T3: "b-0"}, why="the target has them elsewhere")
+    assert decided(view) == [stop]
+    told = replace(view, halting=frozenset({T2, T3}))
+    asked = {"a": channel("a", command("stop-fetcher", T2, T3, thread="b-0")), "b": channel("b")}
+    assert decided(replace(told, channels=asked)) == []
+    why = "its consumer, which knows only the draft, has stopped"
+    assert decided(told) == [FreeHalted(consumer_id="a", partitions=(T2, T3), why=why)]
+    gone = replace(told, members={"b": member("b", 2)}, channels={"b": channel("b")})
+    grants = [d for d in decided(gone) if isinstance(d, GrantPartitions)]
+    assert [d.partitions for d in grants] == [dict.fromkeys((T0, T1, T2, T3), "b-0")]

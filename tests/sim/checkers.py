@@ -197,6 +197,8 @@ def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
         elif key in field.registrations and not _refused_start(facts, key) and not value.before.startswith("!"):
             yield f"the coordinator {session.client} took {value.partition} from {value.before}"
     for group, consumer in sorted(fences):
+        if "coordination" not in field.registrations[group, consumer].text:
+            continue  # it knows only the draft, and no fence
         if not facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}"):
             yield f"{session.client} wrote as {consumer} without a check of its registration"
 

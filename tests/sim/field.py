@@ -238,6 +238,10 @@ class Field:
                 del self.holdings[key]
 
     def _take_acknowledged(self, command: Command, facts: Facts) -> None:
+        if command.option == STOP and self.owned_by(facts.session, command.group, command.consumer):
+            for partition in command.partitions or ():  # of one that knows only the draft: it releases nothing itself
+                if self.owners.get((command.group, partition), "").startswith("!"):
+                    self.holdings.pop((command.group, partition), None)
         if command.option != START or not self.owned_by(facts.session, command.group, command.consumer):
             return
         for partition in command.partitions or ():

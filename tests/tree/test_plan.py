@@ -7,6 +7,7 @@ from dataclasses import replace
 from zkcoord.core.decisions import (
     EvictMember,
     FoundGroup,
+    FreeHalted,
     GrantPartitions,
     MarkTopic,
     PurgeChannel,
@@ -159,3 +160,21 @@ def test_what_is_remembered_of_static_members_is_made_set_and_removed_by_version
         SetNode(f"{instances}/old", data, 4),
     )
     assert removed.writes == (*GUARDS, DeleteNode(f"{instances}/gone", 6))
+
+
+def test_a_stop_of_who_knows_only_the_draft_says_so_in_the_owners_and_what_it_stopped_is_emptied() -> None:
+    owners = {T0: Owner("a-0", 8), T1: Owner("a-0", 3)}
+    view = replace(VIEW, members={"a": Member(consumer_id="a", czxid=1, coordinated=False)}, owners=owners)
+    nodes = replace(NODES, view=view)
+    [stop] = plan([StopFetching(consumer_id="a", partitions={T0: "", T1: ""}, why="x")], nodes, TERM, DRAFT)
+    assert stop.writes[:-1] == (
+        *GUARDS,
+        SetNode(f"{GROUP}/owners/t/0", b"!a-0", 8),
+        SetNode(f"{GROUP}/owners/t/1", b"!a-0", 3),
+    )
+    [freed] = plan([FreeHalted(consumer_id="a", partitions=(T0, T1), why="x")], nodes, TERM, DRAFT)
+    assert freed.writes == (
+        *GUARDS,
+        SetNode(f"{GROUP}/owners/t/0", b"", 8),
+        SetNode(f"{GROUP}/owners/t/1", b"", 3),
+    )

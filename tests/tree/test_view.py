@@ -122,3 +122,11 @@ def test_a_record_nobody_can_parse_leaves_what_was_decided_before() -> None:
 
 def test_nodes_of_another_group_change_nothing() -> None:
     assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == empty("g")
+
+
+def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_and_halting() -> None:
+    path = f"{GROUP}/owners/t/0"
+    told = folded(data(path, b"!a-0", version=4))
+    assert (told.view.owners, told.view.halting) == ({T0: Owner("a-0", 4)}, frozenset({T0}))
+    freed = folded(data(path, b"", version=5), before=told)
+    assert (freed.view.owners, freed.view.halting) == ({T0: Owner("", 5)}, frozenset())

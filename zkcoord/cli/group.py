@@ -275,7 +275,7 @@ def _member(report: GroupReport, name: str) -> dict[str, Any]:
     member, channel = view.members[name], view.channels.get(name)
     notes = {
         f"unreadable: {member.unreadable}": member.unreadable is not None,
-        "an old consumer": not member.coordinated,
+        "knows only the draft" if channel is not None else "an old consumer": not member.coordinated,
         "no channel": channel is None,
         "evicted": channel is not None and channel.evicted is not None,
     }

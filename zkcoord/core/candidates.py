@@ -29,12 +29,13 @@ def agree(candidates: Sequence[Member], decided: str | None, known: Collection[s
 
     Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
     member's preference. One that this coordinator does not have (`known` are those it has), or that no member offers,
-    is left aside and told: a record must not stop a group.
+    is left aside and told: a record must not stop a group. Who knows only the draft takes what it is given.
     """
-    problem = None if decided is None else _why_not(candidates, decided, known)
+    choosing = [member for member in candidates if member.coordinated]
+    problem = None if decided is None else _why_not(choosing, decided, known)
     common = [decided] if decided is not None and problem is None else []
     rejected: dict[str, str] = {}
-    for member in sorted(candidates, key=lambda m: (m.czxid, m.consumer_id)):
+    for member in sorted(choosing, key=lambda m: (m.czxid, m.consumer_id)):
         offered = [name for name in member.assignors if name in known]
         shared = [name for name in common if name in offered] if common else offered
         if shared:
@@ -57,14 +58,14 @@ def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str])
 
 
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
-    """Whom the group's rules let take part, and whom to send away, with the reason."""
+    """Whom the group's rules let take part, and whom to send away, with the reason: who would understand it."""
     admitted: list[Member] = []
     rejected: dict[str, str] = {}
     for member in candidates:
         low, high = member.protocols
         if not low <= PROTOCOL <= high:
             rejected[member.consumer_id] = f"speaks the protocols {low} to {high}, the coordinator {PROTOCOL}"
-        elif member.session_timeout_ms < view.session_timeout_min_ms:
+        elif member.coordinated and member.session_timeout_ms < view.session_timeout_min_ms:
             rejected[member.consumer_id] = (
                 f"its session timeout of {member.session_timeout_ms} ms is below the group's minimum of "
                 f"{view.session_timeout_min_ms} ms"
@@ -75,12 +76,15 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
 
 
 def candidates_of(view: GroupView) -> list[Member]:
-    """Members that could be given work: readable, of this protocol, with a channel, not asked to go."""
+    """Members that could be given work: readable, with a channel, not asked to go.
+
+    Who does not carry the marker and has a channel knows the draft: the old consumers have none.
+    """
     replaced = {m.replaces for m in view.members.values() if m.replaces}
     found = []
     for consumer_id, member in view.members.items():
         channel = view.channels.get(consumer_id)
-        if member.unreadable or not member.coordinated or channel is None or channel.evicted:
+        if member.unreadable or channel is None or channel.evicted:
             continue
         if consumer_id in replaced or (member.stores and view.store not in member.stores):
             continue

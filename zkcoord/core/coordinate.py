@@ -24,6 +24,7 @@ from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
     FoundGroup,
+    FreeHalted,
     GrantPartitions,
     MarkTopic,
     NoteProblem,
@@ -93,6 +94,7 @@ def decide(
         RejectMember(consumer_id=c, reason=r, why=r, final=c in doubled) for c, r in sorted(rejected.items())
     ]
     decisions += _refused_commands(view)
+    decisions += _halted(view)
     if REBALANCE in view.wishes:
         memory.target.forget()
     barred = memory.quarantines.barred(view, eligible)
@@ -191,6 +193,18 @@ def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
     return [SetQuarantine(quarantined=barred.quarantined, why="; ".join(words))]
 
 
+def _halted(view: GroupView) -> list[Decision]:
+    """What members that know only the draft have stopped: no command in their channels names it any more."""
+    halted: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(view.halting):
+        holder = consumer_of(view.owners[partition].thread)
+        channel = view.channels.get(holder)
+        if holder in view.members and channel is not None and not channel.names(partition):
+            halted[holder].append(partition)
+    why = "its consumer, which knows only the draft, has stopped"
+    return [FreeHalted(consumer_id=c, partitions=tuple(found), why=why) for c, found in sorted(halted.items())]
+
+
 def _instances(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     """What the state says of static members, where it is not what the target made of them."""
     wanted = memory.target.instances
@@ -228,7 +242,9 @@ def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything:
     for partition, thread in moving:
         holder = consumer_of(thread)
         channel = view.channels.get(holder)
-        if holder in view.members and channel is not None and not channel.names(partition):
+        if holder not in view.members or channel is None or partition in view.halting:
+            continue
+        if not channel.names(partition):
             stops[holder][partition] = target.get(partition, "")
     why = everything or "the target has them elsewhere"
     if again and not everything:

@@ -147,6 +147,15 @@ class RejectMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreeHalted:
+    """Empty the owners of what a consumer that knows only the draft has stopped: it cannot release by itself."""
+
+    consumer_id: str
+    partitions: tuple[TopicPartition, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetQuarantine:
     """Write down which partitions are given to nobody, all of them."""
 
@@ -197,6 +206,7 @@ Decision = (
     | RejectMember
     | RememberInstances
     | SetQuarantine
+    | FreeHalted
     | PingMember
     | PurgeChannel
     | RemoveRefused

@@ -210,6 +210,7 @@ class GroupView:
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
     failed_since: int = 0  # the generation in which it was given up
+    halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     problem: str | None = None  # why the assignment is not what was asked for

@@ -12,6 +12,7 @@ from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
     FoundGroup,
+    FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
@@ -79,6 +80,9 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
+            case FreeHalted():
+                name = "draft_member_stopped"
+                fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case SetQuarantine():
                 name = "quarantined"
                 fields |= {"partitions": sorted(decision.quarantined), "level": "warning"}

@@ -18,6 +18,7 @@ from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
     FoundGroup,
+    FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
@@ -42,7 +43,7 @@ from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
-from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.view import HALTING, GroupNodes
 from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
@@ -101,6 +102,10 @@ class _Planner:
                 self._state = self._state_after(decision)
                 self._generation = self._state.generation
                 yield self._set_state(decision.why)
+            case FreeHalted():
+                for named in self._parts(dict.fromkeys(decision.partitions, "")):
+                    owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
+                    yield self._guarded([SetNode(path, b"", version) for path, version in owners], decision.why)
             case AnswerWish():
                 yield self._answer(decision)
             case MarkTopic():
@@ -113,7 +118,8 @@ class _Planner:
                 yield from self._drop(decision)
             case StopFetching():
                 for part in self._parts(decision.partitions):
-                    yield self._guarded([self._command(decision.consumer_id, Option.STOP_FETCHER, part)], decision.why)
+                    command = self._command(decision.consumer_id, Option.STOP_FETCHER, part)
+                    yield self._guarded([*self._halt(decision.consumer_id, part), command], decision.why)
             case GrantPartitions():
                 for part in self._parts(decision.partitions):
                     yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
@@ -273,6 +279,13 @@ class _Planner:
             versions[partition] = 0 if owner is None else owner.version + 1
         writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions))
         return writes
+
+    def _halt(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
+        """A consumer that knows only the draft cannot release: its owners say that it was told to stop."""
+        if self._view.members[consumer_id].coordinated:
+            return []
+        owners = [(self._layout.owner(self._view.group, p), self._view.owners[p]) for p in sorted(partitions)]
+        return [SetNode(path, f"{HALTING}{owner.thread}".encode(), owner.version) for path, owner in owners]
 
     def _remember(self, decision: RememberInstances) -> Iterator[Transaction]:
         group, known = self._view.group, self._view.instances

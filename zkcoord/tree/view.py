@@ -38,6 +38,9 @@ UNREADABLE_OWNER = "?"
 """Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
 
 
+HALTING = "!"
+"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
 
 OFFSET_TEXT_MAX = 40
@@ -264,11 +267,14 @@ class _Folder:
             return
         partition = TopicPartition(address.name, int(address.item))
         owners = self._map("owners")
+        halting: frozenset[TopicPartition] = self._changes.get("halting", self._before.view.halting)
+        if node.data.startswith(HALTING.encode()) is not (partition in halting):
+            self._changes["halting"] = halting ^ {partition}
         if node.stat is None:
             owners.pop(partition, None)
             return
         try:
-            thread = node.data.decode("utf-8")
+            thread = node.data.decode("utf-8").removeprefix(HALTING)
         except UnicodeDecodeError:
             thread = UNREADABLE_OWNER
         if thread and "-" not in thread:
