@@ -10,6 +10,7 @@ from typing import Any
 from tests.sim.application import Application, Logs
 from tests.sim.process import SimProcess
 from tests.sim.world import World
+from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
@@ -30,7 +31,12 @@ class ProductActor:
         self.step = loop.step
 
 
-def coordinator(process: SimProcess, pages: Pages | None = None, layout: Layout = DRAFT) -> ProductActor:
+def coordinator(
+    process: SimProcess,
+    pages: Pages | None = None,
+    layout: Layout = DRAFT,
+    assignors: Mapping[str, Assignor] = ASSIGNORS,
+) -> ProductActor:
     """A coordinator's process; with `pages` it keeps a journal there."""
     given = {
         "wanted_id": None,
@@ -45,7 +51,7 @@ def coordinator(process: SimProcess, pages: Pages | None = None, layout: Layout 
 
     recorder = Recorder(pages, process.open_session, process.inbox.put, events)
     loop = Loop(recorder.open_session, recorder.put)
-    role = CoordinatorRole(loop, layout, given, recorder.event)
+    role = CoordinatorRole(loop, layout, given, recorder.event, assignors)
     loop.run_role(role, recorder.event)
     actor = ProductActor(loop, role)
     actor.step = partial(recorder.step, loop)
