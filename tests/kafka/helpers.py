@@ -101,6 +101,10 @@ class Coordinator:
         self.commits.append(dict(offsets))
         self.store.update(offsets)
 
+    def report(self, progress: int, lag: int) -> None:
+        """How the work goes, as it was told."""
+        self.reported = (progress, lag)
+
     def allowed(self, partition: TopicPartition) -> bool:
         return self.lease and partition in self.held
 

@@ -58,6 +58,20 @@ def test_a_start_reaches_a_poll_that_waits(open_consumer: Open, coordinator: Coo
     starter.join()
 
 
+def test_what_is_in_work_is_reported_as_left_until_the_next_poll(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    """A program that hangs in a message shows a lag and no progress: dead inside."""
+    consumer = open_consumer()
+    coordinator.give({TopicPartition(broker.topic([3]), 0): 0})
+    assert len(consumer.poll_many(2, PATIENCE_SECONDS)) == 2
+    assert coordinator.reported == (0, 2)
+    assert len(consumer.poll_many(2, PATIENCE_SECONDS)) == 1
+    assert coordinator.reported == (2, 1)
+    assert consumer.poll(0) is None
+    assert coordinator.reported == (3, 0)
+
+
 def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:

@@ -44,6 +44,10 @@ class FakeMembership:
         self.world.final = self.take(*sorted(self.held))
         self.world.events.append("leave")
 
+    def report(self, progress: int, lag: int) -> None:
+        """How the work goes, as it was told."""
+        self.reported = (progress, lag)
+
     def allowed(self, partition: TopicPartition) -> bool:
         return partition in self.held and self.world.leased
 

@@ -45,6 +45,7 @@ def test_batches_follow_each_other_without_gap_and_are_committed_in_order(world:
     assert world.commits == [{A: 10}, {A: 20}, {A: 25}]
     assert world.final == {A: 25, B: 100}
     assert [each.lag for each in world.reports] == [15, 5, 0]
+    assert world.member.reported == (25, 0)  # offsets done, offsets left
 
 
 def test_a_partition_started_during_a_batch_takes_part_in_the_next(world: World) -> None:

@@ -25,7 +25,8 @@ from zkcoord.errors import FencedError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from zkcoord.kafka.client import Message
-    from zkcoord.kafka.consumer import KafkaConsumer, Membership
+    from zkcoord.kafka.consumer import KafkaConsumer
+    from zkcoord.kafka.ports import Membership
 
 LOG = logging.getLogger("zkcoord.cli")
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from zkcoord import logs
 from zkcoord import settings as defaults
@@ -25,6 +25,7 @@ from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordErr
 from zkcoord.kafka.client import KafkaClient, Message, ResetPolicy
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
+from zkcoord.kafka.ports import MembershipFactory
 
 LOG = logging.getLogger("zkcoord.kafka")
 
@@ -32,22 +33,6 @@ SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits fo
 BARRED_SLICE_SECONDS = 0.005  # ... while a start waits for its acknowledgement: a few ms
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
 RESET_TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
-
-
-class Membership(Protocol):
-    """What this consumer asks of zkcoord.Consumer."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-    def allowed(self, partition: TopicPartition) -> bool: ...
-    @property
-    def consumer_id(self) -> str | None: ...
-    @property
-    def error(self) -> Exception | None: ...
-
-
-MembershipFactory = Callable[..., Membership]
 
 
 class KafkaConsumer:
@@ -92,6 +77,7 @@ class KafkaConsumer:
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
         self._holdings = Holdings()  # under _changed, like all below
         self._poller: int | None = None  # the thread that polled last
+        self._handed = 0  # messages handed out so far
         self._polling = False
         self._started = False
         self._closed = False
@@ -284,6 +270,7 @@ class KafkaConsumer:
             self._polling = True
             self._poller = threading.get_ident()
             self._holdings.finish()
+            self._membership.report(self._handed, 0)
             self._changed.notify_all()
 
     def _slice(self, count: int, wait_seconds: float) -> list[Message]:
@@ -325,6 +312,9 @@ class KafkaConsumer:
                 partition, epoch, allowed = known[name]
                 if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
                     handed.append(message)
+            if handed:
+                self._membership.report(self._handed, len(handed))  # what is in work is known to be left
+                self._handed += len(handed)
             if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
                 self._report(handed)  # before a stop can be answered
         return handed

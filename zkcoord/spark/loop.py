@@ -81,6 +81,7 @@ class DriverLoop:
         self._progress = progress
         self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.starting_offsets)
         self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
+        self._done = 0  # offsets that were committed: the progress that is reported
         self._seq = 0
         self._away_ms = 0
         self._untold: frozenset[TopicPartition] = frozenset()
@@ -141,6 +142,7 @@ class DriverLoop:
         positions = {each: hold.position for each, hold in held.items()}
         ranges = plan_ranges(positions, ends, self._settings.max_offsets_per_batch, self._seq)
         lag = sum(max(0, ends[each] - position) for each, position in positions.items() if each in ends)
+        self._membership.report(self._done, lag)
         if not ranges:
             self._progress.idle(lag)
             return Turn.NO_RECORDS
@@ -175,6 +177,8 @@ class DriverLoop:
             return Turn.AGAIN
         if end is not End.COMMITTED:
             return self._lost(view, batch, end, why)
+        self._done += offsets_in(kept)
+        self._membership.report(self._done, max(0, lag - offsets_in(kept)))
         times_ms = [(later - earlier) // 1_000_000 for earlier, later in pairwise((began_ns, *at_ns))]
         self._progress.batch_done(
             Report(
