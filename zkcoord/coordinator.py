@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,4 +111,6 @@ def _no_assignor(name: str, why: str) -> None:
 def _description() -> bytes:
     """What a candidate's node says of its process."""
     version = settings.version()
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "version": version}).encode("ascii")
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    description = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}
+    return json.dumps(description).encode("ascii")

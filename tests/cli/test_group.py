@@ -66,6 +66,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "failed": None,
         "quarantined": {},
         "problem": None,
+        "wishes": {},
         "members": [
             {
                 "consumer": A,

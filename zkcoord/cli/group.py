@@ -204,6 +204,10 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
     ]
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
+    verbs = {"pause": "paused", "hold": "held", "delete": "to be deleted", "rebalance": "to be rebalanced"}
+    words += [
+        f"{verbs.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
+    ]
     words += [f"FAILED: {view.failed}"] if view.failed else []
     words += [f"PROBLEM: {view.problem}"] if view.problem else []
     return cell(", ".join(words))
@@ -267,6 +271,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "failed": view.failed,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
         "problem": view.problem,
+        "wishes": dict(report.wishes),
     }
 
 

@@ -12,8 +12,10 @@ import click
 
 from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
+from zkcoord.cli.coordinators import coordinators
 from zkcoord.cli.demo import demo
 from zkcoord.cli.group import group
+from zkcoord.cli.group_wishes import VERBS
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.options import Group
 from zkcoord.cli.output import say
@@ -106,7 +108,9 @@ def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
 
 
-for command in (coordinator, consume, group, migrate, demo):
+for verb in VERBS:
+    group.add_command(verb)
+for command in (coordinator, coordinators, consume, group, migrate, demo):
     cli.add_command(command)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup
-from zkcoord.core.life import PENDING
+from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.view import GroupView, phase
+from zkcoord.core.view import GroupView
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.offset import decode_offset
@@ -45,12 +46,24 @@ class GroupReport:
     phase: Phase
     settled: bool
     offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
+    target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
+    wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All that the group has to do with: of its topics, owned, or with an offset; in order."""
         subscribed = {TopicPartition(topic, n) for topic, numbers in self.view.topics.items() for n in numbers}
         return tuple(sorted(subscribed | self.view.owners.keys() | self.offsets.keys()))
+
+    def moves(self) -> list[tuple[TopicPartition, str, str | None]]:
+        """Partitions that the target has elsewhere: from whom ("": nobody alive), to whom (None: to nobody)."""
+        living = self.view.living_threads()
+        owned = {p: owner.thread for p, owner in self.view.owners.items() if owner.thread in living}
+        return [
+            (p, owned.get(p, ""), self.target.get(p))
+            for p in sorted(owned.keys() | self.target.keys())
+            if owned.get(p) != self.target.get(p)
+        ]
 
     def commands(self) -> int:
         """How many commands are outstanding."""
@@ -125,15 +138,16 @@ class _Reading:
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest, _assignors(view))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
-        now = phase(view, memory.target.assignment)
-        unseen = any(isinstance(decision, FoundGroup) for decision in decisions)
-        if now is Phase.STABLE and (unseen or memory.target.waiting):
-            now = Phase.PREPARING_REBALANCE  # nothing has been given to its members yet, or more moves are to come
+        now = outlook(view, memory.target.assignment, [d for d in decisions if isinstance(d, FoundGroup)])
+        if now is Phase.STABLE and memory.target.waiting:
+            now = Phase.PREPARING_REBALANCE  # more moves are to come
         return GroupReport(
             view=view,
             phase=now,
             settled=now is Phase.STABLE and not pending,
             offsets=offsets,
+            target=memory.target.assignment,
+            wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
         )
 

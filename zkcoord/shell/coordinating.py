@@ -57,6 +57,7 @@ class CoordinatorRole:
         self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
         self._standing: Standing | None = None
         self.term: Term | None = None
+        self._session_timeout_ms = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -76,6 +77,7 @@ class CoordinatorRole:
         self._reset()
         self.term = None
         self._standing = Standing(layout=self._layout, session_id=session_id, **self._given)
+        self._session_timeout_ms = session_timeout_ms
         for path, kind, watch in self._standing.wants():
             self._loop.tracker.want(path, kind, watch=watch)
 
@@ -147,6 +149,8 @@ class CoordinatorRole:
         """Come to serve, or decide on every group that is clean; returns when somebody's patience ends."""
         if self._standing is None or not self._loop.settled:
             return None
+        if self._resigned(self._standing, now_ms):
+            return None
         try:
             if self.term is None:
                 self._stand(self._standing, now_ms)
@@ -167,6 +171,21 @@ class CoordinatorRole:
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
         return min(self._wake_at_ms.values(), default=None)
+
+    def _resigned(self, standing: Standing, now_ms: int) -> bool:
+        """True when somebody asked for it: nothing new is begun, and when nothing is under way the session ends.
+
+        Others serve at once; this one does not stand for one session timeout (design, "Failover").
+        """
+        who = standing.asked_to_resign()
+        if who is None:
+            return False
+        if not self._loop.commits_in_flight:
+            self._report.event("resigned", {"coordinator": standing.candidate_id, "why": f"{who} asked for it"})
+            self._end_term(f"resigned: {who} asked for it")
+            self._standing = None
+            self._loop.end_session(now_ms, reopen_in_ms=self._session_timeout_ms)
+        return True
 
     def _stand(self, standing: Standing, now_ms: int) -> None:
         loop = self._loop

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.errors import CorruptError, SchemaError
+from zkcoord.tree.candidate import asked_to_resign
 from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch
 from zkcoord.tree.snapshot import Kind, Node
@@ -126,6 +127,13 @@ class Standing:
             ),
             why="election",
         )
+
+    def asked_to_resign(self) -> str | None:
+        """Who asked this candidate to resign, None if nobody did: a tool sets `resign` in its node."""
+        node = None if self.candidate_id is None else self._node(self.layout.candidate(self.candidate_id))
+        if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
+            return None
+        return asked_to_resign(node.data)
 
     def taken(self) -> bool:
         """True when another session holds the id that was chosen."""

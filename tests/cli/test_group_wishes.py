@@ -1,0 +1,138 @@
+"""The verbs of `zkcoord group`, and `zkcoord coordinators`, on a real server with real coordinators and consumers."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import Result
+
+from tests.cli.program import Run, Spawn
+from tests.integration.world import Member, World, named, wait_until
+from zkcoord.tree.paths import DRAFT
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[World]:
+    """A topic of four partitions, and somebody who coordinates."""
+    with World(chroot) as made:
+        made.topic("clicks", 4)
+        made.coordinate()
+        yield made
+
+
+@pytest.fixture
+def member(world: World) -> Member:
+    """The only member of group g, which holds everything."""
+    joined = world.join("g", "clicks")
+    wait_until(lambda: joined.held() == named("clicks", 0, 1, 2, 3), "everything is held")
+    return joined
+
+
+def text(run: Run, *arguments: str) -> str:
+    """What a command prints for people."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def said(result: Result) -> str:
+    """The last line on standard error: those of coordinators and consumers of this process stand before it."""
+    return str(result.stderr).splitlines()[-1]
+
+
+def test_a_group_is_paused_and_resumed(world: World, member: Member, run: Run) -> None:
+    at = ("--zookeeper", world.zookeeper)
+    assert text(run, "group", "pause", "g", *at) == "group g: paused\n"
+    assert member.held() == []
+    assert "paused by" in text(run, "group", "describe", "g", *at)
+    assert text(run, "group", "pause", "g", *at) == "group g: paused\n"  # it stands: nothing new
+    refused = run("group", "rebalance", "g", *at)
+    assert (refused.exit_code, said(refused)) == (
+        2,
+        "error: rebalance of group g is refused: the group is paused: resume it first",
+    )
+
+    assert text(run, "group", "resume", "g", *at) == "group g: resumed\n"
+    wait_until(lambda: member.held() == named("clicks", 0, 1, 2, 3), "it has everything back")
+    assert text(run, "group", "resume", "g", *at) == "group g: was neither held nor paused\n"
+
+
+def test_a_held_group_shows_what_a_rebalance_would_move(world: World, member: Member, run: Run) -> None:
+    at = ("--zookeeper", world.zookeeper)
+    assert text(run, "group", "plan", "g", *at) == "group g: nothing would move\n"
+    held = json.loads(text(run, "group", "hold", "g", "--output", "json", *at))
+    assert (held["group"], held["wish"], held["state"]) == ("g", "hold", "held")
+    second = world.join("g", "clicks")
+    wait_until(lambda: len(world.children(DRAFT.ids("g"))) == 2, "the second is a member")
+
+    planned = json.loads(text(run, "group", "plan", "g", "--output", "json", *at))
+    assert len(planned["moves"]) == 2
+    assert second.held() == []
+
+    text(run, "group", "resume", "g", *at)
+    wait_until(lambda: len(second.held()) == 2, "the second has its share")
+    assert text(run, "group", "rebalance", "g", *at) == "group g: done\n"
+
+
+def test_a_group_with_members_is_not_deleted(world: World, member: Member, run: Run) -> None:
+    refused = run("group", "delete", "g", "--offsets", "--zookeeper", world.zookeeper)
+    assert (refused.exit_code, said(refused)) == (
+        2,
+        "error: delete of group g is refused: it has 1 member: stop its consumers first",
+    )
+    assert member.held() == named("clicks", 0, 1, 2, 3)
+
+
+def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, member: Member, run: Run) -> None:
+    at = ("--zookeeper", world.zookeeper)
+    member.consumer.stop()
+    wait_until(lambda: world.children(DRAFT.ids("g")) == [], "it is empty")
+
+    assert text(run, "group", "delete", "g", *at) == "group g: done\n"
+    assert world.children(DRAFT.offsets("g")) == ["clicks"]
+    assert world.data(DRAFT.record("g")) == b""
+
+    assert text(run, "group", "delete", "g", "--offsets", *at) == "group g: deleted\n"
+    assert world.children("/consumers/groups") == []
+    assert world.children("/zkcoord/groups") == []
+    gone = run("group", "delete", "g", "--offsets", *at)
+    assert (gone.exit_code, said(gone)) == (2, "error: there is no group 'g'; `zkcoord group list` shows them")
+
+
+def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: str, run: Run) -> None:
+    with World(chroot) as world:
+        world.topic("clicks", 1)
+        coordinator = world.coordinate()
+        world.join("g", "clicks")
+        wait_until(lambda: "0" in world.children(DRAFT.mark("g", "clicks")), "it is granted")
+        coordinator.stop()
+        result = run("group", "pause", "g", "--timeout-ms", "200", "--zookeeper", chroot)
+        assert (result.exit_code, said(result)) == (
+            5,
+            "error: pause of group g is not done after 200 ms (no coordinator is elected): it stands, and will be",
+        )
+        assert json.loads(world.data(DRAFT.record("g")))["wish"]["pause"]["run"]
+
+
+def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot: str, run: Run, spawn: Spawn) -> None:
+    at = ("--zookeeper", chroot)
+    first = spawn("coordinator", "--id", "7", *at)
+    first.line(having="serves")
+    second = spawn("coordinator", "--id", "8", *at)
+
+    def states() -> list[tuple[str, str]]:
+        lines = text(run, "coordinators", "list", "--output", "json", *at).splitlines()
+        return [(line["coordinator"], line["state"]) for line in map(json.loads, lines)]
+
+    wait_until(lambda: states() == [("7", "serving"), ("8", "standing by")], "both stand")
+    assert text(run, "coordinators", "resign", "7", *at).startswith("coordinator 7 has resigned; ")
+    assert "epoch 2" in second.line(having="serves")
+    wait_until(lambda: states() == [("7", "standing by"), ("8", "serving")], "it stands again", 30)
+    assert first.process.poll() is None
+    nobody = run("coordinators", "resign", "3", *at)
+    assert (nobody.exit_code, said(nobody)) == (
+        2,
+        "error: there is no coordinator 3; `zkcoord coordinators list` shows them",
+    )

@@ -1,0 +1,108 @@
+"""`zkcoord coordinators`: who stands for election, who serves, and how to make one resign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Group, Settings, at_least, pass_settings
+from zkcoord.cli.output import print_json, table, warn
+from zkcoord.cli.reading import read_tree
+from zkcoord.cli.wishing import Answer, wait, who_and_when
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.migrate import BlockingTree
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.candidate import asked_to_resign, describe, with_resign
+from zkcoord.tree.paths import CANDIDATES
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.writes import SetNode, Transaction
+
+COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "SINCE")
+
+
+@click.group(cls=Group)
+def coordinators() -> None:
+    """The coordinators that stand for election; one of them serves."""
+
+
+@coordinators.command(name="list")
+@pass_settings
+def list_(settings: Settings) -> None:
+    """List who serves, and who stands by."""
+    with settings.tree() as tree:
+        above = read_tree(tree, settings.zookeeper_address())
+        candidates = _candidates(tree)
+    documents = [_document(node, above.coordinator, above.epoch) for node in candidates]
+    if settings.json:
+        for document in documents:
+            print_json(document)
+    else:
+        keys = ("coordinator", "state", "epoch", "host", "pid", "version", "since")
+        click.echo(table(COLUMNS, [[document[key] for key in keys] for document in documents]))
+
+
+@coordinators.command()
+@click.argument("number", metavar="N", type=at_least(0))
+@click.option("--timeout-ms", type=at_least(0), default=60_000, show_default=True, help="How long to wait for it.")
+@pass_settings
+def resign(settings: Settings, number: int, timeout_ms: int) -> None:
+    """Make coordinator N end what it has begun and step back; another one serves at once.
+
+    It stands for election again after its session timeout.
+    """
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        above = read_tree(tree, address)
+        path = above.layout.candidate(number)
+        asked = _ask(tree, path, number)
+        if len(_candidates(tree)) == 1:
+            warn("nobody else stands for election: until it does so again nobody serves")
+
+        def gone() -> Answer | None:
+            (node,) = tree.read([Read(path)])
+            return Answer(run="", state="resigned") if node.stat is None or node.stat.czxid != asked else None
+
+        wait(f"coordinator {number} resigning", timeout_ms, gone, lambda: "its node still stands")
+        now = read_tree(tree, address).coordinator
+    if settings.json:
+        print_json({"coordinator": number, "state": "resigned", "serving": now})
+    else:
+        click.echo(f"coordinator {number} has resigned; {'nobody' if now is None else f'coordinator {now}'} serves")
+
+
+def _ask(tree: BlockingTree, path: str, number: int) -> int:
+    """Set `resign` in the candidate's node; returns the czxid of that candidate."""
+    for _ in range(20):
+        (node,) = tree.read([Read(path)])
+        if node.stat is None:
+            raise UsageError(f"there is no coordinator {number}; `zkcoord coordinators list` shows them")
+        if asked_to_resign(node.data) is not None:
+            return node.stat.czxid
+        write = SetNode(path, with_resign(node.data, who_and_when()), node.stat.version)
+        done = tree.commit(Transaction(writes=(write,), why="resign"))
+        if done.outcome is Outcome.COMMITTED:
+            return node.stat.czxid
+        tree.sync()
+    raise UnavailableError(f"{path}: others changed it again and again: try again")
+
+
+def _candidates(tree: BlockingTree) -> list[Node]:
+    """The candidates' nodes, by number."""
+    (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
+    names = sorted(listed.children, key=lambda name: (len(name), name))
+    nodes = tree.read([Read(f"{CANDIDATES}/{name}") for name in names]) if names else ()
+    return [node for node in nodes if node.exists]
+
+
+def _document(node: Node, serving: str | None, epoch: int | None) -> dict[str, Any]:
+    number = node.path.rpartition("/")[2]
+    said = describe(node.data)
+    resigning = asked_to_resign(node.data) is not None
+    serves = number == serving
+    return {
+        "coordinator": number,
+        "state": "resigning" if resigning else "serving" if serves else "standing by",
+        "epoch": epoch if serves else None,
+        **{key: said.get(key) for key in ("host", "pid", "version", "since")},
+    }

@@ -1,0 +1,133 @@
+"""`zkcoord group rebalance|hold|pause|resume|delete|plan`: what people wish of a group, what a rebalance would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Command, Settings, at_least, pass_settings
+from zkcoord.cli.output import print_json, table
+from zkcoord.cli.reading import read_group, read_tree
+from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
+from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
+from zkcoord.errors import UsageError
+
+PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
+
+timeout = click.option(
+    "--timeout-ms", type=at_least(0), default=60_000, show_default=True, help="How long to wait until it is done."
+)
+
+
+def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fields: Any) -> None:
+    """Wish, wait for the answer, print it; UsageError with the reason when it cannot be met."""
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        layout = read_tree(tree, address).layout
+        run = wish(tree, layout, whose, name, **fields)
+        answer = wait(
+            f"{name} of group {whose}",
+            timeout_ms,
+            lambda: answer_to(tree, layout, whose, name, run),
+            lambda: who_serves(tree, address),
+        )
+    if answer.state == REFUSED:
+        raise UsageError(f"{name} of group {whose} is refused: {answer.reason}")
+    _print(settings, whose, name, answer)
+
+
+def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
+    if settings.json:
+        print_json({"group": whose, "wish": name, "run": answer.run, "state": answer.state})
+    else:
+        click.echo(f"group {whose}: {answer.state}")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@timeout
+@pass_settings
+def rebalance(settings: Settings, name: str, timeout_ms: int) -> None:
+    """Ask the assignor again for group G, and forget a failure.
+
+    Nothing moves where everything is in balance; `plan` shows what would.
+    """
+    _carry_out(settings, name, REBALANCE, timeout_ms)
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@timeout
+@pass_settings
+def hold(settings: Settings, name: str, timeout_ms: int) -> None:
+    """Keep group G as it is until `resume`: nothing is stopped, what comes free is still given to others."""
+    _carry_out(settings, name, HOLD, timeout_ms)
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@timeout
+@pass_settings
+def pause(settings: Settings, name: str, timeout_ms: int) -> None:
+    """Stop all consumers of group G, and give them nothing until `resume`. They stay members."""
+    _carry_out(settings, name, PAUSE, timeout_ms)
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@timeout
+@pass_settings
+def resume(settings: Settings, name: str, timeout_ms: int) -> None:
+    """End a hold and a pause of group G."""
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        layout = read_tree(tree, address).layout
+        stood = take_back(tree, layout, name, STANDING)
+
+        def over() -> Answer | None:
+            record = read_record(tree, layout, name)
+            left = [] if record is None else [wished for wished in STANDING if record.done.get(wished)]
+            return None if left else Answer(run="", state="resumed" if stood else "was neither held nor paused")
+
+        answer = wait(f"resume of group {name}", timeout_ms, over, lambda: who_serves(tree, address))
+    if settings.json:
+        print_json({"group": name, "resumed": stood})
+    else:
+        click.echo(f"group {name}: {answer.state}")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@click.option("--offsets", is_flag=True, help="Also its offsets, and with them all that is left of it.")
+@timeout
+@pass_settings
+def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> None:
+    """Delete group G, which must have no members.
+
+    Its offsets stay unless --offsets is given, and with them what belongs to them; what people decided about the group
+    is forgotten. A group without offsets is deleted whole.
+    """
+    _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@pass_settings
+def plan(settings: Settings, name: str) -> None:
+    """Show what a rebalance of group G would move now. Changes nothing."""
+    with settings.tree() as tree:
+        report = read_group(tree, read_tree(tree, settings.zookeeper_address()).layout, name)
+    moves = report.moves()
+    if settings.json:
+        print_json(
+            {"group": name, "moves": [{"partition": str(p), "from": old or None, "to": new} for p, old, new in moves]}
+        )
+    elif moves:
+        rows = [[name, p.topic, p.partition, old, new] for p, old, new in moves]
+        click.echo(table(PLAN_COLUMNS, rows))
+    else:
+        click.echo(f"group {name}: nothing would move")
+
+
+VERBS: tuple[click.Command, ...] = (plan, rebalance, hold, pause, resume, delete)

@@ -1,0 +1,45 @@
+"""The only place that reads candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, and who was asked to resign.
+
+    {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","resign":{"who":"ann@b","run":"5f1c"}}
+
+A candidate writes its own; a tool adds `resign`. All else is for people, so what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zkcoord.errors import CorruptError
+from zkcoord.tree.codec import compact, read_document
+
+_WHAT = "candidate"
+
+
+def describe(data: bytes) -> dict[str, Any]:
+    """What a candidate says of itself; empty when nobody can read it.
+
+    >>> describe(b'{"host":"a","pid":71}'), describe(b"7")
+    ({'host': 'a', 'pid': 71}, {})
+    """
+    try:
+        return dict(read_document(_WHAT, data).fields) if data else {}
+    except CorruptError:
+        return {}
+
+
+def asked_to_resign(data: bytes) -> str | None:
+    """Who asks the candidate to resign; None: nobody does.
+
+    >>> asked_to_resign(b'{"resign":{"who":"ann"}}'), asked_to_resign(b'{"resign":{}}'), asked_to_resign(b'{}')
+    ('ann', 'somebody', None)
+    """
+    asked = describe(data).get("resign")
+    if not isinstance(asked, dict):
+        return None
+    return str(asked.get("who") or "somebody")
+
+
+def with_resign(data: bytes, asked: Mapping[str, Any]) -> bytes:
+    """The node's data with the request."""
+    return compact({**describe(data), "resign": dict(asked)})
