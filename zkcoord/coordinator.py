@@ -13,6 +13,7 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.assignors import Assignor, all_assignors, installed_assignors
+from zkcoord.core.janitor import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
@@ -34,6 +35,7 @@ class Coordinator:
         layout: str = "draft",
         *,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
+        group_retention_ms: int = RETENTION_MS,
         zookeeper_config: Any = None,
         journal: str | os.PathLike[str] | None = None,
         on_serving: Callable[[int, int], None] | None = None,
@@ -41,7 +43,8 @@ class Coordinator:
     ) -> None:
         """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election;
         `journal`: a folder for one line a step of what is read, decided and written, None for no journal;
-        `assignors`: beside the project's, name -> function; None for those that installed packages bring.
+        `assignors`: beside the project's, name -> function; None for those that installed packages bring;
+        `group_retention_ms`: a group without members and offsets is removed after it.
 
         Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
         """
@@ -70,7 +73,8 @@ class Coordinator:
             "revision": history()[-1].revision,
         }
         loop, events = self._driver.loop, self._driver.events
-        loop.run_role(CoordinatorRole(loop, chosen, standing, events, known), events)
+        role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms)
+        loop.run_role(role, events)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""

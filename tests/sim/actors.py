@@ -36,6 +36,7 @@ def coordinator(
     pages: Pages | None = None,
     layout: Layout = DRAFT,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
+    **settings: Any,
 ) -> ProductActor:
     """A coordinator's process; with `pages` it keeps a journal there."""
     given = {
@@ -51,7 +52,7 @@ def coordinator(
 
     recorder = Recorder(pages, process.open_session, process.inbox.put, events)
     loop = Loop(recorder.open_session, recorder.put)
-    role = CoordinatorRole(loop, layout, given, recorder.event, assignors)
+    role = CoordinatorRole(loop, layout, given, recorder.event, assignors, **settings)
     loop.run_role(role, recorder.event)
     actor = ProductActor(loop, role)
     actor.step = partial(recorder.step, loop)

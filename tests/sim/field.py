@@ -145,6 +145,7 @@ class Field:
         # from the applications' journal
         self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to here
         self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
+        self.removed: set[tuple[str, TopicPartition]] = set()  # offsets that an operator removed, until written again
 
     def read(self, txn: Txn) -> Facts:
         """The facts of a transaction; the field is still as before it."""
@@ -251,11 +252,14 @@ class Field:
 
     def _take_offset(self, value: Value, *, reset: bool) -> None:
         key = value.group, value.partition
-        if value.after is None:  # dropped with its topic, or by an operator
+        if value.after is None:  # dropped with its topic, with its group, or by an operator
+            if reset:
+                self.removed.add(key)
             for known in (self.offsets, self.covered, self.resolved):
                 known.pop(key, None)
         elif value.after.strip().isdigit():
             self.offsets[key] = int(value.after)
+            self.removed.discard(key)
             self.resolved.pop(key, None)
             if reset or key not in self.covered:
                 self.covered[key] = self.offsets[key]

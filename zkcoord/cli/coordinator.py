@@ -9,6 +9,7 @@ import click
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.stopping import stopping
+from zkcoord.core.janitor import RETENTION_MS
 from zkcoord.errors import UnavailableError
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.tree.paths import LAYOUTS
@@ -25,10 +26,23 @@ from zkcoord.tree.paths import LAYOUTS
     metavar="N",
     help="A killed one is replaced after this; the server may shorten or lengthen it.",
 )
+@click.option(
+    "--group-retention-ms",
+    type=at_least(1),
+    default=RETENTION_MS,
+    show_default=True,
+    metavar="N",
+    help="A group without members and offsets is forgotten after this.",
+)
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
 @pass_settings
 def coordinator(
-    settings: Settings, coordinator_id: int | None, layout: str, session_timeout_ms: int, journal: str | None
+    settings: Settings,
+    coordinator_id: int | None,
+    layout: str,
+    session_timeout_ms: int,
+    group_retention_ms: int,
+    journal: str | None,
 ) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
@@ -53,6 +67,7 @@ def coordinator(
         coordinator_id,
         layout,
         session_timeout_ms=session_timeout_ms,
+        group_retention_ms=group_retention_ms,
         zookeeper_config=settings.zookeeper_settings(),
         journal=journal,
         on_serving=serving,

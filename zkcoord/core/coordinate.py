@@ -41,6 +41,7 @@ from zkcoord.core.decisions import (
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.eager import everybody_stops
 from zkcoord.core.instances import Holds, superseded
+from zkcoord.core.janitor import Retention, clear
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
@@ -63,6 +64,7 @@ class Memory:
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
     topics: TopicMemory = field(default_factory=TopicMemory)
+    retention: Retention = field(default_factory=Retention)
 
 
 def decide(
@@ -80,6 +82,7 @@ def decide(
     patience = memory.patience
     patience.look(view, now_ms)
     memory.delay.look(view, now_ms)
+    memory.retention.look(view, now_ms)
     memory.liveness.look(view, now_ms)
     memory.topics.look(view, now_ms)
     memory.holds.look(view, now_ms)
@@ -108,6 +111,7 @@ def decide(
     decisions += _overdue(view, memory, now_ms)
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
     decisions += _purges(view, memory, now_ms)
+    decisions += clear(view, memory.retention, now_ms)
     return tuple(decisions), _wake_at_ms(view, memory, now_ms)
 
 
@@ -137,7 +141,12 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """When somebody's wait ends next."""
     waits = (memory.patience, memory.liveness, memory.holds)
-    times = (memory.delay.until_ms, memory.topics.wake_at_ms(now_ms), *(w.wake_at_ms(view, now_ms) for w in waits))
+    times = (
+        memory.delay.until_ms,
+        memory.topics.wake_at_ms(now_ms),
+        memory.retention.wake_at_ms(now_ms),
+        *(w.wake_at_ms(view, now_ms) for w in waits),
+    )
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 

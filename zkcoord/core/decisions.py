@@ -137,6 +137,21 @@ class NoteProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteEmpty:
+    """Note in the state how long the group has been without members, as far as coordinators have seen it."""
+
+    empty_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveGroup:
+    """Remove all that the group has left, what its present members need excepted; record and state at the end."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RejectMember:
     """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
 
@@ -203,6 +218,8 @@ Decision = (
     | FailGroup
     | AnswerWish
     | NoteProblem
+    | NoteEmpty
+    | RemoveGroup
     | RejectMember
     | RememberInstances
     | SetQuarantine

@@ -209,6 +209,8 @@ class GroupView:
     target_digest: str = ""
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
+    empty_ms: int = 0  # how long it was seen without members before this coordinator
+    offsets: int | None = None  # how many offsets it has; None: nobody has looked
     failed_since: int = 0  # the generation in which it was given up
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)

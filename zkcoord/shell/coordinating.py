@@ -18,9 +18,11 @@ from zkcoord.core.decisions import (
     LookUpTopic,
     MarkTopic,
     PingMember,
+    RemoveGroup,
     RenewMark,
     StopFetching,
 )
+from zkcoord.core.janitor import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
 from zkcoord.errors import SchemaError
 from zkcoord.shell.following import Following
@@ -29,7 +31,7 @@ from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
 from zkcoord.shell.topics import TopicTable, about_topics
-from zkcoord.tree.paths import BROKERS, CANDIDATES, ROOT, TOPICS, Address, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, RECORDS, ROOT, TOPICS, Address, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
@@ -51,9 +53,11 @@ class CoordinatorRole:
         standing: Mapping[str, Any],
         events: Events,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
+        *,
+        retention_ms: int = RETENTION_MS,
     ) -> None:
         """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
-        self._assignors = assignors
+        self._assignors, self._retention_ms = assignors, retention_ms
         self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
         self._standing: Standing | None = None
         self.term: Term | None = None
@@ -62,6 +66,7 @@ class CoordinatorRole:
 
     def _reset(self) -> None:
         self._groups: dict[str, Following] = {}
+        self._listed: dict[str, frozenset[str]] = {}  # folders of groups, records of groups
         self._memory: dict[str, Memory] = {}
         self._pending: set[str] = set()  # groups to decide on
         self._wake_at_ms: dict[str, int] = {}
@@ -113,13 +118,16 @@ class CoordinatorRole:
                 self._pending |= {g for g, f in self._groups.items() if not gone.isdisjoint(f.nodes.marks)}
             elif node.path in KAFKA:
                 self._read_kafka(node)
-            elif node.path == self._layout.groups:
-                self._read_groups(node)
+            elif node.path in (self._layout.groups, RECORDS):
+                self._listed[node.path] = frozenset(node.children)
+                self._read_groups()
             else:
                 address = self._layout.parse(node.path)
                 if address is not None and address.group in self._groups:
                     of_groups.setdefault(address.group, []).append((address, node))
         for group, its_nodes in of_groups.items():
+            if group not in self._groups:  # it ended with one of these answers
+                continue
             self._groups[group].read(its_nodes)
             self._pending.add(group)
 
@@ -213,6 +221,7 @@ class CoordinatorRole:
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
         self._topics = TopicTable(tracker, self._report.problem)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
+        tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
         for path in KAFKA:
             tracker.want(path, watch=True, scope=path)
         self._report.problem(CANDIDATES, None)
@@ -226,8 +235,10 @@ class CoordinatorRole:
 
     # topics and groups
 
-    def _read_groups(self, node: Node) -> None:
-        for group in sorted(self._groups.keys() - set(node.children)):
+    def _read_groups(self) -> None:
+        """Follow the groups that have a folder or a record: of what an old tool removed the record is left (F44)."""
+        present = frozenset[str]().union(*self._listed.values())
+        for group in sorted(self._groups.keys() - present):
             self._groups.pop(group).end()
             self._memory.pop(group, None)
             self._wake_at_ms.pop(group, None)
@@ -235,9 +246,9 @@ class CoordinatorRole:
             self._pending.discard(group)
             if self._topics is not None:
                 self._topics.forget(group)
-        for group in sorted(set(node.children) - self._groups.keys()):
+        for group in sorted(present - self._groups.keys()):
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
-            self._memory[group] = Memory()
+            self._memory[group] = Memory(retention=Retention(retention_ms=self._retention_ms))
 
     def _read_kafka(self, node: Node) -> None:
         """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
@@ -259,7 +270,10 @@ class CoordinatorRole:
         following.set_topics(table)
         following.judge(table, self._root_czxid)
         following.take_leftovers()
-        return tracker.clean(group) and not following.look_again()
+        if not tracker.clean(group) or following.look_again():
+            return False
+        following.set_leavings()
+        return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
 
     def _decide_group(self, following: Following, now_ms: int) -> None:
         group, term = following.group, self.term
@@ -283,6 +297,10 @@ class CoordinatorRole:
                 elif isinstance(decision, PingMember):
                     following.sent(decision.consumer_id, ())
                 self._report.decision(group, decision)
+        if any(isinstance(decision, RemoveGroup) for decision in decisions):
+            following.list_everything()
+        elif asks_for_offsets(view, memory.retention, now_ms):
+            following.list_offsets()
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)
         for topic, left in view.leftovers.items():

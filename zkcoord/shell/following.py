@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Member, TopicChange, Wildcard
+from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Option
@@ -43,6 +44,7 @@ class Following:
     _owners: set[TopicPartition] = field(default_factory=set)
     _owned: dict[str, set[TopicPartition]] = field(default_factory=dict)  # consumer -> what owner nodes say it owns
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
+    _clearing: Clearing | None = None  # what is left of the group, when that must be known
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
@@ -69,6 +71,10 @@ class Following:
     def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
         """Take answers in, each with its address in this group, and want what they lead to."""
         before = self.nodes
+        if self._clearing is not None:
+            for _, node in nodes:
+                self._clearing.take(node)
+            nodes = [(address, node) for address, node in nodes if node.kind is USUAL.get(address.place, node.kind)]
         self.nodes = fold_parsed(before, nodes)
         if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
             self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
@@ -161,6 +167,26 @@ class Following:
         left = {topic: what for topic, what in found.items() if what is not None}
         if left != self.nodes.view.leftovers:
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, leftovers=left))
+
+    def list_offsets(self) -> None:
+        """List the group's offsets: whether it may go depends on them."""
+        if self._clearing is None:
+            self._clearing = Clearing.begin(self.group, self.layout, self.tracker)
+
+    def list_everything(self) -> None:
+        """List the whole group: it is to be removed."""
+        self.list_offsets()
+        if self._clearing is not None:
+            self._clearing.list_everything()
+
+    def set_leavings(self) -> None:
+        """Take over what was listed; asked when everything is clean."""
+        clearing = self._clearing
+        if clearing is None:
+            return
+        leavings = dict(clearing.versions) if clearing.everything else None
+        view = replace(self.nodes.view, offsets=clearing.offsets())
+        self.nodes = replace(self.nodes, view=view, leavings=leavings)
 
     def want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""

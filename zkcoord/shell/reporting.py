@@ -16,12 +16,14 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
+    NoteEmpty,
     NoteProblem,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
     RememberInstances,
+    RemoveGroup,
     RemoveRefused,
     RenewMark,
     SetQuarantine,
@@ -101,8 +103,11 @@ class Reporter:
                 name = "topic_dropped"
                 offsets = {partition: seen.text for partition, seen in decision.offsets.items()}
                 fields |= {"topic": decision.topic, "offsets": offsets, "level": "warning"}
-            case FoundGroup():
-                name = "group_found"
+            case FoundGroup() | RemoveGroup():
+                name = "group_found" if isinstance(decision, FoundGroup) else "group_removed"
+            case NoteEmpty():
+                name = "group_empty"
+                fields |= {"empty_ms": decision.empty_ms, "level": "debug"}
             case _:
                 assert_never(decision)
         self.event(name, fields)

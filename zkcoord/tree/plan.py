@@ -22,12 +22,14 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
+    NoteEmpty,
     NoteProblem,
     PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
     RememberInstances,
+    RemoveGroup,
     RemoveRefused,
     RenewMark,
     SetQuarantine,
@@ -36,6 +38,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Channel
+from zkcoord.core.wishes import DELETE, DONE
 from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
@@ -106,6 +109,11 @@ class _Planner:
                 for named in self._parts(dict.fromkeys(decision.partitions, "")):
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
                     yield self._guarded([SetNode(path, b"", version) for path, version in owners], decision.why)
+            case NoteEmpty():
+                self._state = replace(self._state, empty_ms=decision.empty_ms)
+                yield self._set_state(decision.why)
+            case RemoveGroup():
+                yield from self._remove_group(decision.why)
             case AnswerWish():
                 yield self._answer(decision)
             case MarkTopic():
@@ -193,14 +201,35 @@ class _Planner:
         """The record with the answer; what follows checks its next version."""
         group, version = self._view.group, self._record_version or 0
         self._record = answered(self._record, decision)
+        deleted = decision.wish == DELETE and decision.state == DONE  # what people decided is forgotten with the wish
+        data = b"" if deleted else encode_record(self._record)
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
-            SetNode(self._layout.record(group), encode_record(self._record), version),
+            SetNode(self._layout.record(group), data, version),
         ]
         if self._state_version is not None:
             writes.append(CheckNode(self._layout.state(group), self._state_version))
         self._record_version = version + 1
         return Transaction(writes=tuple(writes), why=f"{group}: {decision.why}")
+
+    def _remove_group(self, why: str) -> Iterator[Transaction]:
+        """What is listed, the deepest first; then the folder if nobody is in it, with state and record."""
+        group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leavings
+        if found is None:
+            return
+        last = layout.group(group), layout.ids(group), layout.channels_of(group), layout.state(group)
+        nodes = sorted((path for path in found if path not in last), key=lambda path: (-path.count("/"), path))
+        for part in parts(nodes, lambda path: len(path) + WRITE_BYTES):
+            yield self._guarded([DeleteNode(path, found[path]) for path in part], why)
+        orphans = view.channels.keys() - view.members.keys()
+        if orphans:
+            return  # their channels are purged first
+        folder = () if view.members else (layout.ids(group), layout.channels_of(group), layout.group(group))
+        writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
+        writes += [DeleteNode(path, found[path]) for path in folder if path in found]
+        writes.append(DeleteNode(layout.state(group), self._state_version or 0))
+        writes.append(DeleteNode(layout.record(group), self._record_version or 0))
+        yield Transaction(writes=tuple(writes), why=f"{group}: {why}")
 
     def _found_group(self, decision: FoundGroup) -> Transaction:
         writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]

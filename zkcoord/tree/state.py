@@ -44,6 +44,7 @@ class GroupState:
     incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
     until: TopicPartition | None = None
     problem: str | None = None
+    empty_ms: int = 0  # how long coordinators have seen it without members, left out when 0
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -70,6 +71,8 @@ def encode_state(state: GroupState) -> bytes:
         document["until"] = str(state.until)
     if state.problem is not None:
         document["problem"] = state.problem
+    if state.empty_ms:
+        document["empty_ms"] = str(state.empty_ms)
     return compact(document)
 
 
@@ -87,6 +90,7 @@ def decode_state(data: bytes) -> GroupState:
         target=document.text("target", default=""),
         stopping=document.flag("stopping"),
         refused=document.section("refused").all_texts(),
+        empty_ms=document.integer("empty_ms", default=0),
         failed=None
         if document.fields.get("failed") is None
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),

@@ -58,6 +58,7 @@ class GroupNodes:
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
     lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
+    leavings: Mapping[str, int] | None = None  # nodes of the group and their versions, when it is to be removed
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
@@ -376,6 +377,7 @@ class _Folder:
             generation=state.generation,
             target_digest=state.target,
             stopping=state.stopping,
+            empty_ms=state.empty_ms,
             failed=state.failed.error if state.failed else None,
             failed_since=state.failed.since_generation if state.failed else 0,
             problem=state.problem,
