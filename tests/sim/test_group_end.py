@@ -87,6 +87,17 @@ def test_without_the_offsets_only_what_people_decided_is_forgotten(seed: int) ->
 
 
 @on_seeds()
+def test_a_deletion_without_the_offsets_may_be_followed_by_one_with_them(seed: int) -> None:
+    script = emptied(seed, consumers=2)
+    script.wish("delete", run="r1")
+    script.world.run_until(lambda: script.world.ensemble.data(RECORD) == b"", what="the empty record")
+    script.wish("delete", run="r2", offsets=True)
+    script.world.run_until(lambda: gone(script), what="the deletion")
+    assert script.world.events("write_refused") == []
+    script.calm()
+
+
+@on_seeds()
 def test_a_group_with_members_is_not_deleted_and_reads_on(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()

@@ -217,7 +217,8 @@ class _Planner:
         group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leavings
         if found is None:
             return
-        last = layout.group(group), layout.ids(group), layout.channels_of(group), layout.state(group)
+        last = {layout.group(group), layout.ids(group), layout.channels_of(group)}
+        last |= {layout.state(group), layout.record(group)}
         nodes = sorted((path for path in found if path not in last), key=lambda path: (-path.count("/"), path))
         for part in parts(nodes, lambda path: len(path) + WRITE_BYTES):
             yield self._guarded([DeleteNode(path, found[path]) for path in part], why)
