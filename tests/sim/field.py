@@ -220,6 +220,11 @@ class Field:
         for group, topic, _, mark in facts.marks:
             known = self.incarnations.get((group, topic), 0)
             self.incarnations[group, topic] = max(known, int(mark.get("incarnation", 0)))
+            if not mark and facts.session is self.ensemble.operator:  # an old tool, against all rules
+                del self.incarnations[group, topic]
+        for group, _, state in facts.states:
+            if not state:  # the group was removed with all that it remembered
+                self.incarnations = {key: number for key, number in self.incarnations.items() if key[0] != group}
         for value in facts.offsets:
             self._take_offset(value, reset=facts.session is self.ensemble.operator)
 

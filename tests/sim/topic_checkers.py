@@ -17,6 +17,8 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
         if value.after is not None:
             continue
         group, topic = value.group, value.partition.topic
+        if _is_deleted(field, group):
+            continue
         mark = parse_json(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
         mark = next((old for g, t, old, _ in facts.marks if (g, t) == (group, topic)), mark)
         stat = field.ensemble.stat(f"/brokers/topics/{topic}")
@@ -26,6 +28,13 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
             reading = (group, holding.consumer) in field.registrations
             if reading and holding_group == group and partition.topic == topic:
                 yield f"the offset of {value.partition} was dropped while {holding.consumer} reads {partition}"
+
+
+def _is_deleted(field: Field, group: str) -> bool:
+    """True when somebody wished the group's deletion with its offsets, and it has begun."""
+    record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+    wish, done = ((record.get(name) or {}).get("delete") or {} for name in ("wish", "done"))
+    return wish.get("offsets") is True and done.get("state") == "deleting" and done.get("run") == wish.get("run")
 
 
 def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:

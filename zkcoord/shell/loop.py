@@ -28,6 +28,7 @@ from zkcoord.shell.ports import (
     WatchFired,
 )
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.paths import parents
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import Transaction
 
@@ -264,8 +265,9 @@ class Loop:
     def _refused(self, session: _Session, sent: _Sent, done: CommitDone, now_ms: int) -> None:
         """Read what the refusal was about; when that does not help, wait, and tell who might."""
         path = sent.transaction.writes[done.failed_at].path
-        session.tracker.touch(path)
-        session.tracker.touch(path, Kind.CHILDREN)
+        for changed in (path, *parents(path)):  # a parent may have gone with all that was below it
+            session.tracker.touch(changed)
+            session.tracker.touch(changed, Kind.CHILDREN)
         lane = session.lanes.setdefault(sent.lane, _Lane())
         if lane.step == sent.step:  # one cause: all behind a refused raise are refused with it
             return
