@@ -107,7 +107,7 @@ class Reporter:
                 name = "group_found" if isinstance(decision, FoundGroup) else "group_removed"
             case NoteEmpty():
                 name = "group_empty"
-                fields |= {"empty_ms": decision.empty_ms, "level": "debug"}
+                fields |= {"ms": decision.empty_ms, "level": "debug"}
             case _:
                 assert_never(decision)
         self.event(name, fields)
