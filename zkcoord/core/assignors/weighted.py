@@ -22,6 +22,9 @@ and count more than staying, as in Kafka's own assignors (KIP-881).
 Each level costs time, and moves of its own when the number of threads changes. So without capacities weights are
 rounded down to their BITS_MAX leading bits (up to 15 they are exact, above by less than an eighth), to fewer if levels
 times threads would exceed WORK_MAX. Shares are then off by what was cut off: a few per cent, for it evens itself out.
+
+Cost: a dozen passes over the partitions, and one over the threads for each level; with different subscriptions for each
+level and topic. `benchmarks/assignors.py` measures it: at 10,000 members and 100,000 partitions 0.25 s, mixed 0.4 s.
 """
 
 from __future__ import annotations
