@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
+from tests.sim.process import SimProcess
 from tests.sim.topic_checkers import (
     incarnations_only_grow,
     no_offset_outlives_its_topic,
@@ -273,7 +274,8 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
         record = _record(field, group)
         if not old.get("stopping") or new.get("stopping") or record.get("rebalance") != "eager":
             continue
-        if (record.get("wish") or {}).get("hold"):
+        wish = record.get("wish") or {}
+        if wish.get("hold") or wish.get("pause"):
             continue
         for (owned_group, partition), thread in sorted(field.owners.items()):
             if owned_group == group and (group, consumer_of(thread)) in field.registrations:
@@ -344,6 +346,10 @@ def at_rest(world: World, field: Field) -> Complaints:
     for group, consumer in sorted(field.channels - field.registrations.keys()):
         yield f"channel of {consumer} in {group} is left"
     yield from no_offset_outlives_its_topic(field)
+    members = {registration.session.client for registration in field.registrations.values()}
+    for process in world.processes.values():
+        if process.running and process.group and not _has_left(process) and process.client not in members:
+            yield f"{process.client} runs, and is no member of {process.group}"
     readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
     for (group, partition), thread in sorted(field.owners.items()):
         if (group, consumer_of(thread)) in field.registrations and (_record(field, group).get("wish") or {}).get(
@@ -361,6 +367,12 @@ def at_rest(world: World, field: Field) -> Complaints:
             lag = application.lag(partition) if application is not None else None
             if lag != 0:
                 yield f"{partition} of {group} is owned by {owner}, who reads it with lag {lag}"
+
+
+def _has_left(process: SimProcess) -> bool:
+    """True when the consumer's loop has ended by itself: it was asked to leave, or refused."""
+    loop = getattr(process.actor, "loop", None)
+    return loop is not None and loop.finished
 
 
 def _wanted(field: Field, group: str) -> list[TopicPartition]:

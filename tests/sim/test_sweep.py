@@ -116,15 +116,16 @@ def eviction(world: World) -> None:
     settle(played, 2)
     _no_retries(world)
     silent = world.processes["consumer0"]
-    if silent.application is not None:
-        hold_calls(silent.application)
+    held = silent.application
+    if held is not None:
+        hold_calls(held)
     path = "/brokers/topics/t"
     stat = world.ensemble.stat(path)
     assert stat is not None
     assert not world.ensemble.operate(SetNode(path, topic_json(9), stat.version)).reason
-    world.run_until(lambda: bool(played.field.evicted) or silent.incarnation > 1, SETTLE_STEPS, "it is evicted")
+    world.run_until(lambda: bool(played.field.evicted) or silent.application is not held, SETTLE_STEPS, "it is evicted")
     world.run_for(SESSION_MS // 2)
-    if silent.incarnation == 1:
+    if silent.application is held:
         world.crash("consumer0", restart_after_ms=2 * SESSION_MS)
     at_rest(played)
 

@@ -1,0 +1,93 @@
+"""The eight rules of the protocol (docs/protocol.md, "Rules"): each, taken out, breaks a storm of the first few seeds.
+
+A rule is taken out by a patch of the product here, never by a switch in it. What the storm then ends with is a
+checker's complaint, a world that does not come to rest, or an error of the product itself. With its rules the product
+survives the same seeds (`test_seeds.py`, `test_churn.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from tests.sim.scenarios import storm
+from tests.sim.test_churn import churn
+from tests.sim.test_mutations import (
+    a_lease_for_ever,
+    looks_at_no_owner_again,
+    no_check_of_ids,
+    no_check_of_the_epoch,
+    sends_beside_a_standing_command,
+)
+from zkcoord.core import coordinate
+from zkcoord.shell.lease import Lease
+from zkcoord.shell.membership import MembershipRole
+from zkcoord.shell.obeying import StartTask
+
+Patch = pytest.MonkeyPatch
+
+
+def grants_what_is_owned(patch: Patch) -> None:
+    """Rule 2: the owner alone says whether a partition is free."""
+    patch.setattr(coordinate, "available", lambda *_: True)
+
+
+def reads_before_the_acknowledgement(patch: Patch) -> None:
+    """Rule 3: a partition is read exactly between two multis of its consumer."""
+    original = MembershipRole._publish
+
+    def publish(self: MembershipRole) -> None:
+        original(self)
+        if isinstance(self._task, StartTask):
+            self.readable |= self._task.partitions()
+
+    patch.setattr(MembershipRole, "_publish", publish)
+
+
+def one_client_for_all_sessions(patch: Patch) -> None:
+    """Rule 6: an expired session throws the client away, and all that it knew."""
+    original = MembershipRole.session_opened
+
+    def opened(self: MembershipRole, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        if self.member:
+            self.lease = Lease(session_timeout_ms)  # as a client that silently opens the next session
+        else:
+            original(self, session_id, session_timeout_ms, now_ms)
+
+    patch.setattr(MembershipRole, "session_opened", opened)
+    patch.setattr(MembershipRole, "session_lost", lambda self, now_ms: None)
+
+
+class Rule(NamedTuple):
+    """Taken out by `mutate`, it is missed in a storm of one of the first so many seeds."""
+
+    number: int
+    mutate: Callable[[Patch], None]
+    play: Callable[[int], object]
+    seeds: int
+
+
+RULES = (
+    Rule(1, no_check_of_ids, storm, 5),
+    Rule(2, grants_what_is_owned, storm, 5),
+    Rule(3, reads_before_the_acknowledgement, storm, 10),
+    Rule(4, sends_beside_a_standing_command, storm, 5),
+    Rule(5, no_check_of_the_epoch, storm, 5),
+    Rule(6, one_client_for_all_sessions, storm, 10),
+    Rule(7, a_lease_for_ever, churn, 40),
+    Rule(8, looks_at_no_owner_again, storm, 10),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"rule {rule.number}")
+def test_a_rule_that_is_taken_out_is_missed_by_a_storm(rule: Rule) -> None:
+    for seed in range(rule.seeds):
+        with pytest.MonkeyPatch.context() as patch:
+            rule.mutate(patch)
+            try:
+                rule.play(seed)
+            except Exception:
+                return
+    pytest.fail(f"not missed within {rule.seeds} seeds: {rule.mutate.__doc__}")
