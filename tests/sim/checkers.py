@@ -6,21 +6,13 @@ of the journal is given one entry. `watch` attaches them all to a world, and wha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from tests.sim.field import START, Facts, Field, Value, consumer_of, parse_json
-from tests.sim.process import SimProcess
-from tests.sim.topic_checkers import (
-    incarnations_only_grow,
-    no_offset_outlives_its_topic,
-    of_another_topic,
-    offsets_are_dropped_only_with_their_topic,
-)
+from tests.sim.field import START, Facts, Field, Value, consumer_of
+from tests.sim.rest_checkers import at_rest, record_of, state_of
+from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
-from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import DeleteNode, SetNode
 
 GRACE_PERMILLE_MIN = 900
@@ -28,7 +20,6 @@ GRACE_PERMILLE_MIN = 900
 
 Complaints = Iterator[str]
 OPERATOR = "operator"
-INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 # -- invariant 1: one reader
@@ -88,7 +79,7 @@ def _grants(facts: Facts) -> list[Value]:
 
 
 def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
-    chosen = _record(field, group).get("policy", {}).get("evict_grace_ms")
+    chosen = record_of(field, group).get("policy", {}).get("evict_grace_ms")
     return timeout_ms if chosen is None else int(chosen)
 
 
@@ -268,10 +259,10 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
     """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything, or
     when somebody wishes that nothing is stopped."""
     for value in _grants(facts):
-        if _state(field, value.group).get("stopping"):
+        if state_of(field, value.group).get("stopping"):
             yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
     for group, old, new in facts.states:
-        record = _record(field, group)
+        record = record_of(field, group)
         if not old.get("stopping") or new.get("stopping") or record.get("rebalance") != "eager":
             continue
         wish = record.get("wish") or {}
@@ -280,14 +271,6 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
         for (owned_group, partition), thread in sorted(field.owners.items()):
             if owned_group == group and (group, consumer_of(thread)) in field.registrations:
                 yield f"{group} stops no more, but {thread} owns {partition}"
-
-
-def _record(field: Field, group: str) -> dict[str, Any]:
-    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
-
-
-def _state(field: Field, group: str) -> dict[str, Any]:
-    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
 
 
 TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
@@ -333,77 +316,3 @@ def watch(world: World) -> Field:
     world.on_journal.append(journaled)
     world.rest_checks.append(lambda: list(at_rest(world, field)))
     return field
-
-
-# -- liveness, after a calm
-
-
-def at_rest(world: World, field: Field) -> Complaints:
-    """Every partition that a live member wants is owned and read to its end; nothing is left outstanding."""
-    for (group, consumer), commands in sorted(field.commands.items()):
-        for sequence in sorted(commands):
-            yield f"command {sequence} ({commands[sequence].option}) of {consumer} in {group} is left"
-    for group, consumer in sorted(field.channels - field.registrations.keys()):
-        yield f"channel of {consumer} in {group} is left"
-    yield from no_offset_outlives_its_topic(field)
-    members = {registration.session.client for registration in field.registrations.values()}
-    for process in world.processes.values():
-        if process.running and process.group and not _has_left(process) and process.client not in members:
-            yield f"{process.client} runs, and is no member of {process.group}"
-    readers = {p.client: p.application for p in world.processes.values() if p.running and p.application is not None}
-    for (group, partition), thread in sorted(field.owners.items()):
-        if (group, consumer_of(thread)) in field.registrations and (_record(field, group).get("wish") or {}).get(
-            "pause"
-        ):
-            yield f"{partition} is owned by {thread}, but {group} is paused"
-    for group in sorted({group for group, _ in field.registrations}):
-        for partition in _wanted(field, group):
-            owner = field.owners.get((group, partition), "")
-            registration = field.registrations.get((group, consumer_of(owner)))
-            if registration is None:
-                yield f"{partition} of {group} has the owner {owner!r}, who is not registered"
-                continue
-            application = readers.get(registration.session.client)
-            lag = application.lag(partition) if application is not None else None
-            if lag != 0:
-                yield f"{partition} of {group} is owned by {owner}, who reads it with lag {lag}"
-
-
-def _has_left(process: SimProcess) -> bool:
-    """True when the consumer's loop has ended by itself: it was asked to leave, or refused."""
-    loop = getattr(process.actor, "loop", None)
-    return loop is not None and loop.finished
-
-
-def _wanted(field: Field, group: str) -> list[TopicPartition]:
-    """The partitions of every topic that a member subscribes to, without those that people or the group hold back."""
-    ensemble = field.ensemble
-    record, state = _record(field, group), _state(field, group)
-    wish = record.get("wish") or {}
-    if wish.get("pause") or wish.get("delete") or wish.get("reset") or state.get("failed"):
-        return []
-    topics = {}
-    for topic in ensemble.names("/brokers/topics"):
-        partitions = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
-        topics[topic] = sorted(int(number) for number in partitions)
-    wanted = set()
-    for (member_group, _), registration in field.registrations.items():
-        if member_group == group:
-            wanted.update(topic for topic in topics if _subscribes(registration.text, topic))
-    if wish.get("hold"):  # nothing is stopped, so it is not read anew either
-        wanted = {topic for topic in wanted if not of_another_topic(field, group, topic)}
-    held_back = set(state.get("quarantined") or {})
-    found = [TopicPartition(topic, number) for topic in sorted(wanted) for number in topics[topic]]
-    return [partition for partition in found if str(partition) not in held_back]
-
-
-def _subscribes(registration: dict[str, object], topic: str) -> bool:
-    subscription, pattern = registration.get("subscription"), registration.get("pattern", "static")
-    if not isinstance(subscription, dict):
-        return False
-    if pattern == "static":
-        return topic in subscription
-    if topic in INTERNAL:
-        return False
-    listed = any(re.fullmatch(regex.replace(",", "|"), topic) for regex in subscription)
-    return listed if pattern == "white_list" else not listed

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.checkers import at_rest, watch
+from tests.sim.checkers import watch
 from tests.sim.options import Options
+from tests.sim.rest_checkers import at_rest
 from tests.sim.world import SimulationError, World
 from tests.sim.zookeeper import Session
 from zkcoord.core.model import TopicPartition
