@@ -86,14 +86,14 @@ def _keep(stage: Stage) -> None:
     python, here = Path(sys.executable), Path.cwd()
     python = python.relative_to(here) if python.is_relative_to(here) else python
     zkcoord = python.with_name("zkcoord")
-    zookeeper = f"--zookeeper {stage.zookeeper.hosts}"
-    servers = f"{zookeeper} --bootstrap-servers {stage.kafka.bootstrap_servers}"
+    zookeeper, kafka = stage.zookeeper.hosts, stage.kafka.bootstrap_servers
     stage.voice.say("everything but the producer runs on until Ctrl-C; look at it from another terminal:")
     for command in (
-        f"{zkcoord} group describe {GROUP} {servers}",
-        f"{zkcoord} group describe {GROUP} --members {zookeeper}",
-        f"{zkcoord} group describe {GROUP} --state {zookeeper}",
-        f"{zkcoord} consume --group another --topic {TOPIC} --from-beginning {servers}",
+        f"export ZKCOORD_ZOOKEEPER={zookeeper} ZKCOORD_BOOTSTRAP_SERVERS={kafka}",
+        f"{zkcoord} group describe {GROUP}",
+        f"{zkcoord} group describe {GROUP} --members",
+        f"{zkcoord} group describe {GROUP} --state",
+        f"{zkcoord} consume --group another --topic {TOPIC} --from-beginning",
         f"{python} -m {' '.join(stage.producer_command(stage.options.rate))}",
         f"tail -f {stage.places.folder}/*.log",
     ):
