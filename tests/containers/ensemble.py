@@ -62,12 +62,14 @@ log.cleaner.dedupe.buffer.size=4194304
 """
 
 
-def wait_until(holds: Callable[[], Any], what: str, patience_s: float = SERVES_DEADLINE_S) -> None:
-    """Return as soon as `holds()`; UnavailableError after the deadline."""
+def wait_until(
+    holds: Callable[[], Any], what: str, patience_s: float = SERVES_DEADLINE_S, state: Callable[[], Any] = str
+) -> None:
+    """Return as soon as `holds()`; UnavailableError, with the state it ended in, after the deadline."""
     deadline = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > deadline:
-            raise UnavailableError(f"waited {patience_s:.0f} s in vain: {what}")
+            raise UnavailableError(f"waited {patience_s:.0f} s in vain: {what}; {state()}")
         time.sleep(TURN_S)
 
 

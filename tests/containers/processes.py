@@ -50,8 +50,9 @@ class Process:
         """The first event of these names since then."""
         wait_until(
             lambda: self.of(*names, since_ms=since_ms) or self._process.poll() is not None,
-            f"{names} of {self.name}; it is at {self.events[-3:]} {self.noise[-20:]}",
+            f"{names} of {self.name}",
             PATIENCE_S,
+            lambda: (self.events[-3:], self.noise[-20:]),
         )
         found = self.of(*names, since_ms=since_ms)
         assert found, f"{self.name} ended with {self._process.poll()}: {self.noise[-20:]}"

@@ -43,8 +43,9 @@ class Producing:
     def pause(self) -> None:
         """Write no more; returns when the broker has taken all of it."""
         self._going.clear()
-        assert self._idle.wait(PATIENCE_S)
-        assert self._producer.flush(ANSWER_S) == 0
+        assert self._idle.wait(PATIENCE_S), "the producer's thread does not answer"
+        left = self._producer.flush(ANSWER_S)
+        assert left == 0, f"Kafka did not take {left} records"
 
     def ends(self) -> dict[str, int]:
         """Partition -> number of records that the broker has taken."""
@@ -155,15 +156,16 @@ class Scene:
             sizes = sorted(map(len, held))
             return len(set().union(*held)) == sum(sizes) == total and sizes[-1] - sizes[0] <= 1
 
-        wait_until(shared, f"{[c.name for c in consumers]} share; {self._state()}", PATIENCE_S)
+        wait_until(shared, f"{[c.name for c in consumers]} share", PATIENCE_S, self._state)
 
     def wait_committed(self, since: list[Process]) -> None:
         """Wait until each of these has committed something anew."""
         counts = {consumer.name: len(consumer.of("offsets_committed")) for consumer in since}
         wait_until(
             lambda: all(len(consumer.of("offsets_committed")) > counts[consumer.name] for consumer in since),
-            f"commits of {list(counts)}; {self._state()}",
+            f"commits of {list(counts)}",
             PATIENCE_S,
+            self._state,
         )
 
     def registered(self) -> set[str]:
@@ -178,7 +180,7 @@ class Scene:
         """Produce no more, and wait until everything is read and committed."""
         self.producing.pause()
         ends = self.producing.ends()
-        wait_until(lambda: self._committed() == ends, f"all is committed: {ends}", PATIENCE_S)
+        wait_until(lambda: self._committed() == ends, f"all is committed: {ends}", PATIENCE_S, self._committed)
 
     def commands(self, consumer: Process) -> tuple[str, ...]:
         """What stands in this consumer's channel."""
@@ -197,10 +199,12 @@ class Scene:
         everybody = [*self.consumers, *self.coordinators]
         for process in everybody:
             process.ask_to_leave()
-        assert [process.left() for process in everybody] == [0] * len(everybody)
+        codes = {process.name: process.left() for process in everybody}
+        assert not any(codes.values()), codes
         verdict = judge(consumer.log() for consumer in self.consumers)
-        assert verdict.wrong == ()
-        assert verdict.offsets() == {partition: (0, end) for partition, end in self.producing.ends().items()}
+        assert not verdict.wrong, "\n".join(verdict.wrong)
+        wanted = {partition: (0, end) for partition, end in self.producing.ends().items()}
+        assert verdict.offsets() == wanted, f"{verdict.offsets()}, not {wanted}"
         return verdict
 
     def _committed(self) -> dict[str, int]:
