@@ -108,6 +108,10 @@ class Scene:
         if not self.world.ensemble.operate(CreateNode(f"{BROKER_TOPICS}/{topic}", data)).reason:
             self.logs.empty(topic)
 
+    def incarnation(self, topic: str) -> int:
+        """Which incarnation of a topic the group's mark tells of; 0: none."""
+        return int(parse_json(self.world.ensemble.data(DRAFT.mark(GROUP, topic)) or b"").get("incarnation", 0))
+
     def grow(self, topic: str, partitions: int) -> None:
         """The topic is given more partitions."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))

@@ -183,6 +183,43 @@ def hold(world: World) -> None:
     at_rest(played)
 
 
+def recreated_topic(world: World) -> None:
+    """A topic is deleted and created again, with fewer partitions, under its readers."""
+    played = scene(world)
+    settle(played, 2)
+    played.delete_topic("t")
+    world.run_for(200)
+    played.create_topic("t", 2)
+    world.run_until(lambda: played.incarnation("t") == 2, SETTLE_STEPS, "the mark tells of another topic")
+    settle(played, 2)
+    at_rest(played)
+
+
+def static_restart(world: World) -> None:
+    """A static member is killed and comes back within its hold."""
+    played = Scene(world, consumers=2, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS, hold_ms=30_000)
+    settle(played, 2)
+    world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it lives")
+    world.crash("consumer1", restart_after_ms=500)
+    world.run_until(lambda: world.processes["consumer1"].running, SETTLE_STEPS, "it starts again")
+    settle(played, 2)
+    at_rest(played)
+
+
+def deletion(world: World) -> None:
+    """A group whose members have gone is deleted, offsets included."""
+    played = scene(world)
+    settle(played, 2)
+    for name in ("consumer0", "consumer1"):
+        world.run_until(lambda name=name: world.processes[name].running, SETTLE_STEPS, "it lives")  # type: ignore[misc]
+        world.stop(name)
+    world.run_until(lambda: not played.field.registrations, SETTLE_STEPS, "all are gone")
+    played.wish("delete", offsets=True)
+    world.run_until(lambda: not played.record(), SETTLE_STEPS, "the record goes")
+    played.calm()
+    assert world.ensemble.stat(DRAFT.group(GROUP)) is None
+
+
 def _members(played: Scene, name: str) -> int:
     return sum(f"_{name}-" in consumer for _, consumer in played.field.registrations)
 
@@ -208,6 +245,9 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
     "switch": switch,
     "pause": pause,
     "hold": hold,
+    "recreated-topic": recreated_topic,
+    "static-restart": static_restart,
+    "deletion": deletion,
 }
 POINTS_MIN = 15  # writes of the shortest scenario
 
