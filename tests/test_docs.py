@@ -182,3 +182,29 @@ def test_events_of_the_product_are_explained() -> None:
     reporting = (ROOT / "zkcoord" / "shell" / "reporting.py").read_text(encoding="utf-8")
     noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', reporting)  # where the coordinator names its decisions
     assert sorted({*told, *noted} - explained) == []
+
+
+def failure_tests() -> dict[str, set[str]]:
+    """Number of a failure case -> the tests whose names carry it, as `file::name` below tests/."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name, numbers in re.findall(
+            r"^def (test_((?:f\d\d_)+)\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            for number in re.findall(r"f(\d\d)_", numbers):
+                found.setdefault(f"F{int(number)}", set()).add(f"{path.relative_to(ROOT / 'tests')}::{name}")
+    return found
+
+
+def test_the_failure_cases_are_54_and_each_names_its_tests() -> None:
+    text = (ROOT / "docs/failures.md").read_text(encoding="utf-8")
+    rows = {row[0]: row for row in (line.strip("| ").split(" | ") for line in text.splitlines()) if row[0][:1] == "F"}
+    assert list(rows) == [f"F{number}" for number in range(1, 55)]
+    named = {number: set(spans(row[3])) for number, row in rows.items()}
+    assert {n: tests - named[n] for n, tests in failure_tests().items() if tests - named[n]} == {}
+    files = {test: ROOT / "tests" / test.partition("::")[0] for tests in named.values() for test in tests}
+    missing = [
+        t for t, f in files.items() if not f.exists() or f"def {t.partition('::')[2]}(" not in f.read_text("utf-8")
+    ]
+    assert missing == []
+    assert [n for n, tests in named.items() if not tests and not rows[n][2].startswith("Comes with")] == []
