@@ -41,6 +41,7 @@ setup(
         "zkcoord.migrate",
         "zkcoord.offsets",
         "zkcoord.shell",
+        "zkcoord.shell.journal",
         "zkcoord.shell.zk",
         "zkcoord.spark",
         "zkcoord.tree",

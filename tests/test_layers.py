@@ -159,3 +159,11 @@ def test_public_names_are_listed() -> None:
     imported = {alias.name for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names}
     assigned = next(n.value for n in tree.body if isinstance(n, ast.Assign))
     assert sorted(imported) == ast.literal_eval(assigned)
+
+
+def test_every_package_is_installed() -> None:
+    """setup.py lists them by hand; a checkout's own tests would never miss one."""
+    call = next(n for n in ast.walk(parsed(ROOT / "setup.py")) if isinstance(n, ast.Call) and n.keywords)
+    listed = next(ast.literal_eval(given.value) for given in call.keywords if given.arg == "packages")
+    found = {module_of(path) for path in sources("zkcoord") if path.name == "__init__.py"}
+    assert {name for name in listed if not name.startswith("zkcoord_migrations")} == found

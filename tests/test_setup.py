@@ -99,7 +99,7 @@ def await_true(condition: Callable[[], object]) -> None:
 
 
 def setting_up(extras: str) -> str:
-    text = "the first time this fetches up to 0.5 GB, which takes minutes"
+    text = "the first time this fetches up to 0.6 GB, which takes minutes"
     return f"scripts/setup: setting up .venv with [{extras}]; {text}\n"
 
 
