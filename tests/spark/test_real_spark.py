@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
+from tests.spark.fakes import DEADLINE_S, InThread, World
+from tests.spark.played import consumer_of
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
-from zkcoord.spark.settings import split_settings
-from zkcoord.spark.wiring import RealParts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,31 +32,6 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
 ]
-
-
-class PlayedParts(RealParts):
-    """Everything real but the membership."""
-
-    def __init__(self, world: World, spark: SparkSession, topic: Topic, config: dict[str, str], headers: bool) -> None:
-        super().__init__(
-            spark,
-            "",
-            topic.bootstrap_servers,
-            "g",
-            [topic.name],
-            kafka=split_settings(config),
-            include_headers=headers,
-            threads=1,
-            instance=None,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=60_000,
-            assignors=["sticky"],
-            zookeeper_config=None,
-        )
-        self._world = world
-
-    def membership(self, **callbacks: Any) -> FakeMembership:
-        return self._world.membership(**callbacks)
 
 
 @pytest.fixture(autouse=True)
@@ -74,14 +48,7 @@ def world() -> World:
 
 @pytest.fixture
 def consume(world: World, spark: SparkSession) -> Callable[..., SparkConsumer]:
-    def make(topic: Topic, *, include_headers: bool = False, config: Any = None, **settings: Any) -> SparkConsumer:
-        world.given = world.given or {TopicPartition(topic.name, 0): 0}
-        parts = PlayedParts(world, spark, topic, config or {}, include_headers)
-        return SparkConsumer(
-            spark, "", topic.bootstrap_servers, "g", [topic.name], parts=parts, config=config, **settings
-        )
-
-    return make
+    return lambda topic, **choices: consumer_of(world, spark, topic, **choices)
 
 
 def endless(df: DataFrame) -> int:
@@ -169,26 +136,6 @@ def test_sigterm_during_a_job_lets_it_finish(
     assert consume(topic, max_offsets_per_batch=100).run(process) >= 1
     assert world.commits == [{TopicPartition(topic.name, 0): 100 * (n + 1)} for n in range(len(counts))]
     assert world.events[-1] == "leave"
-
-
-def test_records_deleted_under_a_running_batch_are_skipped_by_the_policy(
-    consume: Any, make_topic: Callable[[int], Topic], world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = make_topic(1)
-    topic.fill(0, 100)
-    ranges: list[str] = []
-
-    def process(df: DataFrame, batch: Batch) -> None:
-        ranges.extend(str(each).removeprefix(topic.name) for each in batch.ranges)
-        if batch.seq == 0:
-            topic.delete_before(0, 30)
-        assert df.count() == sum(each.end - each.start for each in batch.ranges)
-
-    consumer = consume(topic, starting_offsets="earliest", max_offsets_per_batch=40)
-    assert consumer.run(process, idle_timeout_ms=0) == 2
-    assert ranges == ["-0-0-40", "-0-30-70", "-0-70-100"]
-    (told,) = [record.message for record in caplog.records if getattr(record, "zkcoord_event", "") == "position_reset"]
-    assert "records were deleted before this group read them" in told
 
 
 def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says(

@@ -20,6 +20,7 @@ from zkcoord.kafka.properties import load_command_config as load_command_config 
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 ResetPolicy = Literal["latest", "earliest"]
+Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
 
 TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
@@ -187,10 +188,15 @@ class KafkaClient:
         return self._all(*self.ask_offsets(partitions, "earliest", None, timeout_ms))
 
     def reset_positions(
-        self, partitions: Iterable[TopicPartition], policy: ResetPolicy, timeout_ms: int | None = None
+        self, partitions: Iterable[TopicPartition], policy: Where, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Where to start in partitions without an offset, by the reset policy."""
-        return self._all(*self.ask_offsets(partitions, policy, None, timeout_ms))
+        """Where to start in partitions without an offset, by the reset policy.
+
+        For a time: the first record of that time or later, by the records' timestamps; the end where there is none.
+        """
+        found = self._all(*self.ask_offsets(partitions, policy, None, timeout_ms))
+        older = [partition for partition, offset in found.items() if offset < 0]
+        return found | (self.end_offsets(older, None, timeout_ms) if older else {})
 
     def partitions_of(self, topic: str, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
         """The topic's partitions in order. Creates nothing: asked by its name, a broker may make a missing topic."""
@@ -202,11 +208,11 @@ class KafkaClient:
     def ask_offsets(
         self,
         partitions: Iterable[TopicPartition],
-        which: ResetPolicy,
+        which: Where,
         isolation: Isolation | None = None,
         timeout_ms: int | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
-        """The log's end ("latest") or start of each partition, and for the rest why it is not known.
+        """The log's end ("latest"), start, or first record since a time (-1: none); for the rest why it is not known.
 
         Raises nothing that concerns partitions, not even when nobody answers: it is the reason of each.
         """
@@ -214,7 +220,10 @@ class KafkaClient:
         from confluent_kafka.admin import OffsetSpec
 
         wait_ms = timeout_ms or self._timeout_ms
-        spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
+        if isinstance(which, int):
+            spec = OffsetSpec.for_timestamp(which)
+        else:
+            spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
         asked = {native(partition): spec for partition in sorted(set(partitions))}
         if not asked:
             return {}, {}
@@ -233,8 +242,8 @@ class KafkaClient:
         if found:
             self._denied = None
         admin.poll(0)  # serves log lines and _on_error: tells why nobody answered
-        doing = "tell the log's end" if which == "latest" else "tell the log's start"
-        reasons = {p: self._translate(error, f"{doing} of {p}") for p, error in failed.items()}
+        place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
+        reasons = {p: self._translate(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
             existing = self._existing(wait_ms)
             missing = failed.keys() - existing

@@ -14,24 +14,23 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from zkcoord import settings
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
 from zkcoord.spark.loop import DriverLoop, LoopSettings
+from zkcoord.spark.metrics import Metrics, Tellers, Totals
+from zkcoord.spark.options import Choices, Options
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.reader_kafka import how_to_add, is_unusable
-from zkcoord.spark.settings import split_settings
 from zkcoord.spark.wiring import RealParts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MAX_OFFSETS_PER_BATCH = 1_000_000  # 100 MB of 100-byte records: a second or two on two cores, so a stop is soon obeyed
 CANCEL_REPEAT_MS = 100  # a cancellation hits active jobs only; a batch that is planning has none yet
 PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 
@@ -40,8 +39,27 @@ class SparkConsumer:
     """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
 
     `topics` names the topics, or maps each to its number of threads; instead of it `include` or `exclude` is a regex,
-    as of `zkcoord.Consumer` (then no topic is warmed up with). `config` holds Kafka settings: `X` is for librdkafka and
-    for Spark's connector, `kafka.X` (Spark's spelling) for the connector alone, `librdkafka.X` for librdkafka alone.
+    as of `zkcoord.Consumer` (then no topic is warmed up with).
+
+    What is read:
+    `starting_offsets`: where a partition without an offset starts: "latest", "earliest", a datetime with a zone, or a
+    mapping of topics (`"*"`: the rest) to these. `out_of_range`: where reading goes on when an offset is not in its
+    log: as `starting_offsets` says (None), "earliest", "latest", or "fail": `run` raises UsageError.
+    `reader`: "kafka", Spark's connector (a jar), or "python", confluent-kafka in Spark's Python workers (no jar, a few
+    times slower). Both give the columns of Spark's own Kafka source; `include_headers` adds headers.
+    `config` holds Kafka settings: `X` is for librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the
+    connector alone, `librdkafka.X` for librdkafka alone; settings of security are translated from either's spelling
+    to the other's.
+
+    How much: at most `max_offsets_per_batch`, fewer when batches take longer than `max_batch_ms` (half of the rebalance
+    timeout); a batch that is not full begins `min_batch_ms` after the one before at the earliest.
+    `max_offsets_per_task` splits larger ranges over tasks (not with `write_parquet_ranges`).
+
+    How it ends: `at_stop`, for `stop` and signals, and `at_rebalance`, for a stop command that takes a partition of the
+    running batch away: "finish" that batch first, or "cancel" it: nothing of it is committed, it is read again.
+
+    Who is told: `on_report(report)` is called on the thread of `run` after each committed batch; `metrics` sums up.
+    `measure_bytes` has Spark count rows and bytes exactly, which costs time.
     `warm_up(df)` replaces the write to nowhere that warms the session, with a DataFrame of one record or none: give one
     that uses Python workers if `process` does.
 
@@ -56,55 +74,25 @@ class SparkConsumer:
         group: str,
         topics: Sequence[str] | Mapping[str, int] = (),
         *,
-        include: str | None = None,
-        exclude: str | None = None,
-        threads: int = 1,
-        instance: str | None = None,
-        hold_ms: int = 0,
-        starting_offsets: Literal["latest", "earliest"] = "latest",
-        include_headers: bool = False,
-        max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH,
-        config: Mapping[str, str] | None = None,
-        session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
-        rebalance_timeout_ms: int = settings.SPARK_REBALANCE_TIMEOUT_MS,
-        assignors: Sequence[str] = settings.ASSIGNORS,
-        zookeeper_config: Any = None,
-        warm_up: Callable[[DataFrame], object] | None = None,
         parts: Parts | None = None,
+        **choices: Unpack[Choices],
     ) -> None:
-        _check_topics(topics, include, exclude, threads)
-        if starting_offsets not in ("latest", "earliest"):
-            raise UsageError(f"starting_offsets is {starting_offsets!r}; it must be latest or earliest")
-        if max_offsets_per_batch < 1:
-            raise UsageError(f"max_offsets_per_batch is {max_offsets_per_batch}; it must be at least 1")
-        kafka = split_settings(config or {})
+        """`zookeeper`: `host:port[,host:port…][/chroot]`; times in ms. UsageError for what can never work."""
+        options = Options(**choices)
+        options.check(topics)
         self._topics = tuple(topics)
-        self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._warm = warm_up or _to_nowhere
+        self._options = options
         self._loop_settings = LoopSettings(
             group=group,
-            isolation=kafka.isolation,
-            starting_offsets=starting_offsets,
-            max_offsets_per_batch=max_offsets_per_batch,
+            isolation=options.kafka().isolation,
+            out_of_range=options.resets(),
+            max_offsets_per_batch=options.max_offsets_per_batch,
+            min_batch_ms=options.min_batch_ms,
+            max_batch_ms=options.longest_batch_ms(),
+            rebalance_timeout_ms=options.rebalance_timeout_ms,
         )
-        self._parts = parts or RealParts(
-            spark,
-            zookeeper,
-            bootstrap_servers,
-            group,
-            topics,
-            include=include,
-            exclude=exclude,
-            kafka=kafka,
-            include_headers=include_headers,
-            threads=threads,
-            instance=instance,
-            hold_ms=hold_ms,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            assignors=assignors,
-            zookeeper_config=zookeeper_config,
-        )
+        self._parts = parts or RealParts(spark, zookeeper, bootstrap_servers, group, topics, options)
+        self._totals = Totals()
         self._lock = threading.Lock()
         self._holdings: Holdings | None = None  # of the run under way
         self._stopping = False  # `stop` was called for the run under way, or for the next one
@@ -115,15 +103,21 @@ class SparkConsumer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def stop(self) -> None:
-        """Ask `run` to finish its batch, commit, release and leave; returns at once. Any thread, any number of times.
+    @property
+    def metrics(self) -> Metrics:
+        """Sums over all runs of this consumer, as they are now."""
+        return self._totals.metrics()
 
-        Without a run under way the next one returns at once.
+    def stop(self, *, cancel: bool | None = None) -> None:
+        """Ask `run` to finish its batch (or, with `cancel`, to drop it), commit, release and leave; returns at once.
+
+        Any thread, any number of times. `cancel` is as `at_stop` says when it is not given. Without a run under way the
+        next one returns at once.
         """
         with self._lock:
             self._stopping = True
             if self._holdings is not None:
-                self._holdings.leave()
+                self._holdings.leave(cancel=self._options.at_stop == "cancel" if cancel is None else cancel)
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Join the group and hand each batch to `process(df, batch)`; returns how many were committed.
@@ -135,7 +129,7 @@ class SparkConsumer:
         wrong settings, UnavailableError when Kafka does not answer before the group is joined.
         """
         jobs = self._parts.jobs()
-        run = _Run(jobs, self._rebalance_timeout_ms)
+        run = _Run(jobs, self._options)
         with self._lock:
             if self._holdings is not None:
                 raise UsageError("this consumer runs already; make another one")
@@ -167,15 +161,15 @@ class SparkConsumer:
         """Be a member while the loop runs."""
         if run.holdings.view().leaving:
             return 0
-        policy = self._loop_settings.starting_offsets
+        starts = self._options.starts()
         membership = self._parts.membership(
-            on_start=run.holdings.start,
+            on_start=run.on_start,
             on_stop=run.on_stop,
-            on_lost=run.holdings.lose,
-            reset=lambda partitions: log_ends.reset_positions(partitions, policy),
+            on_lost=run.on_lost,
+            reset=lambda partitions: starts.positions(log_ends, partitions),
         )
-        run.membership = membership
-        progress = self._parts.progress()
+        run.allowed = membership.allowed
+        progress = Tellers(self._parts.progress(), self._totals, self._options.on_report)
         loop = DriverLoop(
             self._loop_settings,
             holdings=run.holdings,
@@ -183,7 +177,9 @@ class SparkConsumer:
             log_ends=log_ends,
             reader=reader,
             jobs=run.jobs,
+            meter=self._parts.meter(),
             progress=progress,
+            command_times=run.times.take,
         )
         with ExitStack() as stack:
             stack.callback(progress.close)
@@ -202,11 +198,12 @@ class SparkConsumer:
         if not probe:
             return
         try:
-            self._warm(frame)
+            (self._options.warm_up or _to_nowhere)(frame)
         except Exception as error:
-            if not is_unusable(error):
+            lacking = reader.lacks(error)
+            if lacking is None:
                 raise
-            raise UsageError(how_to_add(frame.sparkSession.version, error)) from error
+            raise UsageError(lacking) from error
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
         for topic in self._topics:
@@ -228,17 +225,33 @@ class SparkConsumer:
 class _Run:
     """What one `run` shares with the membership's worker thread."""
 
-    def __init__(self, jobs: Jobs, rebalance_timeout_ms: int) -> None:
+    def __init__(self, jobs: Jobs, options: Options) -> None:
         self.jobs = jobs
+        self.times = CommandTimes()
         self.holdings = Holdings(self._cancel)
-        self.membership: Membership | None = None
-        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self.allowed: Callable[[TopicPartition], bool] = lambda partition: False  # the membership's, once it is made
+        self._options = options
         self._cancellers: list[threading.Thread] = []
+
+    def on_start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """The membership's callback."""
+        with self.times.draining():
+            self.holdings.start(positions)
+
+    def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """The membership's callback."""
+        with self.times.draining():
+            self.holdings.lose(partitions)
 
     def on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
         """The membership's callback: wait for the batch that reads them, at most for the rebalance timeout."""
-        assert self.membership is not None
-        return self.holdings.stop(partitions, self._rebalance_timeout_ms, self.membership.allowed)
+        with self.times.acknowledging():
+            return self.holdings.stop(
+                partitions,
+                self._options.rebalance_timeout_ms,
+                self.allowed,
+                cancel=self._options.at_rebalance == "cancel",
+            )
 
     def _cancel(self, tag: str) -> None:
         canceller = threading.Thread(target=self._cancel_until_back, args=(tag,), name=f"cancel-{tag}", daemon=True)
@@ -258,18 +271,6 @@ class _Run:
         """No thread is left behind: they end with the batch, and it is over."""
         for each in self._cancellers:
             each.join()
-
-
-def _check_topics(
-    topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
-) -> None:
-    """Refuse now what would be refused when the group is joined."""
-    if isinstance(topics, str) or (not topics and include is None and exclude is None):
-        raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
-    if include is not None or exclude is not None:
-        from zkcoord.consumer import subscription_of
-
-        subscription_of(topics, include, exclude, threads)
 
 
 def _to_nowhere(frame: DataFrame) -> None:

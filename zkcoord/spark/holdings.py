@@ -22,7 +22,7 @@ from threading import Condition
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, invariant
+from zkcoord.errors import InvariantError, UnavailableError, invariant
 from zkcoord.spark.ranges import OffsetRange
 
 LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
@@ -116,11 +116,14 @@ class Holdings:
         partitions: Collection[TopicPartition],
         timeout_ms: int,
         leased: Callable[[TopicPartition], bool],
+        *,
+        cancel: bool = False,
     ) -> dict[TopicPartition, int]:
         """Give up these partitions; returns the final offsets of those whose committed offset is known.
 
-        Returns at once for partitions that no batch reads, and for the others when the batch is committed. When it is
-        not within `timeout_ms`, or the lease ends meanwhile, the batch is fenced: nothing of it is committed.
+        Returns at once for partitions that no batch reads, and for the others when the batch is committed, or, with
+        `cancel`, fenced and back. When it is not within `timeout_ms`, or the lease ends meanwhile, the batch is fenced:
+        nothing of it is committed.
         """
         with self._changed:
             mine = {each for each in partitions if each in self._holds}
@@ -135,6 +138,8 @@ class Holdings:
             if left_ms <= 0:
                 self._end_early(tag, f"a stop waited {timeout_ms} ms for it: {TOO_LONG}")
                 break
+            if cancel:
+                self.fence(tag, "a stop cancels it (at_rebalance)")
             self.await_end(tag, min(left_ms, LEASE_CHECK_MS))
         return self._drop(mine)
 
@@ -211,11 +216,29 @@ class Holdings:
 
     # ------------------------------------------------------------------ any thread
 
-    def leave(self) -> None:
-        """Ask the batch thread to finish its batch and go; `view().leaving` says so from now on."""
+    def leave(self, *, cancel: bool = False) -> None:
+        """Ask the batch thread to finish its batch, or drop it, and go; `view().leaving` says so from now on."""
         with self._changed:
             self._leaving = True
+            tag = self._running.tag if self._running is not None else None
             self._notify()
+        if cancel and tag is not None:
+            self.fence(tag, "the consumer was told to stop at once (at_stop)")
+
+    def fence(self, tag: str, why: str) -> bool:
+        """Batch `tag` may not be committed any more, and is cancelled; returns at once, True if there is its end to
+        wait for. One that is being committed reads no more: whether that succeeds decides."""
+        with self._changed:
+            batch = self._running
+            if batch is None or batch.tag != tag:
+                return False
+            self._running = replace(batch, fenced=batch.fenced or why)
+            self._notify()
+        if batch.phase is Phase.COMMITTING:
+            return False
+        if not batch.fenced:
+            self._cancel(tag)
+        return True
 
     def await_change(self, change: int, timeout_ms: int | None) -> bool:
         """Wait until there is a change after `change`; False when none came in time."""
@@ -238,8 +261,8 @@ class Holdings:
     # ------------------------------------------------------------------ under the condition, or briefly taking it
 
     def _batch(self) -> Running:
-        invariant(self._running is not None, "there is no running batch")
-        assert self._running is not None  # for the type checker
+        if self._running is None:
+            raise InvariantError("there is no running batch")
         return self._running
 
     def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
@@ -256,18 +279,9 @@ class Holdings:
             return batch.tag if reads else None
 
     def _end_early(self, tag: str, why: str) -> None:
-        """Fence the batch and wait until it is back. One that is being committed reads no more: nothing to wait for."""
-        with self._changed:
-            batch = self._running
-            if batch is None or batch.tag != tag:
-                return
-            self._running = replace(batch, fenced=batch.fenced or why)
-            self._notify()
-            if batch.phase is Phase.COMMITTING:
-                return
-        if not batch.fenced:
-            self._cancel(tag)
-        self.await_end(tag, CANCEL_WAIT_MS)
+        """Fence the batch, and wait until it is back."""
+        if self.fence(tag, why):
+            self.await_end(tag, CANCEL_WAIT_MS)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Hold these no more; the positions of those that are committed for sure and that no batch still reads."""

@@ -9,18 +9,21 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError
+from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.spark.alarm import slow_batch_alarm
 from zkcoord.spark.holdings import End, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
-from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Policy, Process, Progress, Reader, Report
+from zkcoord.spark.pace import Pace
+from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
+from zkcoord.spark.starting import StartingPoints
 
 IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
 ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
@@ -39,13 +42,19 @@ class Turn(Enum):
     NOTHING_HELD = "nothing held"
     NOT_ALLOWED = "not allowed"  # held, but its start is not acknowledged yet, or the lease does not hold
     NO_RECORDS = "no records"
+    TOO_FEW = "too few"  # there are records, but not many, and the batch before began only just now
     AWAY = "away"  # Kafka or ZooKeeper did not answer
 
 
 IDLE = (Turn.NOTHING_HELD, Turn.NOT_ALLOWED, Turn.NO_RECORDS, Turn.AWAY)
 
 
-WAIT_MS = {Turn.NOTHING_HELD: MEMBER_CHECK_MS, Turn.NOT_ALLOWED: ALLOWED_POLL_MS, Turn.NO_RECORDS: IDLE_POLL_MS}
+WAIT_MS = {
+    Turn.NOTHING_HELD: MEMBER_CHECK_MS,
+    Turn.NOT_ALLOWED: ALLOWED_POLL_MS,
+    Turn.NO_RECORDS: IDLE_POLL_MS,
+    Turn.TOO_FEW: IDLE_POLL_MS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +63,11 @@ class LoopSettings:
 
     group: str
     isolation: Isolation
-    starting_offsets: Policy
+    out_of_range: StartingPoints | None  # where to go on when a position is not in its log; None: fail
     max_offsets_per_batch: int
+    min_batch_ms: int
+    max_batch_ms: int
+    rebalance_timeout_ms: int
 
 
 class DriverLoop:
@@ -70,16 +82,26 @@ class DriverLoop:
         log_ends: LogEnds,
         reader: Reader,
         jobs: Jobs,
+        meter: Meter,
         progress: Progress,
+        command_times: Callable[[], tuple[int, int]],
     ) -> None:
+        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called."""
         self._settings = settings
         self._holdings = holdings
         self._membership = membership
         self._log_ends = log_ends
         self._reader = reader
         self._jobs = jobs
+        self._meter = meter
         self._progress = progress
-        self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.starting_offsets)
+        self._command_times = command_times
+        self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.out_of_range)
+        self._pace = Pace(
+            max_offsets=settings.max_offsets_per_batch,
+            min_batch_ms=settings.min_batch_ms,
+            max_batch_ms=settings.max_batch_ms,
+        )
         self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
         self._done = 0  # offsets that were committed: the progress that is reported
         self._seq = 0
@@ -106,6 +128,8 @@ class DriverLoop:
             if turn not in IDLE:
                 busy_ms = _now_ms()
                 self._away_ms = 0
+                if turn is Turn.TOO_FEW:
+                    self._holdings.await_change(view.change, WAIT_MS[turn])
                 continue
             left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - _now_ms()
             if left_ms is not None and left_ms <= 0:
@@ -140,12 +164,14 @@ class DriverLoop:
             self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")
             return Turn.AWAY
         positions = {each: hold.position for each, hold in held.items()}
-        ranges = plan_ranges(positions, ends, self._settings.max_offsets_per_batch, self._seq)
+        ranges = plan_ranges(positions, ends, self._pace.offsets, self._seq)
         lag = sum(max(0, ends[each] - position) for each, position in positions.items() if each in ends)
         self._membership.report(self._done, lag)
         if not ranges:
             self._progress.idle(lag)
             return Turn.NO_RECORDS
+        if self._pace.wait_ms(offsets_in(ranges), _now_ms()) > 0:
+            return Turn.TOO_FEW
         return self._batch(process, leased, ranges, lag, began_ns)
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
@@ -169,6 +195,7 @@ class DriverLoop:
             return Turn.AGAIN
         batch = Batch(id=batch_id(kept), seq=self._seq, generation=self._membership.generation, ranges=kept)
         self._seq += 1
+        self._pace.began(_now_ms())
         try:
             end, why, at_ns = self._process_and_commit(process, batch, tag)
         except Exception as error:
@@ -178,18 +205,38 @@ class DriverLoop:
         if end is not End.COMMITTED:
             return self._lost(view, batch, end, why)
         self._done += offsets_in(kept)
-        self._membership.report(self._done, max(0, lag - offsets_in(kept)))
-        times_ms = [(later - earlier) // 1_000_000 for earlier, later in pairwise((began_ns, *at_ns))]
-        self._progress.batch_done(
-            Report(
-                batch=batch,
-                lag=lag - offsets_in(kept),
-                plan_ms=times_ms[0],
-                process_ms=times_ms[1],
-                commit_ms=times_ms[2],
-            )
-        )
+        lag = max(0, lag - offsets_in(kept))
+        self._membership.report(self._done, lag)
+        self._report(batch, tag, lag, (began_ns, *at_ns))
         return Turn.COMMITTED
+
+    def _report(self, batch: Batch, tag: str, lag: int, at_ns: tuple[int, ...]) -> None:
+        """Tell of a committed batch, and let the next ones be as large as this one's time says."""
+        plan_ms, process_ms, commit_ms = ((later - earlier) // 1_000_000 for earlier, later in pairwise(at_ns))
+        rows, read_bytes = self._meter.read(tag)
+        drain_ms, acknowledge_ms = self._command_times()
+        report = Report(
+            batch=batch,
+            lag=lag,
+            rows=rows,
+            bytes=read_bytes,
+            drain_ms=drain_ms,
+            plan_ms=plan_ms,
+            process_ms=process_ms,
+            commit_ms=commit_ms,
+            acknowledge_ms=acknowledge_ms,
+        )
+        self._progress.batch_done(report)
+        if self._pace.ended(report.offsets, process_ms):
+            self._tell(
+                logging.WARNING,
+                "batch_too_long",
+                f"batch {batch.seq} took {process_ms} ms, more than the {self._settings.max_batch_ms} ms of "
+                f"max_batch_ms: the next ones have at most {self._pace.offsets:,} offsets",
+                batch=batch.id,
+                took_ms=process_ms,
+                max_offsets=self._pace.offsets,
+            )
 
     def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, str, tuple[int, int, int]]:
         """Both, for a batch that has begun; afterwards it is over in any case.
@@ -214,8 +261,11 @@ class DriverLoop:
             f"zkcoord group {self._settings.group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
         )
         try:
-            with self._jobs.running(tag, description):
-                process(self._reader.read(batch.ranges), batch)
+            with (
+                self._jobs.running(tag, description),
+                slow_batch_alarm(batch, self._settings.group, self._settings.rebalance_timeout_ms),
+            ):
+                process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
             if not self._holdings.fenced:
                 raise
@@ -242,6 +292,7 @@ class DriverLoop:
 
     def _lost(self, seen: View, batch: Batch, end: End, why: str) -> Turn:
         """Tell that a batch was dropped; after a refused commit wait for the command that explains it."""
+        self._progress.batch_lost()
         self._tell(
             logging.WARNING,
             "batch_lost",
@@ -263,6 +314,8 @@ class DriverLoop:
         try:
             partitions = [each.topic_partition for each in batch.ranges]
             explained = self._out_of_log.explains(view, partitions, self._settings.isolation)
+        except UsageError as told:  # positions that shall not be moved, or a topic that is gone
+            raise told from error
         except Exception as unknown:
             self._tell(logging.DEBUG, "explaining_failed", f"the log could not be compared: {unknown}")
             return False

@@ -9,30 +9,38 @@ import logging
 from collections.abc import Collection, Mapping
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
 from zkcoord.spark.holdings import End, Hold, Holdings, View
-from zkcoord.spark.ports import Isolation, LogEnds, Membership, Policy
+from zkcoord.spark.ports import Isolation, LogEnds, Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.starting import StartingPoints
 
 ASK_TIMEOUT_MS = 5_000  # a question to Kafka that holds up the loop; it is asked again
+BEHIND = "lies behind the log's end: the topic was created again, or its log was cut"
+BEFORE = "lies before the log's start: records were deleted before this group read them"
 TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
 
 
 class OutOfLog:
     """Finds held positions outside of their logs and moves them by the reset policy. For the batch thread."""
 
-    def __init__(self, log_ends: LogEnds, membership: Membership, holdings: Holdings, policy: Policy) -> None:
+    def __init__(
+        self, log_ends: LogEnds, membership: Membership, holdings: Holdings, points: StartingPoints | None
+    ) -> None:
+        """`points`: where to go on; None: nowhere, a UsageError says what an operator has to decide."""
         self._log_ends = log_ends
         self._membership = membership
         self._holdings = holdings
-        self._policy = policy
+        self._points = points
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
         """Compare the positions in `view` with the ends, and new ones with the starts too; True when some were moved.
 
         Cheap: one more request when partitions were started since the last call, or when something is wrong.
-        UnavailableError and FencedError when the new positions cannot be committed: nothing was moved.
+        UnavailableError and FencedError when the new positions cannot be committed: nothing was moved. UsageError when
+        positions shall not be moved.
         """
         beyond = {each: hold for each, hold in view.holds.items() if each in ends and hold.position > ends[each]}
         if beyond and isolation == "read_committed":  # perhaps only beyond an open transaction
@@ -60,7 +68,9 @@ class OutOfLog:
         anew, over records that came meanwhile."""
         if not beyond and not before:
             return False
-        targets = self._log_ends.reset_positions([*beyond, *before], self._policy)
+        if self._points is None:
+            raise UsageError(_refusal(beyond, before))
+        targets = self._points.positions(self._log_ends, [*beyond, *before])
         points = [OffsetRange(each.topic, each.partition, to, to) for each, to in sorted(targets.items())]
         kept = self._holdings.begin(TAG, points, view)
         if not kept:
@@ -74,21 +84,26 @@ class OutOfLog:
         finally:
             self._holdings.finish(end, moved)
         for each, position in moved.items() if end is End.COMMITTED else ():
-            self._warn(each, view.holds[each].position, position, beyond=each in beyond)
+            policy = self._points.said(each.topic)
+            was, why = view.holds[each].position, BEHIND if each in beyond else BEFORE
+            log_event(
+                logging.WARNING,
+                "position_reset",
+                f"{each}: offset {was} {why}. Reading goes on at {position} ({policy})",
+                partitions=[str(each)],
+                offsets={str(each): position},
+                was=was,
+                policy=policy,
+            )
         return end is End.COMMITTED
 
-    def _warn(self, partition: TopicPartition, was: int, position: int, *, beyond: bool) -> None:
-        why = (
-            "lies behind the log's end: the topic was created again, or its log was cut"
-            if beyond
-            else "lies before the log's start: records were deleted before this group read them"
-        )
-        log_event(
-            logging.WARNING,
-            "position_reset",
-            f"{partition}: offset {was} {why}. Reading goes on at {position} ({self._policy})",
-            partitions=[str(partition)],
-            offsets={str(partition): position},
-            was=was,
-            policy=self._policy,
-        )
+
+def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> str:
+    """For who chose to be asked: the first of the positions, and what can be done."""
+    first = min([*beyond, *before])
+    hold, why = (beyond[first], BEHIND) if first in beyond else (before[first], BEFORE)
+    others = f" (and {len(beyond) + len(before) - 1} more)" if len(beyond) + len(before) > 1 else ""
+    return (
+        f"{first}{others}: offset {hold.position} {why}. Nothing is read, as out_of_range='fail' asks: set the group's "
+        "offset, or choose out_of_range='earliest' or 'latest'"
+    )

@@ -9,25 +9,39 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import ZkcoordError
-from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.ranges import Batch, OffsetRange, offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Policy = Literal["latest", "earliest"]
+Where = Literal["latest", "earliest"] | int  # a place in a log; a number is a time, in milliseconds since 1970
 Isolation = Literal["read_committed", "read_uncommitted"]
 Process = Callable[["DataFrame", Batch], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One committed batch. `lag`: offsets between the positions after it and the ends that it was planned on."""
+    """One committed batch, and where its time went.
+
+    `lag`: offsets between the positions after it and the ends that it was planned on. `rows` and `bytes` (of keys and
+    values) are what the batch's jobs have read, None where that is not known: fewer rows than offsets where the log has
+    gaps, more where `process` reads the DataFrame twice.
+    """
 
     batch: Batch
     lag: int
+    rows: int | None
+    bytes: int | None
+    drain_ms: int  # obeying starts and losses, since the batch before
     plan_ms: int
     process_ms: int
     commit_ms: int
+    acknowledge_ms: int  # from the arrival of stops to their answers, since the batch before: most of it is waiting
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the batch spans."""
+        return offsets_in(self.batch.ranges)
 
 
 class Membership(Protocol):
@@ -48,10 +62,10 @@ class LogEnds(Protocol):
     """`zkcoord.kafka.client.KafkaClient` as the loop uses it. Each call is one request."""
 
     def ask_offsets(
-        self, partitions: Collection[TopicPartition], which: Policy, isolation: Isolation | None, timeout_ms: int | None
+        self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
     ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, ZkcoordError]]: ...
     def reset_positions(
-        self, partitions: Collection[TopicPartition], policy: Policy
+        self, partitions: Collection[TopicPartition], policy: Where
     ) -> Mapping[TopicPartition, int]: ...
     def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]: ...
     def close(self) -> None: ...
@@ -66,6 +80,9 @@ class Reader(Protocol):
         UsageError if this reader cannot work in this session; it says what to add.
         """
 
+    def lacks(self, error: Exception) -> str | None:
+        """What this session must be given, if that is why an action on such a DataFrame failed; else None."""
+
 
 class Jobs(Protocol):
     """Naming and cancelling what one thread asks of Spark."""
@@ -77,10 +94,21 @@ class Jobs(Protocol):
         """End what carries the tag and is active now; harmless when there is nothing. Any thread."""
 
 
+class Meter(Protocol):
+    """Counts what a batch reads."""
+
+    def watch(self, df: DataFrame) -> DataFrame:
+        """What `process` is given in place of the reader's DataFrame."""
+
+    def read(self, tag: str) -> tuple[int | None, int | None]:
+        """Rows and bytes that the jobs with this tag have read of what was watched last, as far as known."""
+
+
 class Progress(Protocol):
     """Who is told how it goes. Called on the batch thread only."""
 
     def batch_done(self, report: Report) -> None: ...
+    def batch_lost(self) -> None: ...
     def idle(self, lag: int) -> None: ...
     def close(self) -> None: ...
 
@@ -99,4 +127,5 @@ class Parts(Protocol):
     def log_ends(self) -> LogEnds: ...
     def reader(self) -> Reader: ...
     def jobs(self) -> Jobs: ...
+    def meter(self) -> Meter: ...
     def progress(self) -> Progress: ...

@@ -8,7 +8,6 @@ import time
 from typing import TextIO
 
 from zkcoord.spark.ports import Progress, Report
-from zkcoord.spark.ranges import offsets_in
 
 LOG = logging.getLogger("zkcoord.spark")
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
@@ -26,7 +25,7 @@ def progress_to(stream: TextIO | None, group: str) -> Progress:
 
 
 class LogLines:
-    """Event `batch_done` for each batch. Offsets are counted, not rows: those are known to the user's action alone."""
+    """Event `batch_done` for each batch."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -34,11 +33,10 @@ class LogLines:
     def batch_done(self, report: Report) -> None:
         """Log the batch."""
         batch = report.batch
-        offsets = offsets_in(batch.ranges)
         log_event(
             logging.INFO,
             "batch_done",
-            f"batch {batch.seq} of group {self._group}: {offsets:,} offsets in {len(batch.ranges)} ranges, "
+            f"batch {batch.seq} of group {self._group}: {report.offsets:,} offsets in {len(batch.ranges)} ranges, "
             f"plan {report.plan_ms} ms, process {report.process_ms} ms, commit {report.commit_ms} ms, "
             f"lag {report.lag:,}",
             group=self._group,
@@ -46,12 +44,19 @@ class LogLines:
             seq=batch.seq,
             generation=batch.generation,
             ranges=[str(each) for each in batch.ranges],
-            offsets_count=offsets,
+            offsets_count=report.offsets,
+            rows=report.rows,
+            bytes=report.bytes,
             lag=report.lag,
+            drain_ms=report.drain_ms,
             plan_ms=report.plan_ms,
             process_ms=report.process_ms,
             commit_ms=report.commit_ms,
+            acknowledge_ms=report.acknowledge_ms,
         )
+
+    def batch_lost(self) -> None:
+        """Nothing: the loop has logged why."""
 
     def idle(self, lag: int) -> None:
         """Nothing: a log tells what happened."""
@@ -69,12 +74,13 @@ class LiveLine:
         self._began_ns = time.monotonic_ns()
         self._drawn_ns = 0
         self._batches = 0
+        self._lost = 0
         self._offsets = 0
         self._last = ""
 
     def batch_done(self, report: Report) -> None:
         """Count the batch in and draw."""
-        offsets = offsets_in(report.batch.ranges)
+        offsets = report.offsets
         self._batches += 1
         self._offsets += offsets
         spent_ms = max(1, report.plan_ms + report.process_ms + report.commit_ms)
@@ -82,6 +88,10 @@ class LiveLine:
             f"batch {report.batch.seq}: {offsets:,} offsets in {spent_ms} ms ({offsets * 1000 // spent_ms:,}/s)"
         )
         self._draw(f"{self._last} · lag {report.lag:,} · generation {report.batch.generation}")
+
+    def batch_lost(self) -> None:
+        """Count it; the log says why."""
+        self._lost += 1
 
     def idle(self, lag: int) -> None:
         """Say that there is nothing to read."""
@@ -91,7 +101,8 @@ class LiveLine:
         """End the line with a sum, so that what comes next stands on its own."""
         seconds = (time.monotonic_ns() - self._began_ns) / 1e9
         self._drawn_ns = 0
-        self._draw(f"{self._batches:,} batches, {self._offsets:,} offsets in {seconds:.1f} s")
+        lost = f", {self._lost:,} batches dropped" if self._lost else ""
+        self._draw(f"{self._batches:,} batches, {self._offsets:,} offsets in {seconds:.1f} s{lost}")
         self._stream.write("\n")
         self._stream.flush()
 

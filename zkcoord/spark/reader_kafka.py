@@ -52,20 +52,27 @@ class KafkaReader:
         *,
         settings: Mapping[str, str],
         include_headers: bool = False,
+        max_offsets_per_task: int | None = None,
     ) -> None:
         self._spark = spark
         self._options = reader_options(bootstrap_servers, group, settings, include_headers)
+        if max_offsets_per_task is not None:
+            self._options["maxRecordsPerPartition"] = str(max_offsets_per_task)
         _use_v2(spark)
         _quiet(spark)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """As `ports.Reader`: one task for each range, in order."""
+        """As `ports.Reader`: one task for each range, in order; several for one above `max_offsets_per_task`."""
         try:
             return self._spark.read.format("kafka").options(**self._options, **assignment(ranges)).load()
         except Exception as error:
             if not is_unusable(error):
                 raise
             raise UsageError(how_to_add(self._spark.version, error)) from error
+
+    def lacks(self, error: Exception) -> str | None:
+        """As `ports.Reader`."""
+        return how_to_add(self._spark.version, error) if is_unusable(error) else None
 
 
 def reader_options(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.logs import json_log
 from zkcoord.spark.jobs import jobs_of
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Progress, Reader
+from zkcoord.spark.meter import meter_of
+from zkcoord.spark.options import Options
+from zkcoord.spark.ports import Jobs, LogEnds, Membership, Meter, Progress, Reader
 from zkcoord.spark.progress import progress_to
 from zkcoord.spark.reader_kafka import KafkaReader
-from zkcoord.spark.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,34 +29,15 @@ class RealParts:
         bootstrap_servers: str,
         group: str,
         topics: Sequence[str] | Mapping[str, int],
-        *,
-        include: str | None,
-        exclude: str | None,
-        kafka: KafkaSettings,
-        include_headers: bool,
-        threads: int,
-        instance: str | None,
-        hold_ms: int,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        assignors: Sequence[str],
-        zookeeper_config: Any,
+        options: Options,
     ) -> None:
         self._spark = spark
         self._zookeeper = zookeeper
         self._bootstrap_servers = bootstrap_servers
         self._group = group
         self._topics = topics
-        self._include = include
-        self._exclude = exclude
-        self._kafka = kafka
-        self._include_headers = include_headers
-        self._threads = threads
-        self._instance, self._hold_ms = instance, hold_ms
-        self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._assignors = assignors
-        self._zookeeper_config = zookeeper_config
+        self._options = options
+        self._kafka = options.kafka()
 
     def membership(
         self,
@@ -72,19 +54,19 @@ class RealParts:
             self._zookeeper,
             self._group,
             self._topics,
-            include=self._include,
-            exclude=self._exclude,
-            threads=self._threads,
-            instance=self._instance,
-            hold_ms=self._hold_ms,
+            include=self._options.include,
+            exclude=self._options.exclude,
+            threads=self._options.threads,
+            instance=self._options.instance,
+            hold_ms=self._options.hold_ms,
             on_start=on_start,
             on_stop=on_stop,
             on_lost=on_lost,
             reset=reset,
-            session_timeout_ms=self._session_timeout_ms,
-            rebalance_timeout_ms=self._rebalance_timeout_ms,
-            assignors=self._assignors,
-            zookeeper_config=self._zookeeper_config,
+            session_timeout_ms=self._options.session_timeout_ms,
+            rebalance_timeout_ms=self._options.rebalance_timeout_ms,
+            assignors=self._options.assignors,
+            zookeeper_config=self._options.zookeeper_config,
         )
 
     def log_ends(self) -> LogEnds:
@@ -94,18 +76,34 @@ class RealParts:
         return KafkaClient(self._bootstrap_servers, self._kafka.librdkafka)
 
     def reader(self) -> Reader:
-        """The Kafka connector."""
+        """The Kafka connector, or confluent-kafka in Python workers."""
+        if self._options.reader == "python":
+            from zkcoord.spark.reader_ranges import PythonReader
+
+            return PythonReader(
+                self._spark,
+                self._bootstrap_servers,
+                self._group,
+                settings=self._kafka.librdkafka,
+                include_headers=self._options.include_headers,
+                max_offsets_per_task=self._options.max_offsets_per_task,
+            )
         return KafkaReader(
             self._spark,
             self._bootstrap_servers,
             self._group,
             settings=self._kafka.reader,
-            include_headers=self._include_headers,
+            include_headers=self._options.include_headers,
+            max_offsets_per_task=self._options.max_offsets_per_task,
         )
 
     def jobs(self) -> Jobs:
         """Job tags, or a remote session's."""
         return jobs_of(self._spark)
+
+    def meter(self) -> Meter:
+        """Spark's own counters."""
+        return meter_of(self._spark, measure_bytes=self._options.measure_bytes)
 
     def progress(self) -> Progress:
         """A live line when standard error is a terminal that takes more than JSON."""

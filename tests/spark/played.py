@@ -1,0 +1,34 @@
+"""Consumers whose Kafka and Spark are real, and whose membership is played by the test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.fakes import FakeMembership, World
+from zkcoord.core.model import TopicPartition
+from zkcoord.spark import SparkConsumer
+from zkcoord.spark.options import Options
+from zkcoord.spark.wiring import RealParts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import Topic
+
+
+class PlayedParts(RealParts):
+    """Everything real but the membership."""
+
+    def __init__(self, world: World, spark: SparkSession, topic: Topic, options: Options) -> None:
+        super().__init__(spark, "", topic.bootstrap_servers, "g", [topic.name], options)
+        self._world = world
+
+    def membership(self, **callbacks: Any) -> FakeMembership:
+        return self._world.membership(**callbacks)
+
+
+def consumer_of(world: World, spark: SparkSession, topic: Topic, **choices: Any) -> SparkConsumer:
+    """It holds what `world.given` says, else partition 0 from its beginning."""
+    world.given = world.given or {TopicPartition(topic.name, 0): 0}
+    parts = PlayedParts(world, spark, topic, Options(**choices))
+    return SparkConsumer(spark, "", topic.bootstrap_servers, "g", [topic.name], parts=parts, **choices)

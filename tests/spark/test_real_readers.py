@@ -1,0 +1,151 @@
+"""What both readers make of a real log: the same rows in Spark's own Kafka columns, gaps, transactions, headers."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.fakes import World
+from tests.spark.played import consumer_of
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.spark import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.conftest import Topic
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+READERS = ("kafka", "python")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_for_other_tests() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_both_readers_give_the_same_rows_and_columns(
+    world: World, make_topic: Callable[[int], Topic], spark: SparkSession
+) -> None:
+    topic = make_topic(2)
+    topic.fill(0, 25, [("h", b"1"), ("n", None)])
+    topic.fill(1, 3)
+    world.given = {TopicPartition(topic.name, partition): 0 for partition in range(2)}
+    seen: dict[str, list[Any]] = {}
+    columns: dict[str, str] = {}
+    for reader in READERS:
+        found = seen.setdefault(reader, [])
+
+        def process(df: DataFrame, batch: Batch, found: list[Any] = found, reader: str = reader) -> None:
+            columns[reader] = df.schema.simpleString()
+            found.extend(sorted(df.collect(), key=lambda row: (row.partition, row.offset)))
+
+        consumer = consumer_of(world, spark, topic, reader=reader, include_headers=True, max_offsets_per_task=10)
+        assert consumer.run(process, idle_timeout_ms=0) == 1
+        assert (consumer.metrics.rows, consumer.metrics.offsets) == (28, 28)
+    assert columns["python"] == columns["kafka"]
+    assert len(seen["kafka"]) == 28
+    assert seen["python"] == seen["kafka"]
+    assert world.final == {TopicPartition(topic.name, 0): 25, TopicPartition(topic.name, 1): 3}
+
+
+def transactions(topic: Topic) -> None:
+    """Five committed records, five aborted ones that were written, five more; with markers between them."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "transactional.id": topic.name, "linger.ms": 0})
+    producer.init_transactions(30)
+    for committed in (True, False, True):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic.name, value=f"{committed}-{number}".encode(), partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if committed else producer.abort_transaction)(30)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_gaps_of_transactions_are_passed_over_and_the_ranges_end_is_committed(
+    world: World, make_topic: Callable[[int], Topic], spark: SparkSession, reader: str
+) -> None:
+    topic = make_topic(1)
+    transactions(topic)
+    values: list[list[str]] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        values.append([bytes(row.value).decode() for row in df.select("value").collect()])
+
+    choices: dict[str, Any] = {"reader": reader, "config": {"isolation.level": "read_committed"}}
+    consumer_of(world, spark, topic, max_offsets_per_batch=6, **choices).run(process, idle_timeout_ms=0)
+    committed = [f"True-{number}" for number in range(5)]
+    assert values == [committed, [], committed]
+    assert world.commits == [{TopicPartition(topic.name, 0): end} for end in (6, 12, 18)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_batch_whose_records_are_deleted_under_it_goes_on_by_the_policy_or_fails(
+    world: World,
+    make_topic: Callable[[int], Topic],
+    spark: SparkSession,
+    reader: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 100)
+    ranges: list[str] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        ranges.extend(str(each).removeprefix(topic.name) for each in batch.ranges)
+        if batch.seq == 0:
+            topic.delete_before(0, 30)
+        assert df.count() == sum(each.end - each.start for each in batch.ranges)
+
+    choices: dict[str, Any] = {"reader": reader, "max_offsets_per_batch": 40}
+    assert consumer_of(world, spark, topic, out_of_range="earliest", **choices).run(process, idle_timeout_ms=0) == 2
+    assert ranges == ["-0-0-40", "-0-30-70", "-0-70-100"]
+    (told,) = [record.message for record in caplog.records if getattr(record, "zkcoord_event", "") == "position_reset"]
+    assert "records were deleted before this group read them" in told
+    with pytest.raises(UsageError, match=r"lies before the log's start.*Nothing is read"):
+        consumer_of(world, spark, topic, out_of_range="fail", **choices).run(process, idle_timeout_ms=0)
+
+
+def test_a_time_is_the_first_record_since_then_or_the_logs_end(make_topic: Callable[[int], Topic]) -> None:
+    from confluent_kafka import Producer
+
+    topic = make_topic(2)
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers})
+    for hour in range(6):
+        stamp = datetime(2026, 1, 1, hour, tzinfo=UTC)
+        producer.produce(topic.name, b"x", partition=0, timestamp=int(stamp.timestamp() * 1000))
+    producer.produce(topic.name, b"x", partition=1, timestamp=1)  # 0 would be now
+    assert producer.flush(30) == 0
+    noon = int(datetime(2026, 1, 1, 3, 30, tzinfo=UTC).timestamp() * 1000)
+    both = [TopicPartition(topic.name, partition) for partition in range(2)]
+    with KafkaClient(topic.bootstrap_servers) as client:
+        assert client.reset_positions(both, noon) == {both[0]: 4, both[1]: 1}
+
+
+def test_bytes_are_counted_when_they_are_asked_for(
+    world: World, make_topic: Callable[[int], Topic], spark: SparkSession
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 10)
+    consumer = consumer_of(world, spark, topic, measure_bytes=True)
+    consumer.run(lambda df, batch: df.count(), max_batches=1)
+    assert (consumer.metrics.rows, consumer.metrics.bytes) == (10, 10 * len("key" + "value-0"))

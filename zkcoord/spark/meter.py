@@ -1,0 +1,94 @@
+"""What a batch's jobs have read: rows from Spark's own counters, bytes by an observation that Spark carries out."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.spark.jobs import is_connect
+from zkcoord.spark.ports import Meter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+SIZE = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
+UNTOLD_TRIES, UNTOLD_WAIT_S = 5, 0.002  # Spark's listeners hear of a job's end a little after the action has returned
+NOTHING_SEEN_MAX = 3  # asking for what no action counts takes 100 ms: not for ever
+
+
+def meter_of(spark: SparkSession, *, measure_bytes: bool) -> Meter:
+    """How reads are counted in this session."""
+    if measure_bytes:
+        return ObservedMeter()
+    return Unmetered() if is_connect(spark) else StageMeter(spark)
+
+
+class Unmetered:
+    """A remote session tells nobody's counters."""
+
+    def watch(self, df: DataFrame) -> DataFrame:
+        """As `ports.Meter`."""
+        return df
+
+    def read(self, tag: str) -> tuple[int | None, int | None]:
+        """As `ports.Meter`: nothing is known."""
+        return None, None
+
+
+class StageMeter(Unmetered):
+    """Rows as the stages of the tagged jobs counted them; the plan stays as it is (2 to 3 ms a batch)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
+
+    def read(self, tag: str) -> tuple[int | None, int | None]:
+        """As `ports.Meter`."""
+        try:
+            return self._rows(tag), None
+        except Exception:  # counters are not worth a batch: another Spark may have other insides
+            return None, None
+
+    def _rows(self, tag: str) -> int | None:
+        store, tracker = self._context.statusStore(), self._context.statusTracker()
+        jobs = list(tracker.getJobIdsForTag(tag))
+        for _ in range(UNTOLD_TRIES):
+            if all(store.job(each).status().toString() != "RUNNING" for each in jobs):
+                break
+            threading.Event().wait(UNTOLD_WAIT_S)
+        stages = {stage for each in jobs for stage in _list(store.job(each).stageIds())}
+        return sum(int(store.lastStageAttempt(each).inputRecords()) for each in sorted(stages)) if stages else None
+
+
+class ObservedMeter:
+    """Rows and bytes as the first action counts them that reads the DataFrame: exact, for about 20 ms a batch and up
+    to a third of the throughput of a job that does nothing else. Works in remote sessions too."""
+
+    def __init__(self) -> None:
+        self._seen: Observation | None = None
+        self._missed = 0
+
+    def watch(self, df: DataFrame) -> DataFrame:
+        """As `ports.Meter`."""
+        self._seen = None
+        if self._missed >= NOTHING_SEEN_MAX:
+            return df
+        from pyspark.sql import Observation, functions
+
+        self._seen = Observation("zkcoord")
+        rows = functions.count(functions.lit(1)).alias("rows")
+        return df.observe(self._seen, rows, functions.sum(functions.expr(SIZE)).alias("bytes"))
+
+    def read(self, tag: str) -> tuple[int | None, int | None]:
+        """As `ports.Meter`."""
+        if self._seen is None:
+            return None, None
+        java: Any = getattr(self._seen, "_jo", None)
+        if java is not None and java.getOrEmpty().isEmpty():  # waits 100 ms at most, where `get` would for ever
+            self._missed += 1
+            return None, None
+        found = self._seen.get
+        return (found["rows"], found["bytes"] or 0) if found else (None, None)
+
+
+def _list(scala: Any) -> list[Any]:
+    return [scala.apply(index) for index in range(scala.length())]

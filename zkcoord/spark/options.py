@@ -1,0 +1,127 @@
+"""What the user of a Spark consumer may choose, with the defaults, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from zkcoord import settings
+from zkcoord.errors import UsageError
+from zkcoord.spark.ports import Report
+from zkcoord.spark.settings import KafkaSettings, split_settings
+from zkcoord.spark.starting import OutOfRange, StartingOffsets, StartingPoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MAX_OFFSETS_PER_BATCH = 1_000_000  # 100 MB of 100-byte records: a second or two on two cores, so a stop is soon obeyed
+BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout: then a stop that waits for it, waits in time
+ReaderName = Literal["kafka", "python"]
+Ending = Literal["finish", "cancel"]
+
+
+class Choices(TypedDict, total=False):
+    """The keyword arguments of `SparkConsumer`, for type checkers; `Options` has their defaults (a test compares)."""
+
+    include: str | None
+    exclude: str | None
+    threads: int
+    instance: str | None
+    hold_ms: int
+    reader: ReaderName
+    starting_offsets: StartingOffsets
+    out_of_range: OutOfRange | None
+    include_headers: bool
+    max_offsets_per_batch: int
+    max_offsets_per_task: int | None
+    min_batch_ms: int
+    max_batch_ms: int | None
+    at_stop: Ending
+    at_rebalance: Ending
+    measure_bytes: bool
+    on_report: Callable[[Report], object] | None
+    config: Mapping[str, str] | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: Sequence[str]
+    zookeeper_config: Any
+    warm_up: Callable[[DataFrame], object] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was chosen; `SparkConsumer`'s docstring explains it."""
+
+    include: str | None = None
+    exclude: str | None = None
+    threads: int = 1
+    instance: str | None = None
+    hold_ms: int = 0
+    reader: ReaderName = "kafka"
+    starting_offsets: StartingOffsets = "latest"
+    out_of_range: OutOfRange | None = None
+    include_headers: bool = False
+    max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
+    max_offsets_per_task: int | None = None
+    min_batch_ms: int = 0
+    max_batch_ms: int | None = None
+    at_stop: Ending = "finish"
+    at_rebalance: Ending = "finish"
+    measure_bytes: bool = False
+    on_report: Callable[[Report], object] | None = None
+    config: Mapping[str, str] | None = None
+    session_timeout_ms: int = settings.SESSION_TIMEOUT_MS
+    rebalance_timeout_ms: int = settings.SPARK_REBALANCE_TIMEOUT_MS
+    assignors: Sequence[str] = settings.ASSIGNORS
+    zookeeper_config: Any = None
+    warm_up: Callable[[DataFrame], object] | None = None
+
+    def kafka(self) -> KafkaSettings:
+        """The settings of both Kafka clients. UsageError for one that cannot be."""
+        return split_settings(self.config or {})
+
+    def starts(self) -> StartingPoints:
+        """Where partitions without an offset start."""
+        return StartingPoints(self.starting_offsets)
+
+    def resets(self) -> StartingPoints | None:
+        """Where reading goes on when a position is not in its log; None: it does not."""
+        if self.out_of_range == "fail":
+            return None
+        return StartingPoints(self.out_of_range) if self.out_of_range else self.starts()
+
+    def longest_batch_ms(self) -> int:
+        """What a batch should take at most."""
+        if self.max_batch_ms is not None:
+            return self.max_batch_ms
+        return max(1, self.rebalance_timeout_ms // BATCH_SHARE)
+
+    def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
+        """Refuse now what would be refused when the group is joined, or later."""
+        if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
+            raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
+        if self.include is not None or self.exclude is not None:
+            from zkcoord.consumer import subscription_of
+
+            subscription_of(topics, self.include, self.exclude, self.threads)
+        self.kafka()
+        self.starts()
+        for name, allowed in (
+            ("reader", ("kafka", "python")),
+            ("out_of_range", (None, "earliest", "latest", "fail")),
+            ("at_stop", ("finish", "cancel")),
+            ("at_rebalance", ("finish", "cancel")),
+        ):
+            if getattr(self, name) not in allowed:
+                choices = " or ".join(each for each in allowed if each)
+                raise UsageError(f"{name} is {getattr(self, name)!r}; it must be {choices}")
+        for name, least in (("max_offsets_per_batch", 1), ("max_offsets_per_task", 1), ("min_batch_ms", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"{name} is {value}; it must be at least {least}")
+        if not max(1, self.min_batch_ms) <= self.longest_batch_ms() <= self.rebalance_timeout_ms:
+            raise UsageError(
+                f"max_batch_ms is {self.longest_batch_ms()}; it must lie between min_batch_ms ({self.min_batch_ms}) "
+                f"and rebalance_timeout_ms ({self.rebalance_timeout_ms})"
+            )

@@ -1,0 +1,57 @@
+"""How much a batch may read, and when it may begin, so that batches last as long as their user wants. Pure.
+
+    fewer      a batch that took longer than `max_batch_ms` makes the next ones smaller, in proportion
+    more       one that was full and took less than half of it lets the next one be twice as large
+    wait       a batch begins when it would be full, or `min_batch_ms` after the one before began
+
+So a batch too long comes once, not for ever; and what a batch costs however small it is cannot shrink it to nothing.
+"""
+
+from __future__ import annotations
+
+LEAST_OFFSETS = 1_000  # below it a batch's fixed cost, about 70 ms, is the greater part of it
+
+
+class Pace:
+    """Times are milliseconds of one clock, which only rises."""
+
+    def __init__(self, *, max_offsets: int, min_batch_ms: int, max_batch_ms: int) -> None:
+        self._max_offsets = max_offsets
+        self._min_batch_ms = min_batch_ms
+        self._max_batch_ms = max_batch_ms
+        self._began_ms: int | None = None
+        self.offsets = max_offsets
+        """How many the next batch may read."""
+
+    def wait_ms(self, waiting_offsets: int, now_ms: int) -> int:
+        """How long a batch of what waits now should still be waited for; 0: begin.
+
+        >>> pace = Pace(max_offsets=100, min_batch_ms=50, max_batch_ms=1000)
+        >>> pace.began(now_ms=0)
+        >>> pace.wait_ms(7, now_ms=20), pace.wait_ms(100, now_ms=20), pace.wait_ms(7, now_ms=50)
+        (30, 0, 0)
+        """
+        if self._began_ms is None or waiting_offsets >= self.offsets:
+            return 0
+        return max(0, self._began_ms + self._min_batch_ms - now_ms)
+
+    def began(self, now_ms: int) -> None:
+        """A batch begins."""
+        self._began_ms = now_ms
+
+    def ended(self, offsets: int, took_ms: int) -> bool:
+        """A batch of so many offsets was processed; True when the next ones will be smaller for it.
+
+        >>> pace = Pace(max_offsets=8000, min_batch_ms=0, max_batch_ms=1000)
+        >>> pace.ended(8000, took_ms=2000), pace.offsets
+        (True, 4000)
+        >>> pace.ended(4000, took_ms=400), pace.offsets
+        (False, 8000)
+        """
+        before = self.offsets
+        if took_ms > self._max_batch_ms:
+            fewer = max(offsets * self._max_batch_ms // took_ms, LEAST_OFFSETS)
+            self.offsets = min(self.offsets, fewer)
+        elif took_ms * 2 < self._max_batch_ms and offsets >= self.offsets:
+            self.offsets = min(self.offsets * 2, self._max_offsets)
+        return self.offsets < before

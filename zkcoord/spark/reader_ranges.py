@@ -1,0 +1,79 @@
+"""The reader without a jar, the driver's side: ranges become slices, one task each (`zkcoord.spark.reader_python`)."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.reader_kafka import POLL_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LACKING = (
+    "Spark's Python workers lack confluent-kafka, which reader='python' needs: pip install 'zkcoord[kafka]' into the "
+    "Python that PYSPARK_PYTHON names on every machine of the executors"
+)
+_known: weakref.WeakSet[Any] = weakref.WeakSet()  # sessions that know the format: asked twice, Spark warns
+
+
+class PythonReader:
+    """Reads ranges with confluent-kafka in Python workers. UsageError without pyarrow."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap_servers: str,
+        group: str,
+        *,
+        settings: Mapping[str, str],
+        include_headers: bool = False,
+        max_offsets_per_task: int | None = None,
+    ) -> None:
+        try:
+            from zkcoord.spark import reader_python
+        except ImportError as error:
+            raise UsageError(
+                f"reader='python' needs an extra package: pip install 'zkcoord[spark]' ({error})"
+            ) from error
+        self._spark = spark
+        self._module = reader_python
+        self._max_offsets_per_task = max_offsets_per_task
+        self._plan = {
+            "settings": {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"},
+            "headers": include_headers,
+            "timeout_ms": POLL_TIMEOUT_MS,
+        }
+        cloudpickle.register_pickle_by_value(reader_python)  # so that workers need not have zkcoord
+        if spark not in _known:
+            spark.dataSource.register(reader_python.RangesSource)
+            _known.add(spark)
+
+    def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
+        """As `ports.Reader`: one task for each range, in order; several for one above `max_offsets_per_task`."""
+        slices = [each for one in ranges for each in split(one, self._max_offsets_per_task)]
+        plan = json.dumps({**self._plan, "slices": slices})
+        return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
+
+    def lacks(self, error: Exception) -> str | None:
+        """As `ports.Reader`."""
+        return LACKING if self._module.NO_CLIENT in str(error) else None
+
+
+def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:
+    """The range in equal parts of at most `most` offsets, in order.
+
+    >>> [str(part) for part in split(OffsetRange("t", 0, 10, 30), 9)]
+    ['t-0-10-16', 't-0-16-23', 't-0-23-30']
+    """
+    count = 1 if most is None else -(-(each.end - each.start) // most)
+    size = each.end - each.start
+    edges = [each.start + size * number // count for number in range(count + 1)] if count else []
+    return [each._replace(start=start, end=end) for start, end in pairwise(edges)]
