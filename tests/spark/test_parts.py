@@ -34,7 +34,7 @@ REPORT = Report(
 
 def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> None:
     found = split_settings({"security.protocol": "SSL", "kafka.fetch.max.bytes": "9", "librdkafka.log_level": "3"})
-    assert found.librdkafka == {"security.protocol": "SSL", "log_level": "3", "isolation.level": "read_uncommitted"}
+    assert found.librdkafka == {"security.protocol": "ssl", "log_level": "3", "isolation.level": "read_uncommitted"}
     assert found.reader == {
         "security.protocol": "SSL",
         "fetch.max.bytes": "9",

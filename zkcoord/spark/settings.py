@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from zkcoord.errors import UsageError
 from zkcoord.spark.ports import Isolation
+from zkcoord.spark.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
 
 READER_PREFIX = "kafka."  # Spark's own spelling of a setting of its Java client
 LIBRDKAFKA_PREFIX = "librdkafka."
@@ -46,28 +47,40 @@ class KafkaSettings:
 def split_settings(config: Mapping[str, str]) -> KafkaSettings:
     """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
 
-    `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and librdkafka's:
-    ends that were asked for with another one would let a batch wait for an open transaction. UsageError for a setting
-    that this consumer makes itself.
+    Settings of security reach both, however they are spelled (`zkcoord.spark.security`); one with a prefix wins over a
+    translation. `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and
+    librdkafka's: ends that were asked for with another one would let a batch wait for an open transaction.
+    UsageError for a setting that this consumer makes itself, and for one of security that cannot be translated.
 
     >>> split_settings({"security.protocol": "SSL", "kafka.max.poll.records": "9"}).reader["max.poll.records"]
     '9'
     """
-    reader: dict[str, str] = dict(READER_DEFAULTS)
+    both: dict[str, str] = {}
+    java: dict[str, str] = {}
     native: dict[str, str] = {}
     for key, value in sorted(config.items()):
         name = key.removeprefix(READER_PREFIX).removeprefix(LIBRDKAFKA_PREFIX)
         if name in OWN:
             raise UsageError(f"{key} cannot be set for a Spark consumer; use {OWN[name]}")
-        if not key.startswith(LIBRDKAFKA_PREFIX):
-            reader[name] = str(value)
-        if not key.startswith(READER_PREFIX):
-            native[name] = str(value)
+        target = java if key.startswith(READER_PREFIX) else native if key.startswith(LIBRDKAFKA_PREFIX) else both
+        target[name] = str(value)
     isolation: Isolation
-    match reader.setdefault("isolation.level", "read_uncommitted"):
+    match java.get("isolation.level") or both.get("isolation.level") or "read_uncommitted":
         case "read_uncommitted" | "read_committed" as isolation:
             pass
         case other:
             raise UsageError(f"isolation.level is {other!r}; it must be read_committed or read_uncommitted")
-    native["isolation.level"] = isolation
-    return KafkaSettings(librdkafka=native, reader=reader, isolation=isolation)
+    plain = {key: value for key, value in both.items() if not is_security(key)}
+    secure = {key: value for key, value in both.items() if is_security(key)}
+    from_java = {key: value for key, value in secure.items() if key not in NATIVE_ONLY}
+    from_native = {key: value for key, value in secure.items() if key in NATIVE_ONLY}
+    named = {key: value for key, value in java.items() if not only_java(key)}
+    own_native = from_native | native
+    own_java = from_java | java
+    reader = READER_DEFAULTS | plain | own_java | to_java(from_native, own_java)
+    asking = plain | own_native | to_native(from_java | named, own_native)
+    return KafkaSettings(
+        librdkafka=asking | {"isolation.level": isolation},
+        reader=reader | {"isolation.level": isolation},
+        isolation=isolation,
+    )
