@@ -39,7 +39,6 @@ setup(
         "zkcoord.embedded",
         "zkcoord.kafka",
         "zkcoord.migrate",
-        "zkcoord.offsets",
         "zkcoord.shell",
         "zkcoord.shell.journal",
         "zkcoord.shell.zk",

