@@ -162,6 +162,14 @@ def test_every_option_of_every_command_is_named_in_the_readme() -> None:
     assert missing == {"--verbose", "--version"}
 
 
+def test_every_benchmark_is_run_by_the_script_and_told_in_the_readme() -> None:
+    script = (ROOT / "scripts/bench").read_text(encoding="utf-8")
+    (names,) = re.findall(r"^for name in (.*); do$", script, re.MULTILINE)
+    programs = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text("utf-8")]
+    told = re.findall(r"^\| `benchmarks/(\w+)\.py` \|", section(README, "How it compares"), re.MULTILINE)
+    assert sorted(names.split()) == sorted(programs) == sorted(told)
+
+
 @pytest.mark.parametrize("title", CODECS)
 def test_formats_in_the_protocol_are_what_the_codecs_write(title: str) -> None:
     found = list(examples(section(PROTOCOL, title)))

@@ -32,14 +32,15 @@ FACADES = {"zkcoord"}
 ALLOWED: dict[str, set[str]] = {
     "zkcoord.errors": PURE,
     "zkcoord.settings": {"importlib"},
-    "zkcoord.logs": STDLIB | {"zkcoord.core"},
+    "zkcoord.clock": {"time"},
+    "zkcoord.logs": STDLIB | {"zkcoord.clock", "zkcoord.core"},
     "zkcoord.core": PURE | {"zkcoord.core", "zkcoord.errors"},
     "zkcoord.tree": PURE | {"json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
     "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
     "zkcoord.shell.ports": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
-    "zkcoord.shell.clock": {"time"},
+    "zkcoord.shell.clock": {"zkcoord.clock"},
     "zkcoord.shell.inbox": {"threading", "collections", "zkcoord.shell.ports"},
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TextIO
 
+from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 
 EVENTS = logging.getLogger("zkcoord.events")
@@ -41,7 +42,7 @@ def emit_fields(event: str, fields: Mapping[str, Any]) -> None:
     if level is None:
         level = logging.DEBUG if event in DEBUG_EVENTS else logging.INFO
     if EVENTS.isEnabledFor(level):
-        known = {"mono_ms": _mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
+        known = {"mono_ms": mono_ms(), **{key: value for key, value in fields.items() if key != "level"}}
         message = event if level < logging.WARNING else _sentence(event, known)
         EVENTS.log(level, "%s", message, extra={"zkcoord_event": event, "zkcoord_fields": known})
 
@@ -76,7 +77,7 @@ class JsonLines(logging.Formatter):
         """The line of an event, or of any other record as the event `log`."""
         event, fields = _event(record)
         line: dict[str, Any] = {"event": event, "time_ms": int(record.created * 1000)}
-        line["mono_ms"] = fields.get("mono_ms", _mono_ms())
+        line["mono_ms"] = fields.get("mono_ms", mono_ms())
         line |= {key: plain(value) for key, value in fields.items()}
         if record.levelno >= logging.WARNING or event == "log":
             line.setdefault("level", record.levelname.lower())
@@ -146,7 +147,3 @@ def _short(value: Any) -> str:
         return ",".join(_short(item) for item in known[:SHOWN_MAX]) + more
     text = str(known)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
-
-
-def _mono_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -31,7 +31,10 @@ def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]
 
 
 def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """Delete zkcoord's own nodes, children first; refused while groups or coordinators stand. `/consumers` stays."""
+    """Delete zkcoord's own nodes, children first. `/consumers` stays.
+
+    Nothing goes while groups or coordinators stand: ZooKeeper deletes no node that has children.
+    """
     own = [path for path in reversed(reads(layout_name)) if path.startswith("/zkcoord")]
     ordered = sorted(own, key=lambda path: -path.count("/"))
     found = [snapshot[path] for path in ordered]

@@ -84,7 +84,7 @@ def now_ms(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         seen[0] += 300
         return seen[0]
 
-    monkeypatch.setattr("zkcoord.cli.consume._now_ms", look)
+    monkeypatch.setattr("zkcoord.cli.consume.mono_ms", look)
     yield seen
 
 

@@ -34,7 +34,7 @@ NAMES = {
 LIVENESS_WORDS = ("did not come", "asks to be called at once")
 SCENES: dict[str, tuple[Callable[[int], World], str]] = {
     "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
-    "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn"),
+    "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn_ends_in_a_calm"),
 }
 PROGRESS_SECONDS = 10
 

@@ -117,18 +117,18 @@ def churn(
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
-def test_a_storm_with_churn(seed: int) -> None:
+def test_a_storm_with_churn_ends_in_a_calm(seed: int) -> None:
     churn(seed)
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
-def test_a_storm_with_static_members(seed: int) -> None:
+def test_a_storm_with_static_members_ends_in_a_calm(seed: int) -> None:
     """Their shares wait for them: shorter than a restart takes, as long, or longer."""
     churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
-def test_a_storm_with_slow_callbacks(seed: int) -> None:
+def test_a_storm_with_slow_callbacks_ends_in_a_calm(seed: int) -> None:
     """Callbacks take longer than sessions and leases."""
     churn(
         seed,

@@ -61,7 +61,7 @@ def test_e2_a_consumer_leaves_although_somebody_deleted_the_offset(seed: int) ->
 
 
 @on_seeds()
-def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused(seed: int) -> None:
+def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused_is_served_again(seed: int) -> None:
     script = Script(seed, replace(QUIET, session_timeout_ms=10_000), consumers=2, coordinators=1)
     script.settle()
     world = script.world

@@ -11,7 +11,6 @@ import select
 import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import click
 from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell
 from zkcoord.cli.stopping import stopping
+from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 
@@ -131,12 +131,12 @@ class Printing:
 
         UnavailableError when no partition was given in `timeout_ms`.
         """
-        committed_ms = heard_ms = _now_ms()
+        committed_ms = heard_ms = mono_ms()
         started = False
         while not asked.is_set() and self.printed != self._max_messages:
             left = RECORDS_MAX if self._max_messages is None else self._max_messages - self.printed
             messages = self._consumer.poll_many(min(RECORDS_MAX, left), POLL_SECONDS)
-            now_ms = _now_ms()
+            now_ms = mono_ms()
             started = started or bool(self._consumer.assignment())
             if messages:
                 heard_ms = now_ms
@@ -236,7 +236,3 @@ def _pipe(stream: Any) -> select.poll | None:
     waiting = select.poll()
     waiting.register(stream.fileno(), 0)  # POLLERR is always reported
     return waiting
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

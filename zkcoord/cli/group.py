@@ -298,18 +298,20 @@ def _member(report: GroupReport, name: str) -> dict[str, Any]:
 
 
 def _partitions(report: GroupReport, ends: Ends) -> list[dict[str, Any]]:
+    from zkcoord.kafka.lag import lag
+
     rows = []
-    for partition in report.partitions():
+    offsets = {partition: report.offsets.get(partition) for partition in report.partitions()}
+    for partition, behind in lag(offsets, ends).items():
         owner = report.view.owners.get(partition)
-        offset, end = report.offsets.get(partition), ends.get(partition)
         consumer = consumer_of(owner.thread) if owner and owner.thread else None
         rows.append(
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "current_offset": offset,
-                "log_end_offset": end,
-                "lag": None if offset is None or end is None else end - offset,
+                "current_offset": offsets[partition],
+                "log_end_offset": ends.get(partition),
+                "lag": behind,
                 "owner": owner.thread if owner and owner.thread else None,
                 "consumer": consumer,
                 "alive": consumer in report.view.members,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 
+from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.demo.accounting import Range, count_records, parse_range, unowned_times
 from zkcoord.demo.events import Event
@@ -101,7 +101,7 @@ class _Drama:
         if not _running_batch(log.last("batch_started", "batch_written")):
             return None
         child.pause()
-        began_ms = _now_ms()
+        began_ms = mono_ms()
         batch = log.last("batch_started", "batch_written")
         if batch is None or not _running_batch(batch):
             child.resume()
@@ -117,7 +117,7 @@ class _Drama:
         standby = next(f"{COORDINATOR}-{other}" for other in COORDINATORS if other != number)
         stage.voice.say(f"EVENT: coordinator {number}, which serves, is killed (SIGKILL)")
         stage.playing.discard(name)
-        processed, began_ms = stage.processed(), _now_ms()
+        processed, began_ms = stage.processed(), mono_ms()
         stage.children[name].kill()
         gone_ms = stage.wait("its session to end", lambda: stage.watch.gone_ms().get(str(number)), status=True)
         elected = stage.wait("the standby to serve", lambda: stage.logs[standby].first("elected", since_ms=began_ms))
@@ -136,7 +136,7 @@ class _Drama:
         stage.voice.say(f"EVENT: consumer {LEAVING} leaves (SIGTERM)")
         stage.playing.discard(LEAVING)
         self._members.remove(LEAVING)
-        began_ms = _now_ms()
+        began_ms = mono_ms()
         stopping = threading.Thread(target=stage.children[LEAVING].stop, args=[END_MS], name="stop", daemon=True)
         stopping.start()
         gone_ms = stage.wait("it to leave", lambda: stage.watch.gone_ms().get(consumer_id), status=True)
@@ -164,7 +164,3 @@ class _Drama:
 
 def _running_batch(event: Event | None) -> bool:
     return event is not None and event["event"] == "batch_started"
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -31,7 +31,7 @@ class Revision:
     (`/zkcoord/groups/*/state`). The snapshot has a Node for each path, also for one that does not exist.
     `upgrade(snapshot, layout name)`: pure; the writes, each with the version it was decided from, in an order in which
     they may be cut anywhere: of a tree that holds a beginning of them it returns the rest, of a changed tree ().
-    `downgrade`: the same, back.
+    `downgrade`: the same, back. Every revision has one; no command calls it yet.
     """
 
     revision: str

@@ -1,8 +1,8 @@
-"""The only reader of the monotonic clock."""
+"""The loop's clock. What decides gets moments as arguments; the simulated world gives the loop another clock."""
 
 from __future__ import annotations
 
-import time
+from zkcoord.clock import mono_ms
 
 
 class MonotonicClock:
@@ -10,4 +10,4 @@ class MonotonicClock:
 
     def now_ms(self) -> int:
         """The present moment."""
-        return time.monotonic_ns() // 1_000_000
+        return mono_ms()
