@@ -68,8 +68,8 @@ class Retention:
 
 
 def asks_for_offsets(view: GroupView, retention: Retention, now_ms: int) -> bool:
-    """True when it must be known whether the group has offsets, and is not."""
-    if view.offsets is not None or not view.answerable:
+    """True while it must be known whether the group has offsets: what was known for an earlier reason is forgotten."""
+    if not view.answerable:
         return False
     return deleting(view) or (retention.past(now_ms) and not retention.offsets_kept)
 

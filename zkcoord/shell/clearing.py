@@ -16,6 +16,7 @@ USUAL = {
     Place.REGISTRATION: Kind.DATA,
     Place.OWNER: Kind.DATA,
     Place.OFFSET: Kind.DATA,
+    Place.INSTANCES: Kind.CHILDREN,
     Place.INSTANCE: Kind.DATA,
     Place.CHANNELS: Kind.CHILDREN,
     Place.COMMAND: Kind.DATA,

@@ -301,6 +301,9 @@ class CoordinatorRole:
             following.list_everything()
         elif asks_for_offsets(view, memory.retention, now_ms):
             following.list_offsets()
+        elif following.listing:  # it was not removed, or is a new one: what was listed is not what it will have
+            following.end()
+            self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
         for path, what in following.nodes.problems.items():
             self._report.problem(path, what)
         for topic, left in view.leftovers.items():

@@ -153,10 +153,10 @@ class Following:
                 self._want(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.CHILDREN)
         for topic in sorted(self._looking - topics):
-            self.tracker.unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
+            self._unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
             for partition in [p for p in self._offsets if p.topic == topic]:
                 self._offsets.discard(partition)
-                self.tracker.unwant(self.layout.offset(self.group, partition))
+                self._unwant(self.layout.offset(self.group, partition))
         self._looking = set(topics)
         if not topics and self.nodes.offsets:
             self.nodes = replace(self.nodes, offsets={})
@@ -168,16 +168,20 @@ class Following:
         if left != self.nodes.view.leftovers:
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, leftovers=left))
 
-    def list_offsets(self) -> None:
+    @property
+    def listing(self) -> bool:
+        """True once it was listed what is left of the group."""
+        return self._clearing is not None
+
+    def list_offsets(self) -> Clearing:
         """List the group's offsets: whether it may go depends on them."""
         if self._clearing is None:
             self._clearing = Clearing.begin(self.group, self.layout, self.tracker)
+        return self._clearing
 
     def list_everything(self) -> None:
         """List the whole group: it is to be removed."""
-        self.list_offsets()
-        if self._clearing is not None:
-            self._clearing.list_everything()
+        self.list_offsets().list_everything()
 
     def set_leavings(self) -> None:
         """Take over what was listed; asked when everything is clean."""
@@ -245,7 +249,7 @@ class Following:
                 for name in sorted(set(node.children) - before.view.instances.keys()):
                     self._want(self.layout.instance(self.group, name), Kind.DATA)
                 for name in before.view.instances.keys() - set(node.children):
-                    self.tracker.unwant(self.layout.instance(self.group, name))
+                    self._unwant(self.layout.instance(self.group, name))
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)
@@ -375,12 +379,12 @@ class Following:
         """The topic's mark was removed, and all below it."""
         for partition in [p for p in self._owners if p.topic == topic]:
             self._owners.discard(partition)
-            self.tracker.unwant(self.layout.owner(self.group, partition))
+            self._unwant(self.layout.owner(self.group, partition))
         self._listed.discard(topic)
-        self.tracker.unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
+        self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
         if topic not in self.subscribed:
-            self.tracker.unwant(self.layout.mark(self.group, topic))
-            self.tracker.unwant(self.layout.topic_offsets(self.group, topic))
+            self._unwant(self.layout.mark(self.group, topic))
+            self._unwant(self.layout.topic_offsets(self.group, topic))
 
     def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
         fresh = [p for number in partitions if (p := TopicPartition(topic, number)) not in self._owners]
@@ -389,3 +393,8 @@ class Following:
 
     def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
         self.tracker.want(path, kind, watch=watch, scope=self.group)
+
+    def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
+        """While the group is listed for its removal that follows every node, to see each go."""
+        if self._clearing is None:
+            self.tracker.unwant(path, kind)

@@ -1,0 +1,66 @@
+"""A deletion sees every node go, whoever else removes it, and what was listed for it is not believed afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.script import QUIET, Script, on_seeds
+from tests.sim.test_group_end import FOLDER, RECORD, STATE, below, emptied, gone
+from zkcoord.core.topics import DELETED_MS
+from zkcoord.tree.paths import DRAFT
+
+
+@on_seeds()
+@pytest.mark.parametrize("torn_rate", [0.0, 0.7])
+def test_a_group_with_static_members_is_deleted_with_what_is_remembered_of_them(seed: int, torn_rate: float) -> None:
+    script = emptied(seed, consumers=2, hold_ms=600_000)
+    script.world.options = replace(script.world.options, torn_rate=torn_rate)
+    assert len(below(script, DRAFT.instances(GROUP))) == 3
+    script.wish("delete", run="r1", offsets=True)
+    script.world.run_until(lambda: gone(script), what="the deletion")
+    script.calm()
+
+
+@on_seeds(8)
+@pytest.mark.parametrize("early_ms", [-4, 8, 20, 32])
+def test_a_group_is_deleted_at_the_moment_at_which_a_topic_that_is_gone_is_dropped(seed: int, early_ms: int) -> None:
+    """The drop's end forgot the topic's nodes, of which the deletion had listed some: it deleted them for ever."""
+    options = replace(QUIET, torn_rate=0.7, time_rate=0.1)
+    script = Script(seed, options, consumers=1, coordinators=1, topics={"t": 4, "u": 2})
+    script.settle()
+    world = script.world
+    world.crash("consumer0", restart_after_ms=None)
+    world.run_until(lambda: not script.field.registrations and not script.field.channels, what="it is gone")
+    script.delete_topic("t")
+    world.run_for(DELETED_MS - early_ms)
+    script.wish("delete", run="r1", offsets=True)
+    world.run_until(lambda: gone(script), 8_000, "the deletion")
+    script.calm()
+
+
+@on_seeds()
+def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int) -> None:
+    """Somebody joins while a group that has no offsets is deleted; when it has left, its offsets are seen."""
+    script = Script(seed, coordinators=1, consumers=0)
+    world = script.world
+    world.run_until(lambda: script.field.epoch_session is not None, what="the election")
+    for path in (f"{FOLDER}/ids", f"{DRAFT.channels_of(GROUP)}/somebody"):  # who joins keeps the deletion waiting
+        world.ensemble.ensure(path, b"")
+    world.run_until(lambda: world.ensemble.stat(STATE) is not None, what="its first sight")
+    script.wish("delete", run="r1")
+    world.run_until(lambda: bool(world.events("group_removed")), what="the deletion begins")
+    script.join("consumer0")
+    script.settle()
+    world.run_for(3_000)
+    kept = [*below(script, DRAFT.offsets(GROUP)), *below(script, DRAFT.owners(GROUP))]
+    assert len(kept) == 2 * 6
+    script.leave("consumer0")
+    world.run_until(lambda: not script.field.registrations and not script.field.channels, what="it leaves")
+    script.wish("delete", run="r2")
+    world.run_until(lambda: world.ensemble.data(RECORD) == b"", what="the empty record")
+    assert [told.fields["why"] for told in world.events("group_removed") if "r2" in told.fields["why"]] == []
+    assert [*below(script, DRAFT.offsets(GROUP)), *below(script, DRAFT.owners(GROUP))] == kept
+    script.calm()
