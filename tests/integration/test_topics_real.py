@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.world import World, named, wait_until
-from zkcoord import Coordinator, UsageError
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.zk import connection
 from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS
@@ -58,33 +56,19 @@ def test_f20_ten_thousand_topics_are_listed_in_one_reply_and_read_by_one_wildcar
     assert world.children(DRAFT.owners(GROUP)) == sorted(f"{LONG}-{n}" for n in range(MANY + 1))
 
 
-def test_f20_a_list_that_is_too_long_ends_the_coordinator_with_what_is_too_long(
+def test_f20_a_list_that_is_too_long_is_named_and_who_names_topics_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world.topic("t", 2)
     make_topics(world, [f"{LONG}-{n}" for n in range(200)])
     monkeypatch.setattr(connection, "FRAME_BYTES_MAX", 20_000)
-    ended: list[BaseException] = []
-    coordinator = Coordinator(world.zookeeper)
+    world.coordinate()
+    wait_until(lambda: TOPICS in world.reports.paths("unreadable"), "it is named")
+    assert "an operator must remove some of what is there" in world.reports.paths("unreadable")[TOPICS]
 
-    def run() -> None:
-        try:
-            coordinator.run()
-        except UsageError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    [error] = ended
-    assert f"ZooKeeper's answer to the children of {chroot_of(world)}{TOPICS} has " in str(error)
-    assert "bytes, more than 20000" in str(error)
-
-
-def chroot_of(world: World) -> str:
-    """The chroot in the address of the test's tree."""
-    _, slash, chroot = world.zookeeper.partition("/")
-    return slash + chroot
+    member = world.join(GROUP, "t")
+    wait_until(lambda: member.held() == named("t", 0, 1), "who names its topics is served")
+    assert len([fields for fields in world.reports.of("unreadable") if fields["path"] == TOPICS]) == 1
 
 
 def test_f41_a_topic_that_is_created_again_starts_anew(world: World) -> None:

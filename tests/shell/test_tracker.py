@@ -125,3 +125,27 @@ def test_data_that_was_wanted_before_is_read_again() -> None:
     assert tracker.take(2) == [Read("/a"), Read("/b")]
     tracker.answered(2, [node("/a"), node("/b")])
     assert (tracker.clean("g"), tracker.clean("h")) == (True, True)
+
+
+def test_what_cannot_be_read_keeps_its_scope_unclean_and_is_asked_for_later_or_when_it_is_touched() -> None:
+    tracker = Tracker()
+    tracker.want("/a", scope="g")
+    tracker.want("/b", scope="h")
+    tracker.take(1)
+    tracker.answered(1, [node("/b")])
+    tracker.put_off(1, "/a", Kind.DATA, until_ms=100)
+    assert (tracker.clean("g"), tracker.clean("h")) == (False, True)
+    assert tracker.resume(99) == 100
+    assert tracker.take(2) == []
+    tracker.touch_all()
+    assert tracker.take(3) == [Read("/b")]
+    assert tracker.resume(100) is None
+    assert tracker.take(4) == [Read("/a")]
+    tracker.put_off(4, "/a", Kind.DATA, until_ms=200)
+    tracker.touch("/a")
+    assert tracker.take(5) == [Read("/a")]
+    tracker.touch("/a")
+    tracker.put_off(5, "/a", Kind.DATA, until_ms=300)  # it changed while it was asked for
+    assert tracker.take(6) == [Read("/a")]
+    assert tracker.answered(6, [node("/a")]) == [node("/a")]
+    assert tracker.clean("g")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.shell.zk_world import Recorder, session
 from zkcoord.embedded import EmbeddedZooKeeper
-from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, SyncDone, WatchFired
-from zkcoord.shell.zk import multiread
+from zkcoord.shell.ports import CommitDone, Link, Outcome, ReadDone, SyncDone, Unreadable, WatchFired
+from zkcoord.shell.zk import connection, multiread
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
@@ -83,17 +83,39 @@ def test_a_refused_multi_names_its_write_and_nothing_of_it_happened(
     assert shown(zk.ask(Read("/", CHILDREN))) == [("/", 0, b"", ("a", "mortal"))]
 
 
-def test_a_right_that_is_missing_is_a_refusal_for_writes_and_an_error_for_reads(chroot: str, zk: Recorder) -> None:
+def test_a_right_that_is_missing_refuses_a_write_and_leaves_a_node_out_of_what_is_read(
+    chroot: str, zk: Recorder
+) -> None:
     closed = ZooKeeperConfig(digest="alice:secret", acl=(Acl(31, "auth", ""),))
     with session(chroot, config=closed) as alice:
         assert alice.commit(CreateNode("/hers")).outcome is Outcome.COMMITTED
         assert alice.commit(SetNode("/hers", b"x", 0)).outcome is Outcome.COMMITTED
 
     assert zk.commit(SetNode("/hers", b"y", 1)) == CommitDone(1, Outcome.REFUSED, failed_at=0, reason="NoAuth")
-    assert zk.ask(Read("/hers")) is None
-    assert zk.ask(Read("/"), Read("/hers")) is None
-    path = chroot.partition("/")[2]
-    assert [str(e) for e in zk.fatal] == [f"ZooKeeper refuses to let us read /{path}/hers: NoAuth"] * 2
+    why = "ZooKeeper refuses to let us read it (NoAuth): an operator must grant READ"
+    for multi_read in (True, False):
+        zk.store.session.multi_read = multi_read
+        answer = zk.read(Read("/"), Read("/hers"), Read("/none"), Read("/hers", CHILDREN, watch=True))
+        assert shown(answer.nodes) == [("/", 0, b"", ()), ("/none", -1, b"", ())]
+        assert answer.unreadable == (Unreadable("/hers", Kind.DATA, why), Unreadable("/hers", CHILDREN, why))
+    assert zk.fatal == []
+
+
+def test_an_answer_that_is_too_large_costs_the_connection_and_names_its_node(
+    zk: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zk.commit(CreateNode("/big", b"x" * 3_000), CreateNode("/small"))
+    monkeypatch.setattr(connection, "FRAME_BYTES_MAX", 2_000)
+
+    together = zk.read(Read("/small"), Read("/big"))
+    zk.linked(Link.CONNECTED, 2)
+    alone = zk.read(Read("/small"), Read("/big"))
+    zk.linked(Link.CONNECTED, 3)
+
+    assert together == ReadDone(together.token, None)
+    assert [(u.path, u.breaks_link) for u in alone.unreadable] == [("/big", True)]
+    assert shown(zk.ask(Read("/small"))) == [("/small", 0, b"", ())]
+    assert zk.fatal == []
 
 
 def test_an_acl_without_an_identity_is_refused(chroot: str) -> None:

@@ -60,12 +60,16 @@ class Recorder:
         done = (ReadDone, CommitDone, SyncDone)
         return self.wait(lambda seen: [x for x in seen if isinstance(x, done) and x.token == token])[0]
 
-    def ask(self, *reads: Read) -> tuple[Node, ...] | None:
+    def read(self, *reads: Read) -> ReadDone:
         """Read and wait."""
         token = self.token()
         self.store.read(token, reads)
         answer: ReadDone = self.answer(token)
-        return answer.nodes
+        return answer
+
+    def ask(self, *reads: Read) -> tuple[Node, ...] | None:
+        """The nodes of a read."""
+        return self.read(*reads).nodes
 
     def commit(self, *writes: Write) -> CommitDone:
         """Commit and wait."""

@@ -119,15 +119,17 @@ class ConsumerFactory:
             registration=registration,
             topics=sorted(self._topics) if self._pattern == "static" else (),
         )
-        role = MembershipRole(
-            loop, settings, application, lambda name, fields: world.trace(process.client, name, fields)
-        )
+
+        def events(name: str, fields: Mapping[str, Any]) -> None:
+            world.trace(process.client, name, fields)
+
+        role = MembershipRole(loop, settings, application, events)
 
         def allowed(partition: TopicPartition) -> bool:
             return partition in role.readable and role.lease is not None and role.lease.holds(process.clock.now_ms())
 
         application.allowed = allowed
-        loop.run_role(role)
+        loop.run_role(role, events)
         return ProductActor(loop, role)
 
 

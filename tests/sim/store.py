@@ -13,7 +13,17 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Replica, Result, Session
-from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
+from zkcoord.shell.ports import (
+    CommitDone,
+    Link,
+    LinkChanged,
+    Outcome,
+    ReadDone,
+    StoreInput,
+    SyncDone,
+    Unreadable,
+    WatchFired,
+)
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
@@ -61,13 +71,14 @@ class Network(Protocol):
 class Ask:
     """One request on its way. Compared by identity."""
 
-    __slots__ = ("kind", "missing", "nodes", "payload", "token", "waiting")
+    __slots__ = ("kind", "missing", "nodes", "payload", "token", "unreadable", "waiting")
 
     def __init__(self, kind: str, token: int, payload: Any = None) -> None:
         self.kind = kind
         self.token = token
         self.payload = payload
         self.nodes: dict[int, Node] = {}  # of a read: what was answered so far, by its place
+        self.unreadable: list[Unreadable] = []
         self.waiting: list[int] = list(range(len(payload))) if kind is READ else []
         self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
 
@@ -238,7 +249,9 @@ class SimStore:
         count = self.network.torn(len(ask.waiting))
         for place in ask.waiting[:count]:
             read = ask.payload[place]
-            if read.watch and ask.missing is not None and read.path not in wire.replica.nodes:
+            if read.path in self.network.ensemble.closed:
+                ask.unreadable.append(Unreadable(read.path, read.kind, "NoAuth: an operator must grant READ"))
+            elif read.watch and ask.missing is not None and read.path not in wire.replica.nodes:
                 ask.missing.append(place)
             else:
                 ask.nodes[place] = wire.replica.answer(read, wire)
@@ -250,7 +263,8 @@ class SimStore:
             ask.waiting, ask.missing = ask.missing, None
             wire.requests.append(ask)
         else:
-            self._answer(wire, ask, ReadDone(ask.token, tuple(ask.nodes[n] for n in range(len(ask.payload)))))
+            nodes = tuple(ask.nodes[place] for place in sorted(ask.nodes))
+            self._answer(wire, ask, ReadDone(ask.token, nodes, tuple(ask.unreadable)))
 
     def _execute_commit(self, wire: Wire, ask: Ask) -> None:
         fate = self.network.before_write(self, ask.payload)

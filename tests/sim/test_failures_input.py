@@ -52,6 +52,15 @@ class TwoGroups(Script):
         assert found[0].fields["level"] == "warning"
         return found[0]
 
+    def told_at(self, path: str) -> list[Told]:
+        """The events that say that nobody can read this path."""
+        return [told for told in self.world.events("unreadable") if told.fields["path"] == path]
+
+    def read_at(self, path: str, since_ms: int) -> list[int]:
+        """When the coordinator that serves asked for this path."""
+        client = self.client(self.leader())
+        return [ms for ms, asked, name in self.world.asked if (asked, name) == (client, path) and ms >= since_ms]
+
     def other_shares(self) -> list[int]:
         """How many partitions each member of the other group holds."""
         counts = dict.fromkeys((c for g, c in self.field.registrations if g == OTHER), 0)

@@ -245,6 +245,7 @@ class Ensemble:
         self.now_ms = 0
         self.zxid = 0
         self.digest = 0  # of every change ever applied: two runs of one seed must agree
+        self.closed: set[str] = set()  # what nobody may read
         self.serving = True  # False: no quorum; nobody can connect, no session expires
         self.log: list[Txn] = []
         self.sessions: dict[int, Session] = {}

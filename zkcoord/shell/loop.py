@@ -25,6 +25,7 @@ from zkcoord.shell.ports import (
     StoreInput,
     SyncDone,
     TreeStore,
+    Unreadable,
     WatchFired,
 )
 from zkcoord.shell.tracker import Tracker
@@ -38,6 +39,10 @@ REOPEN_MS = 250
 REFUSALS_FREE, REFUSED_MS, REFUSED_MS_MAX = 3, 20, 5_000
 """So many refusals in a row are ordinary racing; then the lane waits, doubling, since reading again did not help: a
 missing right, for example, which somebody must grant."""
+
+UNREADABLE_MS, UNREADABLE_BREAKING_MS = 30_000, 300_000
+"""When a node that cannot be read is asked for again: once a right is granted, that heals it. Later when each attempt
+costs the connection, after which everything is read again."""
 
 Events = Callable[[str, Mapping[str, Any]], None]
 """Where a role reports what happened: the event's name and its fields (design, section 11)."""
@@ -113,6 +118,7 @@ class _Session:
     connected: bool = False
     opened: bool = False
     lanes: dict[str, _Lane] = field(default_factory=dict)
+    unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> what of it, why: told of
     gated: bool = False  # reads wait for the answer of a sync: the link was broken, or an outcome is unknown
 
 
@@ -215,12 +221,13 @@ class Loop:
                         left.future.set_exception(RuntimeError("the loop has ended"))
                 return None
         self._open_when_due(now_ms)
+        unreadable_ms = self._session.tracker.resume(now_ms) if self._session else None
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         self._send_reads()
         lanes = self._session.lanes.values() if self._session else ()
         held_ms = (lane.until_ms for lane in lanes if lane.until_ms > now_ms)
-        times = [t for t in (wake_at_ms, self._reopen_at_ms, *held_ms) if t is not None]
+        times = [t for t in (wake_at_ms, self._reopen_at_ms, unreadable_ms, *held_ms) if t is not None]
         return min(times) if times and not self.finished else None
 
     def _take(self, role: Role, item: Input, now_ms: int) -> None:
@@ -239,10 +246,15 @@ class Loop:
         match item:
             case WatchFired(path, data, children):
                 session.tracker.fired(path, data=data, children=children)
-            case ReadDone(token, nodes):
+            case ReadDone(token, nodes, unreadable):
+                for refused in unreadable:
+                    self._put_off(session, token, refused, now_ms)
                 if nodes is not None and session.connected:
                     fresh = session.tracker.answered(token, nodes)
                     if fresh:
+                        for node in fresh if session.unreadable else ():
+                            if session.unreadable.get(node.path, ("", ""))[0] is node.kind:
+                                del session.unreadable[node.path]
                         role.read(fresh, now_ms)
             case CommitDone():
                 self._take_outcome(role, session, item, now_ms)
@@ -250,6 +262,15 @@ class Loop:
                 self._take_sync(role, session, token, ok, now_ms)
             case LinkChanged():
                 self._take_link(role, session, item, now_ms)
+
+    def _put_off(self, session: _Session, token: int, refused: Unreadable, now_ms: int) -> None:
+        """Leave what needs this node alone, and tell once who must act; everything else goes on."""
+        wait_ms = UNREADABLE_BREAKING_MS if refused.breaks_link else UNREADABLE_MS
+        session.tracker.put_off(token, refused.path, refused.kind, now_ms + wait_ms)
+        if session.unreadable.get(refused.path, ("", ""))[1] != refused.why:
+            session.unreadable[refused.path] = (refused.kind, refused.why)
+            why = f"{refused.why}; what needs it waits, it is read again every {wait_ms // 1000} s"
+            self._report("unreadable", {"path": refused.path, "why": why, "level": "warning"})
 
     def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
 
@@ -42,14 +42,29 @@ class WatchFired:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A read that asking again at once does not mend. `why`: what is wrong, and who must act.
+
+    `breaks_link`: its answer is too large to be taken, so that asking for it costs the connection.
+    """
+
+    path: str
+    kind: Kind
+    why: str
+    breaks_link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReadDone:
     """The answers to one `TreeStore.read`, in its order; `nodes` is None when the connection broke meanwhile.
 
-    A watched read leaves its watch on a missing node too (its creation fires), for data and for children.
+    Those in `unreadable` are left out of `nodes`, and leave no watch. Any other watched read leaves its watch on a
+    missing node too (its creation fires), for data and for children.
     """
 
     token: int
     nodes: tuple[Node, ...] | None
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

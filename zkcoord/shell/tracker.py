@@ -3,7 +3,8 @@
 The rule: a scope (a group, or the whole tree) is decided on only while none of its nodes is dirty or being read. Every
 node that an own transaction touches is dirty from its sending on; a watch event makes its node dirty, also while it is
 being read (nobody can tell whether it came before or after that read); a broken link makes everything dirty. A touched
-node whose watch stands is read when the event of the own write comes, so that one read serves both.
+node whose watch stands is read when the event of the own write comes, so that one read serves both. A node that cannot
+be read stays dirty, so its scope is left alone; it is asked for again after a while, or when it is touched.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class Tracker:
     def __init__(self) -> None:
         self._wants: dict[tuple[str, Kind], _Want] = {}
         self._queue: dict[tuple[str, Kind], None] = {}
-        # invariant: the queue holds exactly the wants that are dirty, not being read and not expected to fire
+        # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting: set[tuple[str, Kind]] = set()
+        self._put_off: dict[tuple[str, Kind], int] = {}  # what cannot be read -> when it is asked for again
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
 
     def want(self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "") -> None:
@@ -83,6 +85,7 @@ class Tracker:
             return
         self._queue.pop((path, kind), None)
         self._expecting.discard((path, kind))
+        self._put_off.pop((path, kind), None)
         if want.dirty or want.reading:
             self._count(want.scope, -1)
 
@@ -138,7 +141,8 @@ class Tracker:
             if not (want.dirty or want.reading):
                 self._count(want.scope, 1)
             want.reading, want.dirty, want.armed = 0, True, False
-            self._queue[key] = None
+            if key not in self._put_off:
+                self._queue[key] = None
         self._expecting.clear()
 
     def take(self, token: int) -> list[Read]:
@@ -167,6 +171,31 @@ class Tracker:
                 fresh.append(node)
         return fresh
 
+    def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
+        """Request `token` (or one of a connection that broke since) told that this node cannot be read: not before
+        `until_ms` again, unless something says that it changed, or said so meanwhile."""
+        key = (path, kind)
+        want = self._wants.get(key)
+        if want is None or want.reading not in (0, token):
+            return
+        changed = want.dirty and bool(want.reading)
+        if not (want.dirty or want.reading):
+            self._count(want.scope, 1)
+        want.reading, want.dirty, want.armed = 0, True, False
+        self._expecting.discard(key)
+        if changed:
+            self._queue[key] = None
+        else:
+            self._queue.pop(key, None)
+            self._put_off[key] = until_ms
+
+    def resume(self, now_ms: int) -> int | None:
+        """Ask again for what was put off until now; returns when the next is due, None when there is none."""
+        for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
+            del self._put_off[key]
+            self._queue[key] = None
+        return min(self._put_off.values(), default=None)
+
     def clean(self, scope: str) -> bool:
         """True when nothing of this scope is dirty or being read."""
         return scope not in self._unclean
@@ -177,7 +206,11 @@ class Tracker:
 
     def _soil(self, key: tuple[str, Kind]) -> None:
         want = self._wants.get(key)
-        if want is None or want.dirty:
+        if want is None:
+            return
+        if self._put_off.pop(key, None) is not None:
+            self._queue[key] = None
+        if want.dirty:
             return
         want.dirty = True
         if not want.reading:

@@ -22,6 +22,7 @@ from zkcoord.shell.ports import (
     Request,
     StoreInput,
     SyncDone,
+    Unreadable,
     WatchFired,
 )
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
@@ -50,7 +51,9 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
         case WatchFired():
             return {"fired": item.path, "data": item.data, "children": item.children}
         case ReadDone():
-            return {"answered": item.token, "nodes": None if item.nodes is None else [_of_node(n) for n in item.nodes]}
+            line = {"answered": item.token, "nodes": None if item.nodes is None else [_of_node(n) for n in item.nodes]}
+            refused = [[u.path, u.kind.value, u.why, u.breaks_link] for u in item.unreadable]
+            return {**line, "unreadable": refused} if refused else line
         case CommitDone():
             return {
                 "committed": item.token,
@@ -73,7 +76,9 @@ def to_input(line: dict[str, Any]) -> Input:
         case {"session": session, "fired": path}:
             return FromStore(session, WatchFired(path, line["data"], line["children"]))
         case {"session": session, "answered": token, "nodes": nodes}:
-            return FromStore(session, ReadDone(token, None if nodes is None else tuple(_to_node(n) for n in nodes)))
+            read = None if nodes is None else tuple(_to_node(n) for n in nodes)
+            refused = tuple(Unreadable(p, Kind(kind), why, cut) for p, kind, why, cut in line.get("unreadable", ()))
+            return FromStore(session, ReadDone(token, read, refused))
         case {"session": session, "committed": token}:
             outcome, versions = Outcome(line["outcome"]), tuple(line["versions"])
             return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"]))

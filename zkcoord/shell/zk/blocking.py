@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from zkcoord.errors import UnavailableError, ZkcoordError, invariant
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError, invariant
 from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone
 from zkcoord.shell.zk.config import ZooKeeperConfig
 from zkcoord.shell.zk.store import NO_CONFIG, SESSION_TIMEOUT_MS, zookeeper_sessions
@@ -157,10 +157,11 @@ class Tree:
             return  # nobody waits any more
         invariant(question.answer is None, f"request {item.token} was answered twice")
         unread = (isinstance(item, ReadDone) and item.nodes is None) or (isinstance(item, SyncDone) and not item.ok)
-        if not unread:
+        if isinstance(item, ReadDone) and item.unreadable:
+            refused = item.unreadable[0]
+            question.error = UsageError(f"{self._store.absolute(refused.path)}: {refused.why}")
+        elif not unread:
             question.answer = item
-        elif self._error is not None:
-            question.error, self._error = self._error, None  # told right before: this is its read
         else:
             question.sent = False
             self._send(item.token, question)

@@ -34,7 +34,9 @@ CHUNK_BYTES = 64 * 1024
 """Bytes read at once: more than this the allocator maps and unmaps at each read."""
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 """The largest reply that is taken: a list of 250,000 topics with the longest names, of two million with short ones.
-(The server has no limit for what it sends.) More is an error for people; asking again would bring it again."""
+(The server has no limit for what it sends.) More costs the connection, and asking again would bring it again."""
+TOO_LARGE = 1
+"""The error code of a request whose reply is larger; ZooKeeper's own are not positive."""
 
 CONNECT_WAIT_S = 3.0
 """How long one server may take to answer the request for a session before the next is tried (doubled each time, up to
@@ -90,9 +92,6 @@ class Owner(Protocol):
 
     def connected(self, session_timeout_ms: int) -> None:
         """A server accepted the session, authentication included."""
-
-    def too_large(self, asked: str, size: int) -> None:
-        """The reply to a request is larger than FRAME_BYTES_MAX."""
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired; `path` is as the server spells it."""
@@ -219,8 +218,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             if size < jute.REPLY.size:
                 raise ConnectionDropped(f"the server sent a frame of {size} bytes")
             if size > FRAME_BYTES_MAX:
-                pending = self.client._pending
-                self.client.too_large(_asked(pending[0][1]) if pending else "nothing", size)
+                self._refuse(size)
                 raise ConnectionDropped(f"the server sends a frame of {size} bytes")
             end = start + jute.INT.size + size
             if len(inbound) < end:
@@ -230,6 +228,15 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             start = end
         del inbound[:start]
         return last
+
+    def _refuse(self, size: int) -> None:
+        """Answer the request whose reply is too large; those behind it learn that the connection broke."""
+        pending = self.client._pending
+        call = pending.popleft()[1] if pending else None
+        what = _asked(call)
+        _LOG.error("ZooKeeper's answer to %s has %d bytes, more than %d", what, size, FRAME_BYTES_MAX)
+        if call is not None:
+            call.answer(TOO_LARGE, b"", 0)
 
     def _take(self, frame: bytes) -> Any:
         xid, zxid, error = jute.REPLY.unpack_from(frame)

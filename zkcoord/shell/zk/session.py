@@ -21,7 +21,7 @@ from kazoo.retry import KazooRetry
 
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.shell.ports import Link, LinkChanged, StoreInput, WatchFired
-from zkcoord.shell.zk import connection, jute, multiread
+from zkcoord.shell.zk import jute, multiread
 from zkcoord.shell.zk.config import Address, ZooKeeperConfig
 from zkcoord.shell.zk.connection import Call, Connection
 from zkcoord.shell.zk.handler import OrderedHandler
@@ -130,11 +130,6 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         with self._lock:
             if not self._over:
                 self.handler.submit(partial(self._deliver, self._sink, item))
-
-    def too_large(self, asked: str, size: int) -> None:
-        """See `connection.Owner`."""
-        limit = f"more than {connection.FRAME_BYTES_MAX}: an operator must remove some of what is there"
-        self.tell(UsageError(f"ZooKeeper's answer to {asked} has {size} bytes, {limit}"))
 
     def tell(self, error: ZkcoordError) -> None:
         """Log an error that somebody must act on, and report it to `fatal` in the order of the inputs."""

@@ -8,10 +8,10 @@ from functools import partial
 from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, UnimplementedError
 
 from zkcoord.errors import UsageError, ZkcoordError, invariant
-from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone
+from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone, Unreadable
 from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.config import ZooKeeperConfig, parse_connect
-from zkcoord.shell.zk.connection import CONNECTION_LOSS, Call
+from zkcoord.shell.zk.connection import CONNECTION_LOSS, FRAME_BYTES_MAX, TOO_LARGE, Call
 from zkcoord.shell.zk.jute import Op
 from zkcoord.shell.zk.session import Abilities, Session
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -23,12 +23,17 @@ ROUNDS_MAX = 10
 """How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
 
 NO_NODE: int = NoNodeError.code
-_UNREADABLE = frozenset({NoAuthError.code, BadArgumentsError.code})
-"""Error codes of a read that asking again does not mend. (All others but NoNode are the connection's or session's.)"""
+_UNREADABLE = {
+    NoAuthError.code: "ZooKeeper refuses to let us read it (NoAuth): an operator must grant READ",
+    BadArgumentsError.code: "ZooKeeper refuses to let us read it (BadArguments): its path is none",
+    TOO_LARGE: f"the answer is larger than {FRAME_BYTES_MAX} bytes: an operator must remove some of what is there",
+}
+"""Errors of a read that asking again does not mend, for people. (All others but NoNode are the connection's or the
+session's.)"""
 
 
 def ignore(_error: ZkcoordError) -> None:
-    """What is done by default with an error that ends a session or a read: it is in the log."""
+    """What is done by default with an error that ends a session: it is in the log."""
 
 
 class KazooStore:
@@ -85,11 +90,6 @@ class KazooStore:
         """`path` as the server spells it."""
         return multi.absolute(self._chroot, path)
 
-    def unreadable(self, path: str, code: int) -> None:
-        """The server refuses a read for good (no right, a path that is none): an operator must act."""
-        reason = multi.reason(code)
-        self._session.tell(UsageError(f"ZooKeeper refuses to let us read {self.absolute(path)}: {reason}"))
-
     def _committed(self, token: int, error: int, frame: bytes, offset: int) -> None:
         self._session.post(multi.decode(token, error, frame, offset))
 
@@ -100,7 +100,7 @@ class KazooStore:
 class _Reading:
     """One `read` on its way. After it was sent everything here happens on the connection's thread."""
 
-    __slots__ = ("_left", "_nodes", "_over", "_rounds", "_store", "reads", "token")
+    __slots__ = ("_left", "_nodes", "_over", "_rounds", "_store", "_unreadable", "reads", "token")
 
     def __init__(self, token: int, reads: tuple[Read, ...], store: KazooStore) -> None:
         self.token = token
@@ -110,6 +110,7 @@ class _Reading:
         self._left = len(reads)
         self._over = False
         self._rounds = 0
+        self._unreadable: dict[int, Unreadable] = {}
 
     def calls(self) -> list[Call]:
         """The requests, in the order of the reads."""
@@ -133,7 +134,7 @@ class _Reading:
         """The connection broke: answer unread, once."""
         if not self._over:
             self._over = True
-            self._store.session.post(ReadDone(self.token, None))
+            self._store.session.post(ReadDone(self.token, None, tuple(self._unreadable.values())))
 
     def _path(self, index: int) -> str:
         return self._store.absolute(self.reads[index].path)
@@ -167,6 +168,8 @@ class _Reading:
         if error:
             if error == UnimplementedError.code:
                 self._store.session.no_multi_read()
+            elif error == TOO_LARGE:  # all together, or one of them? one by one it will be seen
+                self._store.session.multi_read = False
             self.fail()
             return
         for index, (code, data, stat) in enumerate(multiread.answers(frame, offset), start=first):
@@ -179,9 +182,13 @@ class _Reading:
         if error == NO_NODE:
             self._settle(index, Node(self.reads[index].path, self.reads[index].kind, None))
             return
-        if error in _UNREADABLE and not self._over:
-            self._store.unreadable(self.reads[index].path, error)
-        self.fail()
+        why = _UNREADABLE.get(error)
+        if why is None:
+            self.fail()
+            return
+        read = self.reads[index]
+        self._unreadable[index] = Unreadable(read.path, read.kind, why, breaks_link=error == TOO_LARGE)
+        self._one_less()
 
     def _again(self, call: Call) -> None:
         self._rounds += 1
@@ -191,11 +198,15 @@ class _Reading:
     def _settle(self, index: int, node: Node) -> None:
         invariant(self._nodes[index] is None, f"{node.path} was answered twice")
         self._nodes[index] = node
+        self._one_less()
+
+    def _one_less(self) -> None:
+        """One more is answered; when all are, report it."""
         self._left -= 1
         if not self._left and not self._over:
             self._over = True
             nodes = tuple(node for node in self._nodes if node is not None)
-            self._store.session.post(ReadDone(self.token, nodes))
+            self._store.session.post(ReadDone(self.token, nodes, tuple(self._unreadable.values())))
 
 
 class KazooSessions:
@@ -232,7 +243,7 @@ def zookeeper_sessions(
 
     A session looks for a server for ever and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
     told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
-    refused (LOST follows), a node that may not be read (the read comes back unread).
+    refused (LOST follows).
     """
     if not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
         raise UsageError(f"a session timeout of {session_timeout_ms} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")

@@ -1,0 +1,76 @@
+"""A node that its reader may not read: told once, what needs it waits, everything else goes on; a right heals it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.field import consumer_of
+from tests.sim.script import on_seeds
+from tests.sim.test_failures_input import TwoGroups
+from zkcoord.shell.loop import UNREADABLE_MS
+from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
+
+
+def owning(script: TwoGroups) -> set[str]:
+    """The members of the first group that own something."""
+    return {consumer_of(owner) for (group, _), owner in script.field.owners.items() if group == GROUP and owner}
+
+
+@pytest.mark.parametrize("path", [DRAFT.state(GROUP), DRAFT.record(GROUP), DRAFT.owners(GROUP)])
+@on_seeds(3)
+def test_a_group_with_an_unreadable_node_is_left_alone_and_the_others_go_on(seed: int, path: str) -> None:
+    script = TwoGroups(seed)
+    world = script.world
+    world.ensemble.closed.add(path)
+    world.crash(script.leader(), restart_after_ms=1_000)
+    world.run_until(lambda: bool(script.told_at(path)), what="the new coordinator tells of it")
+    began_ms = world.now_ms
+    world.spawn("other1", script.others)
+    world.run_until(lambda: sorted(script.other_shares()) == [2, 2], what="the other group is served")
+    script.join("late")
+    world.run_for(2 * UNREADABLE_MS)
+    told = script.told_once("unreadable", path)
+    assert "an operator must grant READ" in told.fields["why"]
+    assert script.member("late") not in owning(script)
+    assert 2 <= len(script.read_at(path, began_ms)) <= 6
+
+    world.ensemble.closed.remove(path)
+    world.run_until(lambda: script.member("late") in owning(script), what="the right heals it")
+    script.settle()
+    script.calm()
+
+
+@on_seeds(3)
+def test_a_group_of_an_unreadable_topic_is_left_alone_and_reads_on(seed: int) -> None:
+    script = TwoGroups(seed)
+    world, path = script.world, f"{TOPICS}/u"
+    script.create_topic("u", 2)
+    world.ensemble.closed.add(path)
+    script.consumers.registers(subscription={"t": 1, "u": 1})
+    held = script.held()
+    script.join("late")
+    world.run_until(lambda: bool(script.told_at(path)), what="it is told of")
+    world.spawn("other1", script.others)
+    world.run_until(lambda: sorted(script.other_shares()) == [2, 2], what="the other group is served")
+    assert script.held() == held
+
+    world.ensemble.closed.remove(path)
+    script.settle()
+    script.calm()
+
+
+@on_seeds(3)
+def test_a_consumer_that_may_not_read_waits_says_so_and_joins_when_it_may(seed: int) -> None:
+    script = TwoGroups(seed)
+    world = script.world
+    world.ensemble.closed.add(SCHEMA)
+    script.join("late")
+    world.run_until(lambda: bool(script.told_at(SCHEMA)), what="it is told of")
+    world.run_for(2 * UNREADABLE_MS)
+    assert not script.registered("late")
+    assert script.told_once("unreadable", SCHEMA).client == script.client("late")
+
+    world.ensemble.closed.clear()
+    script.settle()
+    script.calm()
