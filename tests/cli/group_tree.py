@@ -1,6 +1,8 @@
 """A tree with one group that tests of the command line write by hand."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import upgrade
@@ -45,7 +47,7 @@ class World:
         document = {"version": 1, "partitions": {str(n): [1] for n in range(partitions)}}
         self.put(f"/brokers/topics/{name}", json.dumps(document).encode())
 
-    def member(self, consumer: str, instance: str | None = None) -> None:
+    def member(self, consumer: str, instance: str | None = None, **more: Any) -> None:
         registration = Registration(
             subscription={"clicks": 1},
             timestamp="1",
@@ -55,6 +57,7 @@ class World:
             rebalance_timeout_ms=60_000,
             session_timeout_ms=10_000,
         )
+        registration = replace(registration, **more)
         self.put(DRAFT.channel("g", consumer))
         self.put(DRAFT.channel("g", consumer), b'{"version":1}')
         self.put(DRAFT.registration("g", consumer), encode_registration(registration))

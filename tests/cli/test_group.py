@@ -8,6 +8,7 @@ from tests.cli.group_tree import P0, P1, A, B, World
 from tests.cli.program import Run
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.paths import DRAFT, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
 
@@ -112,6 +113,29 @@ def test_an_outstanding_command_shows_with_its_member(world: World, run: Run) ->
     assert (document["state"], document["settled"], document["commands"]) == ("AwaitingSync", False, 1)
     (member,) = document["members"]
     assert member["commands"] == [{"sequence": "0000000003", "option": "start-fetcher", "partitions": ["clicks-1"]}]
+
+
+def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> None:
+    world.settle()
+    other = {"g_h-3-cccccccc": ("range",), "g_h-4-dddddddd": ("mine",)}
+    world.member(B, replaces=A)
+    for consumer, assignors in other.items():
+        world.member(consumer, assignors=assignors)
+    world.member("g_h-5-eeeeeeee")
+    reject = encode_command(Command(option=Option.REJECT, reason="it speaks another protocol"))
+    world.put(DRAFT.command("g", "g_h-5-eeeeeeee", "0000000000"), reject)
+    world.member("g_h-6-ffffffff", offsets=("kafka",))
+
+    notes = {member["consumer"]: member["note"] for member in describe(run, world)["members"]}
+
+    assert notes == {
+        A: f"replaced by {B}",
+        B: None,
+        "g_h-3-cccccccc": "offers the assignors ['range'], the group uses ['sticky']",
+        "g_h-4-dddddddd": "offers the assignors ['mine'], the group uses ['sticky']",
+        "g_h-5-eeeeeeee": "sent away, and has not left yet",
+        "g_h-6-ffffffff": "cannot use the offset store 'zookeeper'",
+    }
 
 
 def test_a_partition_of_a_consumer_that_is_gone_is_to_be_given_anew(world: World, run: Run) -> None:

@@ -278,12 +278,8 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
 def _member(report: GroupReport, name: str) -> dict[str, Any]:
     view = report.view
     member, channel = view.members[name], view.channels.get(name)
-    notes = {
-        f"unreadable: {member.unreadable}": member.unreadable is not None,
-        "knows only the draft" if channel is not None else "an old consumer": not member.coordinated,
-        "no channel": channel is None,
-        "evicted": channel is not None and channel.evicted is not None,
-    }
+    draft_only = channel is not None and not member.coordinated
+    notes = ["knows only the draft" if draft_only else None, report.idle.get(name)]
     return {
         "consumer": name,
         "instance": member.instance,
@@ -293,7 +289,7 @@ def _member(report: GroupReport, name: str) -> dict[str, Any]:
             {"sequence": c.sequence, "option": c.option, "partitions": c.threads and sorted(map(str, c.threads))}
             for c in (channel.commands if channel else ())
         ],
-        "note": "; ".join(text for text, holds in notes.items() if holds) or None,
+        "note": "; ".join(filter(None, notes)) or None,
     }
 
 

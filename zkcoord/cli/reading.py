@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.candidates import set_aside
 from zkcoord.core.coordinate import Memory, decide
-from zkcoord.core.decisions import FoundGroup
+from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView
@@ -46,6 +47,7 @@ class GroupReport:
     phase: Phase
     settled: bool
     offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
+    idle: Mapping[str, str]  # member -> why it is given nothing
     target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
     wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
@@ -146,6 +148,7 @@ class _Reading:
             phase=now,
             settled=now is Phase.STABLE and not pending,
             offsets=offsets,
+            idle=set_aside(view) | {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)},
             target=memory.target.assignment,
             wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},

@@ -80,15 +80,26 @@ def candidates_of(view: GroupView) -> list[Member]:
 
     Who does not carry the marker and has a channel knows the draft: the old consumers have none.
     """
-    replaced = {m.replaces for m in view.members.values() if m.replaces}
-    found = []
+    aside = set_aside(view)
+    return [member for consumer_id, member in view.members.items() if consumer_id not in aside]
+
+
+def set_aside(view: GroupView) -> dict[str, str]:
+    """Members that are no candidates, and why: what people are shown of a member that is given nothing."""
+    heirs = {m.replaces: m.consumer_id for m in view.members.values() if m.replaces}
+    found: dict[str, str] = {}
     for consumer_id, member in view.members.items():
         channel = view.channels.get(consumer_id)
-        if member.unreadable or channel is None or channel.evicted:
-            continue
-        if consumer_id in replaced or (member.stores and view.store not in member.stores):
-            continue
-        if any(command.option == "reject" for command in channel.commands):
-            continue
-        found.append(member)
+        reasons = {
+            f"unreadable: {member.unreadable}": member.unreadable is not None,
+            "an old consumer": channel is None and not member.coordinated,
+            "no channel": channel is None,
+            "evicted": channel is not None and channel.evicted is not None,
+            f"replaced by {heirs.get(consumer_id)}": consumer_id in heirs,
+            f"cannot use the offset store {view.store!r}": bool(member.stores) and view.store not in member.stores,
+            "sent away, and has not left yet": channel is not None and channel.outstanding("reject"),
+        }
+        why = "; ".join(reason for reason, holds in reasons.items() if holds)
+        if why:
+            found[consumer_id] = why
     return found
