@@ -9,8 +9,10 @@ from concurrent.futures import Future
 import pytest
 
 from zkcoord.consumer import Consumer
+from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError
+from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError
+from zkcoord.shell.driver import Driver
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.ports import Request
@@ -19,6 +21,11 @@ from zkcoord.shell.ports import Request
 class _Store:
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **fields: None
+
+
+def quiet_consumer() -> Consumer:
+    """Reaches nobody, and has nothing to do for its application."""
+    return Consumer("127.0.0.1:1", "g", ["t"], on_start=lambda p: None, on_stop=lambda p: {}, on_lost=lambda p: None)
 
 
 def test_every_request_of_the_batch_that_ends_a_loop_is_answered() -> None:
@@ -63,15 +70,7 @@ def test_stop_returns_although_a_callback_hangs() -> None:
 
 def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
     """Else records are read on without a membership, and a commit waits for its whole time-out."""
-    consumer = Consumer(
-        "127.0.0.1:1",
-        "g",
-        ["t"],
-        on_start=lambda p: None,
-        on_stop=lambda p: {},
-        on_lost=lambda p: None,
-        rebalance_timeout_ms=60_000,
-    )
+    consumer = quiet_consumer()
     role = consumer._role
     told: list[str] = []
     role.ended = lambda now_ms: told.append("ended")  # type: ignore[method-assign]
@@ -84,5 +83,71 @@ def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:
         consumer._driver.run()
     assert told == ["ended"]
     assert isinstance(consumer.error, ZeroDivisionError)
-    with pytest.raises(FencedError):
+    with pytest.raises(ZeroDivisionError):
         consumer.commit({TopicPartition("t", 0): 1})
+
+
+def test_a_commit_after_the_consumer_ended_by_itself_says_why_and_who_acts() -> None:
+    """A FencedError says that nobody acts; another layout is an operator's."""
+    consumer = quiet_consumer()
+    why = SchemaError("/zkcoord/schema: an operator must restore it")
+
+    def decide(now_ms: int) -> int | None:
+        consumer._driver.loop.fail(why, now_ms)
+        return None
+
+    consumer._role.decide = decide  # type: ignore[method-assign]
+    consumer.start()
+    consumer._driver.join()
+    with pytest.raises(SchemaError) as raised:
+        consumer.commit({TopicPartition("t", 0): 1})
+    assert raised.value is why
+    consumer.stop()
+
+
+def test_a_commit_under_way_while_the_consumer_ends_by_itself_says_why() -> None:
+    consumer = quiet_consumer()
+    why = SchemaError("/zkcoord/schema: an operator must restore it")
+
+    def requested(request: Request, now_ms: int) -> None:
+        consumer._driver.loop.fail(why, now_ms)
+        request.future.set_exception(FencedError("lost its registration: the consumer has ended"))
+
+    consumer._role.requested = requested  # type: ignore[method-assign]
+    consumer.start()
+    with pytest.raises(SchemaError) as raised:
+        consumer.commit({TopicPartition("t", 0): 1})
+    assert raised.value is why
+    consumer.stop()
+
+
+def test_a_commit_after_a_stop_is_fenced_and_says_so() -> None:
+    consumer = quiet_consumer()
+    consumer.start()
+    consumer.stop()
+    with pytest.raises(FencedError, match=r"^the consumer was stopped$"):
+        consumer.commit({TopicPartition("t", 0): 1})
+
+
+def test_a_bug_in_a_step_answers_the_requests_of_that_step() -> None:
+    """They are out of the inbox, and the role may not have seen them."""
+    driver = Driver(lambda sink: _Store(), "test", print)
+    role = MembershipRole(
+        driver.loop, MemberSettings(group="g", new_id=str, registration=lambda ms: b""), _Store(), print
+    )
+    driver.loop.run_role(role)
+    unknown, stop = driver.ask("dance"), driver.ask("stop")
+    with pytest.raises(InvariantError, match="a consumer is asked to 'dance'"):
+        driver.run()
+    assert [str(unknown.exception(0)), str(stop.exception(0))] == ["the loop has ended"] * 2
+
+
+def test_a_coordinator_answers_its_stop_and_refuses_what_it_does_not_know() -> None:
+    coordinator = Coordinator("127.0.0.1:1")
+    stop = coordinator._driver.ask("stop")
+    coordinator.run()
+    assert stop.result(0) is None
+    coordinator = Coordinator("127.0.0.1:1")
+    coordinator._driver.ask("commit")
+    with pytest.raises(InvariantError, match="a coordinator is asked to 'commit'"):
+        coordinator.run()

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
     "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
-    "zkcoord.shell.ports": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.shell.ports": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.shell.clock": {"zkcoord.clock"},
     "zkcoord.shell.inbox": {"threading", "collections", "zkcoord.shell.ports"},
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},

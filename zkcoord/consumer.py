@@ -139,7 +139,8 @@ class Consumer:
     def stop(self) -> None:
         """Leave cleanly: `on_stop` for everything held, offsets and releases, session ended. Idempotent.
 
-        Waits at most the rebalance timeout for `on_stop`; not to be called from a callback.
+        Waits at most the rebalance timeout for `on_stop`, then at most 11 s for its threads; not to be called from a
+        callback.
         """
         if not self._started:
             return
@@ -155,18 +156,22 @@ class Consumer:
     def commit(self, offsets: Positions) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.
 
-        Raises FencedError when any of them is not held (nothing of this call is then committed for it), and
-        UnavailableError when ZooKeeper does not answer within the rebalance timeout.
+        Raises FencedError when any of them is not held, or its offset was set by somebody else meanwhile: nothing of
+        this call is then written, unless it became several transactions (over 1,000 partitions); and when this consumer
+        was stopped. Raises UnavailableError when ZooKeeper does not answer within the rebalance timeout, and `error`
+        when this consumer has ended by itself.
         """
-        if self._fatal is not None:
-            raise self._fatal
+        if self.error is not None:
+            raise self.error
         future: Future[None] = self._driver.ask("commit", dict(offsets))
         try:
             future.result(self._rebalance_timeout_ms / 1000)
         except FutureTimeoutError:
             raise UnavailableError("ZooKeeper did not answer the commit: it may have happened, or may still") from None
-        except RuntimeError as error:
-            raise FencedError(str(error)) from None
+        except RuntimeError:  # of the driver: the loop has ended
+            raise self.error or FencedError("the consumer was stopped") from None
+        except FencedError as error:
+            raise self.error or error from None
 
     def report(self, progress: int, lag: int) -> None:
         """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.
@@ -196,8 +201,7 @@ class Consumer:
     @property
     def error(self) -> Exception | None:
         """Why this consumer ended by itself (a wrong chroot, another layout, a bug); None while it runs."""
-        bug = self._driver.bug
-        return self._fatal or self._driver.loop.fatal or (bug if isinstance(bug, Exception) else None)
+        return self._fatal or self._driver.loop.fatal
 
     def __enter__(self) -> Consumer:
         self.start()

@@ -180,8 +180,9 @@ def test_an_abandoned_loop_tells_its_role_closes_its_session_and_takes_nothing_m
     bench = Bench()
     store = bench.connected()
     error = UsageError("no such chroot")
-    assert bench.loop.step([Request("abandon", error)], 50) is None
-    assert (bench.loop.finished, bench.loop.fatal) == (True, error)
+    request = Request("abandon", error)
+    assert bench.loop.step([request], 50) is None
+    assert (bench.loop.finished, bench.loop.fatal, request.future.done()) == (True, error, True)
     assert (store.asked, bench.role.told) == ([("close",)], ["ended"])
     assert bench.step(60, LinkChanged(Link.CONNECTED, 77, 6_000)) is None
     assert bench.role.told == ["ended"]

@@ -58,7 +58,7 @@ class Churn:
             process = self.world.processes[self._pick(names)]
             process.restarts = False
             self.world.trace(process.client, "is asked to stop")
-            process.inbox.put(Request("stop", None, None))
+            process.inbox.put(Request("stop"))
         self.world.spawn(f"coordinator{self.next_coordinator}", coordinator)
         self.next_coordinator += 1
 

@@ -75,7 +75,7 @@ def test_f22_a_coordinator_that_is_stopped_during_a_flap_does_not_come_back(seed
     script.process(old).cut = True
     next(store for store in script.process(old).stores if store.wire is not None).break_wire("by the script")
     world.run_for(200)
-    script.process(old).inbox.put(Request("stop", None, None))
+    script.process(old).inbox.put(Request("stop"))
     world.run_for(500)
     asked_ms = world.now_ms
     script.process(old).cut = False

@@ -24,7 +24,7 @@ class Committing:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._queue: list[Asked] = []
+        self._queue: list[Asked] = []  # as the inbox bounded by the program's threads, which wait for their futures
         self._active: list[Asked] = []
         self._offsets: dict[TopicPartition, int] = {}  # what the multis under way set
         self._lookup: Lookup | None = None

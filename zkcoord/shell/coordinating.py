@@ -24,7 +24,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.janitor import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
-from zkcoord.errors import SchemaError
+from zkcoord.errors import SchemaError, invariant
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
@@ -146,10 +146,11 @@ class CoordinatorRole:
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`stop`: end the session; standbys take over at once."""
-        if request.name == "stop":
-            self._end_term("stopped")
-            self._standing = None
-            self._loop.end_session(now_ms, reopen_in_ms=None)
+        invariant(request.name == "stop", f"a coordinator is asked to {request.name!r}")
+        self._end_term("stopped")
+        self._standing = None
+        self._loop.end_session(now_ms, reopen_in_ms=None)
+        request.future.set_result(None)
 
     # what is decided
 

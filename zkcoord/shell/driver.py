@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Recorder
-from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.loop import Events, Loop, refuse_requests
 from zkcoord.shell.ports import Input, Request, StoreFactory
 
 ENDING_MS = 10_000
@@ -33,7 +33,6 @@ class Driver:
             self.loop, self.events = Loop(recorder.open_session, put), recorder.event
             self._step = partial(recorder.step, self.loop)
         self.ended = threading.Event()
-        self.bug: BaseException | None = None
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
@@ -50,14 +49,8 @@ class Driver:
         future: Future[None] = Future()
         self.put(Request(name, argument, future))
         if self.ended.is_set():
-            self._refuse_requests()
+            refuse_requests(self.inbox.take(0))
         return future
-
-    def _refuse_requests(self) -> None:
-        """Nobody will answer what still waits in the inbox."""
-        for item in self.inbox.take(0):
-            if isinstance(item, Request) and item.future is not None:
-                item.future.set_exception(RuntimeError("the loop has ended"))
 
     def start(self) -> None:
         """Run on an own thread."""
@@ -66,17 +59,18 @@ class Driver:
     def run(self) -> None:
         """Run on this thread until the loop has finished."""
         wake_at_ms: int | None = self.clock.now_ms()
+        inputs: Sequence[Input] = ()
         try:
             while not self.loop.finished:
                 inputs = self.inbox.take(wake_at_ms)
                 wake_at_ms = self._step(inputs, self.clock.now_ms())
         except BaseException as error:
-            self.bug = error
             self._give_up(error)
+            refuse_requests(inputs)
             raise
         finally:
             self.ended.set()
-            self._refuse_requests()
+            refuse_requests(self.inbox.take(0))
             for action in self._at_end:
                 action()
 

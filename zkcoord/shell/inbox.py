@@ -8,8 +8,9 @@ from zkcoord.shell.ports import Clock, Input
 
 
 class ThreadInbox:
-    """Inputs in the order of putting. Unbounded: each input answers a request of the loop itself, or is an event of a
-    one-shot watch, so their number is bounded by what the loop asked for."""
+    """Inputs in the order of putting. Without a limit of its own: an input answers something that the loop asked for,
+    or is an event of a one-shot watch or of the session's link, or a request, whose thread waits until it is answered
+    or its time is over. So the program's threads and what the loop asked for are the bound."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,7 +25,7 @@ class ThreadInbox:
             self._some.notify()
 
     def take(self, until_ms: int | None) -> list[Input]:
-        """All inputs that wait, as soon as there is one, or none when the clock shows `until_ms`."""
+        """All inputs that wait, as soon as there is one, or none when the clock shows `until_ms` (None: never)."""
         with self._lock:
             while not self._items:
                 if until_ms is None:

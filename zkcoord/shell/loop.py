@@ -76,7 +76,7 @@ class Role(Protocol):
         """A callback of the application returned."""
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """The program around the loop asks for something."""
+        """The program around the loop asks for something; the role ends its future, sooner or later."""
 
     def ended(self, now_ms: int) -> None:
         """The loop was abandoned or failed: nothing follows; whoever waits for an answer must get one."""
@@ -216,9 +216,7 @@ class Loop:
         for place, item in enumerate(inputs):
             self._take(role, item, now_ms)
             if self.finished:
-                for left in inputs[place + 1 :]:  # nobody else will answer them
-                    if isinstance(left, Request) and left.future is not None:
-                        left.future.set_exception(RuntimeError("the loop has ended"))
+                refuse_requests(inputs[place + 1 :])
                 return None
         self._open_when_due(now_ms)
         unreadable_ms = self._session.tracker.resume(now_ms) if self._session else None
@@ -239,6 +237,7 @@ class Loop:
                 role.called(item, now_ms)
             case Request(name="abandon"):
                 self.fail(item.argument, now_ms)
+                item.future.set_result(None)
             case Request():
                 role.requested(item, now_ms)
 
@@ -363,3 +362,10 @@ class Loop:
     def _next_token(self) -> int:
         self._token += 1
         return self._token
+
+
+def refuse_requests(inputs: Sequence[Input]) -> None:
+    """The loop has ended: nobody else will answer what of these has no answer yet."""
+    for item in inputs:
+        if isinstance(item, Request) and not item.future.done():
+            item.future.set_exception(RuntimeError("the loop has ended"))

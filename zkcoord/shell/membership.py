@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, SchemaError, ZkcoordError
+from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Desk
 from zkcoord.shell.draining import Draining
@@ -189,6 +189,7 @@ class MembershipRole:
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`commit`: offsets, fenced; `stop`: leave the group."""
+        invariant(request.name in ("commit", "stop"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
             self._leaving.append(request.future)
         elif self._committing is None or not self.member:

@@ -1,4 +1,4 @@
-"""What a loop needs from the world: one ZooKeeper session, an inbox, a clock. The simulated world offers the same.
+"""What a loop needs from the world: one ZooKeeper session, callbacks, a clock. The simulated world offers the same.
 
 Nothing here blocks. A request is sent and its outcome comes back as an input through the inbox, in the order in which
 the server answered: replies and watch events of one session are never reordered against each other (a watch event is
@@ -8,7 +8,8 @@ delivered before the reply of any read that shows what it told of; ZooKeeper gua
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -115,7 +116,7 @@ class Request:
 
     name: str
     argument: Any = None
-    future: Any = None
+    future: Future[Any] = field(default_factory=Future)
 
 
 StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
@@ -164,15 +165,6 @@ class Callbacks(Protocol):
     """The application behind a consumer. `call` returns at once; one CallDone with `token` follows, in order."""
 
     def call(self, token: int, name: str, argument: Any) -> None: ...
-
-
-class Inbox(Protocol):
-    """Where inputs wait for the loop. `put` may be called from any thread and never blocks."""
-
-    def put(self, item: Input) -> None: ...
-
-    def take(self, until_ms: int | None) -> list[Input]:
-        """All that waits, oldest first; blocks until there is something or the clock shows `until_ms` (None: ever)."""
 
 
 class Clock(Protocol):
