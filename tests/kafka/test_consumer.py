@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until, where
+from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.ports import Options
 
 
 def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
@@ -32,6 +35,12 @@ def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coor
         "instance": "etl-1",
         "session_timeout_ms": 6000,
     }
+
+
+def test_every_setting_of_a_membership_can_be_given() -> None:
+    settings = inspect.signature(Consumer).parameters.keys() - {"on_start", "on_stop", "on_lost", "reset"}
+    own = {"bootstrap_servers", "from_beginning", "config", "membership", "settings"}
+    assert inspect.signature(KafkaConsumer).parameters.keys() - own | Options.__annotations__.keys() == settings
 
 
 def test_reads_what_it_is_given_from_where_it_is_given(
@@ -127,12 +136,15 @@ def test_a_commit_finishes_what_is_in_work_and_a_stop_waits_for_it(
 def test_a_message_slower_than_the_group_waits_comes_again(
     open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    a = TopicPartition(broker.topic(), 0)
+    a, b = (TopicPartition(broker.topic([3, 0]), partition) for partition in (0, 1))
     consumer = open_consumer(rebalance_timeout_ms=100)
-    coordinator.give({a: 0})
+    coordinator.give({a: 0, b: 0})
     read(consumer, 3)
-    assert finals(coordinator.take([a])) == {a: 2}
-    assert "it will come again" in caplog.text
+    assert finals(coordinator.take([a, b])) == {a: 2, b: 0}
+    assert [record.getMessage() for record in caplog.records if record.name == "zkcoord.kafka"] == [
+        f"a stop waited 90 ms for messages of {a} that are in work; they will come again, elsewhere: "
+        "raise rebalance_timeout_ms, or handle messages faster"
+    ]
     with pytest.raises(FencedError, match=str(a)):
         consumer.commit()
     coordinator.give({a: coordinator.store[a]})

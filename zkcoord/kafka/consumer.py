@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 
 from zkcoord import logs
 from zkcoord import settings as defaults
@@ -25,7 +25,7 @@ from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordErr
 from zkcoord.kafka.client import KafkaClient, Message, ResetPolicy
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
-from zkcoord.kafka.ports import MembershipFactory
+from zkcoord.kafka.ports import MembershipFactory, Options
 
 LOG = logging.getLogger("zkcoord.kafka")
 
@@ -47,7 +47,7 @@ class KafkaConsumer:
     polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
     in work as finished: it comes again.
 
-    `topics` (or, by name, `include` or `exclude`), `instance`, `threads` and all further settings go to
+    `topics` (or, by name, `include` or `exclude`), `instance`, `threads` and all further settings (`Options`) go to
     `zkcoord.Consumer`; `config` holds librdkafka's.
     A partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
     its start. Joins the group at `start`, at `with`, or at the first `poll`.
@@ -65,8 +65,12 @@ class KafkaConsumer:
         from_beginning: bool = False,
         config: Mapping[str, str] | None = None,
         membership: MembershipFactory | None = None,
-        **settings: Any,
+        **settings: Unpack[Options],
     ) -> None:
+        """Connects to nothing yet. UsageError for what can never work, as an illegal name or setting, or no topics.
+
+        `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
+        """
         self._servers, self._group = bootstrap_servers, group
         self._config = dict(config or {})
         self._policy: ResetPolicy = "earliest" if from_beginning else "latest"
@@ -367,7 +371,11 @@ class KafkaConsumer:
             self._holdings.begin_stop(partitions)
             done = self._changed.wait_for(lambda: self._at_rest(partitions), self._stop_seconds)
             if not done:
-                LOG.warning("a message is in work for longer than the group waits; it will come again, elsewhere")
+                LOG.warning(
+                    "a stop waited %d ms for messages of %s that are in work; they will come again, elsewhere: "
+                    "raise rebalance_timeout_ms, or handle messages faster",
+                    *(self._stop_seconds * 1000, ", ".join(str(p) for p in partitions if not self._at_rest((p,)))),
+                )
             return self._holdings.stop(partitions)
 
     def _at_rest(self, partitions: tuple[TopicPartition, ...]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypedDict
 
 from zkcoord.core.model import TopicPartition
 
@@ -23,3 +23,18 @@ class Membership(Protocol):
 
 
 MembershipFactory = Callable[..., Membership]
+
+
+class Options(TypedDict, total=False):
+    """What a KafkaConsumer passes on as it is given; `zkcoord.Consumer` says what each means, and has the defaults."""
+
+    include: str | None
+    exclude: str | None
+    hold_ms: int
+    replaces: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: Sequence[str]
+    rack: str | None
+    capacity: int | None
+    zookeeper_config: Any
