@@ -133,10 +133,15 @@ def test_the_table_of_changes_names_a_file_and_a_test_for_each_intent() -> None:
 
 
 def test_python_examples_compile() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
-        compile(block, "README.md", "exec")
+    blocks = {page.name: re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL) for page in PAGES}
+    assert {name: len(found) for name, found in blocks.items() if found} == {
+        "README.md": 2,
+        "consumers.md": 1,
+        "operations.md": 1,
+    }
+    for name, found in blocks.items():
+        for block in found:
+            compile(block, name, "exec")
 
 
 def test_the_command_line_is_as_the_readme_shows_it() -> None:
