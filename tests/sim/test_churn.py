@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.sim.actors import GROUP, coordinator, topic_json
+from tests.sim.actors import GROUP, ConsumerFactory, coordinator, topic_json
 from tests.sim.field import parse_json
 from tests.sim.options import seeds
 from tests.sim.scenarios import Scene
 from tests.sim.world import World
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.shell.ports import Request
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import CANDIDATES, DRAFT
 from zkcoord.tree.writes import SetNode
 
 SEEDS = 30
@@ -85,6 +85,63 @@ class Churn:
             record["assignor"] = self._pick([None, "range", "sticky"])
             self._set(path, json.dumps(record).encode())
 
+    # what people ask of a group, and of its coordinators
+
+    def rules(self) -> None:
+        """An operator changes how the group is led."""
+        path = DRAFT.record(GROUP)
+        record = parse_json(self.world.ensemble.data(path) or b"")
+        if record:
+            policy = {
+                "max_moves": self._pick([None, 1, 3]),
+                "probe_interval_ms": self._pick([None, 1_000, 3_000]),
+                "initial_delay_ms": self._pick([0, 0, 2_000]),
+            }
+            record["policy"] = {**record.get("policy", {}), **policy}
+            record["rebalance"] = self._pick(["eager", "cooperative"])
+            record["weights"] = self._pick([{}, {"t-0": 5, "u-1": 3}])
+            self._set(path, json.dumps(record).encode())
+
+    def no_more_probes(self) -> None:
+        """A group that is probed never comes to rest."""
+        record = parse_json(self.world.ensemble.data(DRAFT.record(GROUP)) or b"")
+        if record.get("policy", {}).get("probe_interval_ms"):
+            record["policy"]["probe_interval_ms"] = None
+            self._set(DRAFT.record(GROUP), json.dumps(record).encode())
+
+    def wish(self) -> None:
+        """Somebody wishes something, and takes it back after a while."""
+        self.scene.wish(self._pick(["hold", "pause", "rebalance"]))
+        self.world.at(self.world.now_ms + int(self.world.rng.random() * 10_000), self.scene.resume)
+
+    def delete(self) -> None:
+        """Somebody asks for the group's deletion: refused while it has members."""
+        self.scene.wish("delete", offsets=self.world.rng.random() < 0.7)
+
+    def disband(self) -> None:
+        """All consumers die, the group is deleted, and they come back: before, in the middle, or afterwards."""
+        rng, world = self.world.rng, self.world
+        for name in self._live("consumer"):
+            world.crash(name, restart_after_ms=int(rng.random() * 4 * world.options.session_timeout_ms))
+        for _ in range(3):
+            world.at(world.now_ms + int((1 + rng.random()) * world.options.session_timeout_ms), self.delete)
+
+    def resign(self) -> None:
+        """Somebody asks a candidate to resign."""
+        numbers = self.world.ensemble.names(CANDIDATES)
+        if numbers:
+            path = f"{CANDIDATES}/{self._pick(numbers)}"
+            self._set(path, json.dumps({**parse_json(self.world.ensemble.data(path) or b""), "resign": {}}).encode())
+
+    def join_another(self) -> None:
+        """A consumer with another subscription than the rest."""
+        if len(self._live("consumer")) < 9:
+            kind, topics = self._pick([("white_list", {"t|u": 1}), ("black_list", {"v": 2}), ("static", {"u": 2})])
+            timeout_ms = 8_000
+            factory = ConsumerFactory(self.scene.logs, topics, pattern=kind, rebalance_timeout_ms=timeout_ms)
+            self.world.spawn(f"consumer{self.next_consumer}", factory)
+            self.next_consumer += 1
+
     def _set(self, path: str, data: bytes) -> None:
         stat = self.world.ensemble.stat(path)
         if stat is not None:
@@ -93,6 +150,7 @@ class Churn:
 
 
 KINDS = ("join", "leave", "swap_coordinator", "grow", "recreate", "record")
+LIFE = (*KINDS, "rules", "wish", "disband", "delete", "resign", "join_another")
 
 
 def churn(
@@ -112,6 +170,7 @@ def churn(
     for _ in range(steps // 80):
         world.storm(80)
         churning.act()
+    churning.no_more_probes()
     scene.calm()
     return world
 
@@ -125,6 +184,16 @@ def test_a_storm_with_churn_ends_in_a_calm(seed: int) -> None:
 def test_a_storm_with_static_members_ends_in_a_calm(seed: int) -> None:
     """Their shares wait for them: shorter than a restart takes, as long, or longer."""
     churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
+
+
+def life(seed: int) -> World:
+    """A storm with everything that people may ask for: wishes, deletions, resignations, rules; some have instances."""
+    return churn(seed, LIFE, hold_ms=[0, 0, 2_000, 20_000][seed % 4])
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_all_of_a_groups_life(seed: int) -> None:
+    life(seed)
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.actors import GROUP
+from tests.sim.field import parse_json
 from tests.sim.script import QUIET, Script, on_seeds
-from tests.sim.test_group_end import FOLDER, RECORD, STATE, below, emptied, gone
+from tests.sim.test_group_end import FOLDER, RECORD, STATE, below, deletes, emptied, gone
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.tree.paths import DRAFT
 
@@ -63,4 +64,20 @@ def test_what_was_listed_for_one_deletion_is_not_believed_at_the_next(seed: int)
     world.run_until(lambda: world.ensemble.data(RECORD) == b"", what="the empty record")
     assert [told.fields["why"] for told in world.events("group_removed") if "r2" in told.fields["why"]] == []
     assert [*below(script, DRAFT.offsets(GROUP)), *below(script, DRAFT.owners(GROUP))] == kept
+    script.calm()
+
+
+@on_seeds()
+def test_numbers_of_marks_outlive_a_deletion_that_was_taken_back_in_the_middle(seed: int) -> None:
+    """The marks were removed with the rest of the folder; the topics of the group that stays were marked 1 again."""
+    script = emptied(seed, consumers=2)
+    world = script.world
+    world.strike(script.leader(), deletes(RECORD), "before", None)
+    script.wish("delete", run="r1", offsets=True)
+    world.run_until(lambda: world.struck, what="the crash")
+    assert world.ensemble.stat(DRAFT.mark(GROUP, "t")) is None
+    script.edit_record(wish={})
+    script.join("consumer9")
+    script.settle()
+    assert parse_json(world.ensemble.data(DRAFT.mark(GROUP, "t")) or b"")["incarnation"] == 2
     script.calm()

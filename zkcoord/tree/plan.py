@@ -7,7 +7,7 @@ the raise of their generation. A decision that is too large for one transaction 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -220,6 +220,7 @@ class _Planner:
         last = {layout.group(group), layout.ids(group), layout.channels_of(group)}
         last |= {layout.state(group), layout.record(group)}
         nodes = sorted((path for path in found if path not in last), key=lambda path: (-path.count("/"), path))
+        yield from self._keep_numbers(self._nodes.marks, why)  # somebody may join, or take the wish back, in the middle
         for part in parts(nodes, lambda path: len(path) + WRITE_BYTES):
             yield self._guarded([DeleteNode(path, found[path]) for path in part], why)
         orphans = view.channels.keys() - view.members.keys()
@@ -259,12 +260,17 @@ class _Planner:
         mark = replace(self._term.marks[decision.topic], incarnation=incarnation)
         return SetNode(self._layout.mark(self._view.group, decision.topic), encode_mark(mark), seen.version)
 
-    def _drop(self, decision: DropTopic) -> Iterator[Transaction]:
+    def _keep_numbers(self, topics: Iterable[str], why: str) -> Iterator[Transaction]:
         """A number that is removed with its mark is kept in the state: the next topic of that name has a higher one."""
-        mark = self._nodes.marks[decision.topic].mark
-        if not decision.again and mark is not None and mark.incarnation > self._state.incarnations:
-            self._state = replace(self._state, incarnations=mark.incarnation)
-            yield self._set_state(decision.why)
+        marks = [self._nodes.marks[topic].mark for topic in topics]
+        highest = max((mark.incarnation for mark in marks if mark is not None), default=0)
+        if highest > self._state.incarnations:
+            self._state = replace(self._state, incarnations=highest)
+            yield self._set_state(why)
+
+    def _drop(self, decision: DropTopic) -> Iterator[Transaction]:
+        if not decision.again:
+            yield from self._keep_numbers([decision.topic], decision.why)
         for piece in drop_topic(decision, self._nodes, self._term.marks.get(decision.topic), self._layout):
             yield self._guarded(piece, decision.why)
 
