@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 import pytest
@@ -12,6 +12,7 @@ from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError
+from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
@@ -37,7 +38,7 @@ def test_every_request_of_the_batch_that_ends_a_loop_is_answered() -> None:
     loop.step(
         [
             Request("abandon", UnavailableError("no such chroot")),
-            Request("commit", {}, futures[0]),
+            Request("commit", Wanted({}, {}), futures[0]),
             Request("stop", None, futures[1]),
         ],
         0,
@@ -151,3 +152,37 @@ def test_a_coordinator_answers_its_stop_and_refuses_what_it_does_not_know() -> N
     coordinator._driver.ask("commit")
     with pytest.raises(InvariantError, match="a coordinator is asked to 'commit'"):
         coordinator.run()
+
+
+def test_a_commit_says_how_often_its_partitions_had_been_started_when_it_was_decided() -> None:
+    """Inside of `on_start`, also one that raises, it is still one of the earlier start."""
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    seen: list[Wanted] = []
+
+    def on_start(positions: Mapping[TopicPartition, int]) -> None:
+        consumer.commit({first: 1})
+        if len(seen) == 2:
+            raise RuntimeError("cannot start")
+
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], on_start=on_start, on_stop=lambda p: {}, on_lost=lambda p: None)
+
+    def ask(name: str, argument: Wanted) -> Future[None]:
+        seen.append(argument)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    consumer._driver.ask = ask  # type: ignore[method-assign,assignment]
+    consumer._worker.start()
+    for token, positions in enumerate(({first: 0}, {first: 0, second: 0}, {first: 0})):
+        consumer._worker.call(token, "start", positions)
+    consumer._worker.stop(10)
+    consumer.commit({first: 2, second: 3})
+    consumer.commit({first: 4}, {first: 1})
+    assert seen == [
+        Wanted({first: 1}, {first: 0}),
+        Wanted({first: 1}, {first: 1}),
+        Wanted({first: 1}, {first: 2}),
+        Wanted({first: 2, second: 3}, {first: 3, second: 1}),
+        Wanted({first: 4}, {first: 1}),
+    ]

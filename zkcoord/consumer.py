@@ -22,6 +22,7 @@ from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
+from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
@@ -121,7 +122,9 @@ class Consumer:
         )
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
-        functions: dict[str, Any] = {"start": on_start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        self._starts: dict[TopicPartition, int] = {}
+        start = partial(self._start, on_start)
+        functions: dict[str, Any] = {"start": start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
         self._worker = Worker(functions, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
         member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
@@ -153,17 +156,22 @@ class Consumer:
         self._driver.join()
         self._worker.stop(max(1.0, deadline - time.monotonic()))
 
-    def commit(self, offsets: Positions) -> None:
+    def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.
 
-        Raises FencedError when any of them is not held, or its offset was set by somebody else meanwhile: nothing of
-        this call is then written, unless it became several transactions (over 1,000 partitions); and when this consumer
-        was stopped. Raises UnavailableError when ZooKeeper does not answer within the rebalance timeout, and `error`
-        when this consumer has ended by itself.
+        `starts`: how often `on_start` had named each of these partitions when their offsets were decided; None: as
+        often as it has now. A partition that was lost and started again since would go on from an old position.
+
+        Raises FencedError when any of them is not held, was started again since, or its offset was set by somebody else
+        meanwhile: nothing of this call is then written, unless it became several transactions (over 1,000 partitions);
+        and when this consumer was stopped. Raises UnavailableError when ZooKeeper does not answer within the rebalance
+        timeout, and `error` when this consumer has ended by itself.
         """
         if self.error is not None:
             raise self.error
-        future: Future[None] = self._driver.ask("commit", dict(offsets))
+        counted = self._starts if starts is None else starts
+        wanted = Wanted(dict(offsets), {p: counted.get(p, 0) for p in offsets})
+        future: Future[None] = self._driver.ask("commit", wanted)
         try:
             future.result(self._rebalance_timeout_ms / 1000)
         except FutureTimeoutError:
@@ -172,6 +180,12 @@ class Consumer:
             raise self.error or FencedError("the consumer was stopped") from None
         except FencedError as error:
             raise self.error or error from None
+
+    def _start(self, on_start: Callable[[Positions], None], positions: Positions) -> None:
+        try:
+            on_start(positions)
+        finally:  # only now: what is committed meanwhile was decided before
+            self._starts |= {p: self._starts.get(p, 0) + 1 for p in positions}
 
     def report(self, progress: int, lag: int) -> None:
         """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.

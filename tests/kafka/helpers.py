@@ -90,7 +90,7 @@ class Coordinator:
         self.take(sorted(self.held)).result(PATIENCE_SECONDS)
         self._worker.shutdown()
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None) -> None:
         self.committing.set()
         assert self.gate.wait(PATIENCE_SECONDS)
         if self.refusal is not None:

@@ -190,6 +190,15 @@ def test_a_commit_under_way_says_nothing_of_a_later_tenure() -> None:
     assert holdings.begin_commit(None) == {A: 6}
 
 
+def test_every_start_is_counted_so_that_a_commit_of_an_earlier_one_can_be_told() -> None:
+    holdings = Holdings()
+    holdings.start({A: 0})
+    holdings.lose([A])
+    holdings.start({A: 5, B: 0})
+    holdings.start({A: 6})
+    assert holdings.starts_of([A, B, TopicPartition("clicks", 2)]) == {A: 3, B: 1, TopicPartition("clicks", 2): 0}
+
+
 def test_a_seek_is_the_position_for_commits_too() -> None:
     holdings = holding(a=5)
     hand_out(holdings, A, 5)

@@ -15,6 +15,7 @@ from typing import Any
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
+from zkcoord.shell.committing import Wanted
 from zkcoord.shell.ports import CallDone, Request
 
 READ_RECORDS_MAX = 500
@@ -48,7 +49,7 @@ class Application:
     """The `Callbacks` port of one consumer. Set `allowed` (and `commit`) when the consumer's loop is built.
 
     `reset`: where a partition without an offset starts, `latest` or `earliest`.
-    `commit`: called with {partition: next offset}; by default a `Request("commit", offsets, future)` to the inbox.
+    `commit`: called with {partition: next offset}; by default a `Request("commit", wanted, future)` to the inbox.
     """
 
     def __init__(self, process: SimProcess, logs: Logs, group: str, *, reset: str = "latest") -> None:
@@ -61,6 +62,7 @@ class Application:
         self._committed: dict[TopicPartition, int] = {}
         self._committing: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}  # how often it was told to start each
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
         self.commits = True  # whether it commits while it reads
@@ -82,6 +84,8 @@ class Application:
 
     def _answer(self) -> None:
         token, name, argument = self._calls.popleft()
+        for partition in argument if name == "start" else ():
+            self.starts[partition] = self.starts.get(partition, 0) + 1
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
             done = CallDone(token, HANDLERS[name](self, argument))
@@ -166,8 +170,12 @@ class Application:
 
     def _request_commit(self, offsets: dict[TopicPartition, int]) -> Future[Any]:
         future: Future[Any] = Future()
-        self._process.inbox.put(Request("commit", offsets, future))
+        self._process.inbox.put(Request("commit", self.wanted(offsets), future))
         return future
+
+    def wanted(self, offsets: dict[TopicPartition, int]) -> Wanted:
+        """A commit that is decided on now."""
+        return Wanted(offsets, {p: self.starts.get(p, 0) for p in offsets})
 
 
 HANDLERS: dict[str, Callable[[Application, Any], Any]] = {

@@ -118,7 +118,7 @@ def test_in_a_calm_it_reads_to_the_end_commits_that_and_is_silent() -> None:
             if isinstance(item, Request) and not item.future.done():
                 committed.append(item)
                 item.future.set_result(None)
-        return actor.application.lag(P0) == 0 and committed[-1].argument == actor.application.positions
+        return actor.application.lag(P0) == 0 and committed[-1].argument.offsets == actor.application.positions
 
     world.drain_from_ms = world.now_ms
     world.run_until(answer)

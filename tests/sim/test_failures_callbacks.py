@@ -52,7 +52,7 @@ def test_f17_a_commit_asked_for_inside_a_callback_is_answered(seed: int) -> None
             future: Future[None] = Future()
             asked.append(future)
             offsets = {p: application.positions[p] for p in sorted(application.positions)}
-            script.process("consumer0").inbox.put(Request("commit", offsets, future))
+            script.process("consumer0").inbox.put(Request("commit", application.wanted(offsets), future))
             world.at(world.now_ms + 1_000, committing)  # the callback waits for its commit, at most so long
             return
         answer()

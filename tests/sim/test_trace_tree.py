@@ -38,7 +38,7 @@ def test_a_commit_is_answered_although_somebody_deleted_the_offset(seed: int) ->
     _delete_offsets(script, "consumer0")
     future = Future()
     offsets = {p: o + 1 for p, o in application.positions.items()}
-    script.process("consumer0").inbox.put(Request("commit", offsets, future))
+    script.process("consumer0").inbox.put(Request("commit", application.wanted(offsets), future))
     world.run_for(10_000)
     assert future.done()
     refused = [t for t in world.tried if not t.applied]

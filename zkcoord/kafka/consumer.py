@@ -188,11 +188,12 @@ class KafkaConsumer:
             with self._changed:
                 self._check_open()
                 wanted = self._holdings.begin_commit(offsets)
+                starts = self._holdings.starts_of(wanted)
                 self._changed.notify_all()
             written, told = False, set()
             try:
                 if wanted:
-                    self._membership.commit(wanted)
+                    self._membership.commit(wanted, starts)
                 written = True
             except FencedError:
                 told = {partition for partition in wanted if not self._membership.allowed(partition)}

@@ -39,6 +39,7 @@ class Holdings:
         self._barred: set[TopicPartition] = set()  # held, but must not be fetched (yet, or while the lease is over)
         self._forfeited: dict[TopicPartition, int] = {}  # gone with messages handed out, uncommitted: their end
         self._sent: dict[TopicPartition, tuple[Holding, int]] = {}  # the commit under way
+        self._starts: dict[TopicPartition, int] = {}  # how often each was started, in all
         self._epoch = 0
 
     # ---- what the membership says
@@ -46,6 +47,7 @@ class Holdings:
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hold these from now on, from these offsets, barred; what is held already goes on from the new one."""
         for partition, offset in positions.items():
+            self._starts[partition] = self._starts.get(partition, 0) + 1
             if partition in self._held:
                 self._forfeit(partition)
             self._held[partition] = Holding(handed=offset, finished=offset, committed=offset, epoch=self._next_epoch())
@@ -183,6 +185,10 @@ class Holdings:
                     self._in_work.discard(partition)
         self._sent = {partition: (self._held[partition], offset) for partition, offset in wanted.items()}
         return wanted
+
+    def starts_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """How often each of these was started so far: by this the membership knows a commit of an earlier start."""
+        return {partition: self._starts.get(partition, 0) for partition in partitions}
 
     def end_commit(self, written: bool, gone: Collection[TopicPartition] = ()) -> None:
         """Whether the offset store holds what `begin_commit` returned; of `gone` the user hears now that it is lost."""

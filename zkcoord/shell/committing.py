@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
@@ -16,7 +17,15 @@ from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree import member
 
-Asked = tuple[Mapping[TopicPartition, int], "Future[None]"]
+Asked = tuple["Wanted", "Future[None]"]
+
+
+class Wanted(NamedTuple):
+    """What a request `commit` asks for: next offsets, and how often the application had been told to start each of
+    these partitions when it decided on them (since the consumer was made; one left out was never started)."""
+
+    offsets: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
 
 
 class Committing:
@@ -29,9 +38,9 @@ class Committing:
         self._offsets: dict[TopicPartition, int] = {}  # what the multis under way set
         self._lookup: Lookup | None = None
 
-    def add(self, offsets: Mapping[TopicPartition, int], future: Future[None]) -> None:
+    def add(self, wanted: Wanted, future: Future[None]) -> None:
         """Commit these offsets; `future` ends with None or a FencedError."""
-        self._queue.append((dict(offsets), future))
+        self._queue.append((wanted, future))
 
     @property
     def busy(self) -> bool:
@@ -48,12 +57,12 @@ class Committing:
         """The application must not read these any more: what it asked for before does not count, even should they be
         started again, from what is committed, while it waits."""
         waiting, self._queue = self._queue, []
-        for offsets, future in waiting:
-            spoiled = ", ".join(str(p) for p in sorted(offsets) if p in partitions)
+        for wanted, future in waiting:
+            spoiled = ", ".join(str(p) for p in sorted(wanted.offsets) if p in partitions)
             if spoiled:
                 future.set_exception(FencedError(f"lost by this consumer before it was committed: {spoiled[:200]}"))
             else:
-                self._queue.append((offsets, future))
+                self._queue.append((wanted, future))
 
     def advance(self) -> None:
         """Do what can be done now; called only while no other write is under way."""
@@ -70,12 +79,15 @@ class Committing:
         """Send what is asked for and not yet so; who names a partition that does not run any more is told."""
         desk, held = self._desk, self._desk.holdings.held
         mine = held.keys() & desk.holdings.running
-        for offsets, future in self._active:
+        for (offsets, starts), future in self._active:
             missing = ", ".join(str(p) for p in sorted(offsets) if p not in mine)
+            stale = ", ".join(str(p) for p in sorted(offsets) if starts.get(p, 0) != desk.starts.get(p, 0))
             if missing:
                 future.set_exception(FencedError(f"not held by this consumer any more: {missing[:200]}"))
+            elif stale:
+                future.set_exception(FencedError(f"decided before these were started again: {stale[:200]}"))
         self._active = [asked for asked in self._active if not asked[1].done()]
-        wanted = {p: offset for offsets, _ in self._active for p, offset in offsets.items()}
+        wanted = {p: offset for (offsets, _), _ in self._active for p, offset in offsets.items()}
         self._offsets = {p: offset for p, offset in wanted.items() if held[p].offset != offset}
         if self._offsets:
             desk.write("commit", member.commit(desk.paths, held, self._offsets))
@@ -112,12 +124,12 @@ class Committing:
             own = self._offsets[partition]
             desk.event("foreign_offset", {"partitions": [partition], "offset": offset, "own": own, "level": "warning"})
         again = []
-        for offsets, future in self._active:
-            spoiled = sorted((gone | foreign.keys()) & offsets.keys())
+        for wanted, future in self._active:
+            spoiled = sorted((gone | foreign.keys()) & wanted.offsets.keys())
             if spoiled:
                 names = ", ".join(map(str, spoiled[:5]))
                 future.set_exception(FencedError(f"taken away, or set by somebody else, meanwhile: {names}"))
             else:
-                again.append((offsets, future))
+                again.append((wanted, future))
         self._active = again
         self._send()

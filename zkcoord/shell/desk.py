@@ -27,10 +27,17 @@ class Desk:
     store_name = "zookeeper"
 
     def __init__(
-        self, loop: Loop, paths: MemberPaths, callbacks: Callbacks, tokens: Iterator[int], events: Events
+        self,
+        loop: Loop,
+        paths: MemberPaths,
+        callbacks: Callbacks,
+        tokens: Iterator[int],
+        events: Events,
+        starts: dict[TopicPartition, int],
     ) -> None:
+        """`starts`: how often the application was told to start a partition; it counts the same, over registrations."""
         self._loop, self._callbacks, self._tokens, self._events = loop, callbacks, tokens, events
-        self.paths = paths
+        self.paths, self.starts = paths, starts
         self.holdings = Holdings()
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
         self.calls: dict[int, str] = {}  # token -> who waits for the answer
@@ -158,6 +165,9 @@ class Desk:
         token = next(self._tokens)
         if name != "lost":
             self.calls[token] = waiting
+        if name == "start":
+            for partition in argument:
+                self.starts[partition] = self.starts.get(partition, 0) + 1
         self._callbacks.call(token, name, argument)
 
     def disown(self, waiting: str) -> None:

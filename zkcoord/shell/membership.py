@@ -60,6 +60,7 @@ class MembershipRole:
         self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self._leaving: list[Future[None]] = []
+        self._starts: dict[TopicPartition, int] = {}
         self._topics = TopicCheck(settings.group, settings.topics, events)
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
@@ -188,7 +189,7 @@ class MembershipRole:
             desk.fetch_started(_offsets(desk, revived), self.generation)
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """`commit`: offsets, fenced; `stop`: leave the group."""
+        """`commit`: offsets, fenced (its argument is a Wanted); `stop`: leave the group."""
         invariant(request.name in ("commit", "stop"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
             self._leaving.append(request.future)
@@ -256,7 +257,7 @@ class MembershipRole:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=settings.new_id())
-        self.desk = Desk(self._loop, paths, self._callbacks, self._tokens, self._events)
+        self.desk = Desk(self._loop, paths, self._callbacks, self._tokens, self._events, self._starts)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
         self._committing, self._draining = Committing(self.desk), Draining(self.desk)
