@@ -60,7 +60,6 @@ def group(kind: str, members: int, partitions: int) -> AssignorInput:
         ),
         partitions={topic: tuple(range(partitions // len(TOPICS))) for topic in TOPICS},
         owned={},
-        preferred={},
     )
     pairs = [TopicPartition(topic, number) for topic, numbers in plain.partitions.items() for number in numbers]
     return replace(

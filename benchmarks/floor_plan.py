@@ -136,7 +136,7 @@ class Planner:
     def _target(self, members: Iterable[str], owned: Mapping[TopicPartition, str]) -> Share:
         subscribers = tuple(Subscriber(consumer_id=m, threads={TOPIC: 1}) for m in sorted(members))
         partitions = {TOPIC: tuple(range(len(self._all)))}
-        given = AssignorInput(subscribers=subscribers, partitions=partitions, owned=owned, preferred={})
+        given = AssignorInput(subscribers=subscribers, partitions=partitions, owned=owned)
         return ASSIGNORS["sticky"](given)
 
     def _raise(self, target: Share) -> tuple[Write, ...]:

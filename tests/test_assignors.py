@@ -41,7 +41,6 @@ GROUP = AssignorInput(
     subscribers=(Subscriber(consumer_id="a", threads={"t": 1}), Subscriber(consumer_id="b", threads={"t": 1})),
     partitions={"t": (0, 1)},
     owned={TopicPartition("t", 0): "a-0"},
-    preferred={},
 )
 
 

@@ -22,7 +22,6 @@ answer for the same question, in every process; and fast, for all groups wait fo
 ...     subscribers=(Subscriber(consumer_id="g_a", threads={"t": 1}), Subscriber(consumer_id="g_b", threads={"t": 1})),
 ...     partitions={"t": (0, 1)},
 ...     owned={TopicPartition("t", 1): "g_b-0"},
-...     preferred={},
 ... )
 >>> check_assignment(group, first_come(group))  # what a coordinator checks of every answer
 >>> first_come(group)
@@ -62,7 +61,6 @@ class UserAssignor:
                 subscribers=tuple(replace(s, threads=MappingProxyType(dict(s.threads))) for s in given.subscribers),
                 partitions=MappingProxyType(dict(given.partitions)),
                 owned=MappingProxyType(dict(given.owned)),
-                preferred=MappingProxyType(dict(given.preferred)),
                 weights=MappingProxyType(dict(given.weights)),
                 racks=MappingProxyType(dict(given.racks)),
             )

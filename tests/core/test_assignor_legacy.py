@@ -64,7 +64,6 @@ def question(vector: dict[str, Any]) -> AssignorInput:
             for topic, size in vector["topics"].items()
         },
         owned={},
-        preferred={},
     )
 
 

@@ -13,7 +13,6 @@ def given(subscribers: dict[str, dict[str, int]], partitions: dict[str, int]) ->
         subscribers=tuple(Subscriber(consumer_id=name, threads=threads) for name, threads in subscribers.items()),
         partitions={topic: tuple(range(count)) for topic, count in partitions.items()},
         owned={},
-        preferred={},
     )
 
 

@@ -28,18 +28,16 @@ def group_of(
     subscribers: dict[str, dict[str, int]],
     partitions: dict[str, tuple[int, ...]],
     owned: dict[TopicPartition, str] | None = None,
-    preferred: dict[TopicPartition, str] | None = None,
 ) -> Group:
     return Group(
         subscribers=tuple(Subscriber(consumer_id=name, threads=threads) for name, threads in subscribers.items()),
         partitions=partitions,
         owned=owned or {},
-        preferred=preferred or {},
     )
 
 
-def moved_on(group: Group, owned: dict[TopicPartition, str], preferred: dict[TopicPartition, str]) -> Group:
-    return replace(group, owned=owned, preferred=preferred)
+def moved_on(group: Group, owned: dict[TopicPartition, str]) -> Group:
+    return replace(group, owned=owned)
 
 
 def readers_of(group: Group) -> dict[str, list[str]]:
@@ -60,7 +58,7 @@ def kept(group: Group, answer: dict[TopicPartition, str]) -> int:
 def groups(
     draw: st.DrawFn, *, uniform: bool, topics_max: int = 4, partitions_max: int = 8, members_max: int = 5
 ) -> Group:
-    """A group in any state, with owners that lost their interest, owned partitions that are gone, stale wishes."""
+    """A group in any state, with owners that lost their interest, owned partitions that are gone."""
     topics = [f"t{n}" for n in range(draw(st.integers(1, topics_max)))]
     ids = st.sets(st.integers(0, partitions_max + 2), max_size=partitions_max)
     partitions = {topic: tuple(sorted(draw(ids))) for topic in topics}
@@ -73,14 +71,11 @@ def groups(
         {f"{name}-{n}" for name, counts in subscribers.items() for n in range(max(counts.values(), default=0))}
     )
     holders = st.sampled_from([*threads, "g_gone-1-0"])
-    owned, preferred = {}, {}
+    owned = {}
     for pair in [TopicPartition(topic, number) for topic in topics for number in (*partitions[topic], 99)]:
-        kind = draw(st.sampled_from(["owned", "owned", "owned", "named", "free"]))
-        if kind == "owned":
+        if draw(st.integers(0, 4)) < 3:
             owned[pair] = draw(holders)
-        elif kind == "named":
-            preferred[pair] = draw(holders)
-    return group_of(subscribers, partitions, owned, preferred)
+    return group_of(subscribers, partitions, owned)
 
 
 @st.composite
@@ -89,22 +84,19 @@ def any_groups(draw: st.DrawFn) -> Group:
 
 
 def on_the_way(group: Group, target: dict[TopicPartition, str], choose: random.Random) -> Group:
-    """A tree between `group` and its target: each moving partition is untouched, released, named or granted."""
-    owned, preferred = dict(group.owned), dict(group.preferred)
+    """A tree between `group` and its target: each moving partition is untouched, released or granted."""
+    owned = dict(group.owned)
     for pair, thread in sorted(target.items()):
-        state = choose.choice(["untouched", "released", "named", "granted"])
+        state = choose.choice(["untouched", "released", "granted"])
         if owned.get(pair) == thread or state == "untouched":
             continue
         owned.pop(pair, None)
-        preferred.pop(pair, None)
-        if state == "named":
-            preferred[pair] = thread
-        elif state == "granted":
+        if state == "granted":
             owned[pair] = thread
     for pair in sorted(owned.keys() - target.keys()):  # gone, or without room: stopped at some time
         if choose.random() < 0.5:
             del owned[pair]
-    return moved_on(group, owned, preferred)
+    return moved_on(group, owned)
 
 
 def chained_gap(group: Group, answer: dict[TopicPartition, str]) -> int:
@@ -205,7 +197,6 @@ def test_a_death_in_a_settled_uniform_group_moves_only_what_the_dead_held(seed: 
         subscribers=group.subscribers[1:],
         partitions=group.partitions,
         owned={pair: thread for pair, thread in settled.items() if consumer_of(thread) != dead},
-        preferred={},
     )
     assert kept(left, sticky(left)) == len(left.owned)
 
@@ -214,7 +205,7 @@ def test_a_death_in_a_settled_uniform_group_moves_only_what_the_dead_held(seed: 
 @given(any_groups())
 def test_the_target_yields_the_target(group: Group) -> None:
     target = sticky(group)
-    assert sticky(moved_on(group, target, {})) == target
+    assert sticky(moved_on(group, target)) == target
 
 
 @patient
@@ -240,7 +231,6 @@ def test_the_order_of_what_is_given_changes_nothing(group: Group, choose: random
         ),
         partitions=dict(shuffled(list(group.partitions.items()))),
         owned=dict(shuffled(list(group.owned.items()))),
-        preferred=dict(shuffled(list(group.preferred.items()))),
     )
     assert sticky(other) == sticky(group)
 
@@ -281,7 +271,6 @@ def test_a_large_group_is_balanced_and_stable_on_the_way_through_churn(seed: int
             subscribers=tuple(member for member in group.subscribers if member.consumer_id != leaver),
             partitions=group.partitions,
             owned={pair: thread for pair, thread in tree.owned.items() if consumer_of(thread) != leaver},
-            preferred=tree.preferred,
         )
 
 

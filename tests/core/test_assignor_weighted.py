@@ -38,7 +38,6 @@ def group(
         subscribers=tuple(subscribers),
         partitions={"t": tuple(range(partitions))},
         owned=owned or {},
-        preferred={},
         weights={part(n): weight for n, weight in (weights or {}).items()},
         racks={part(n): rack for n, rack in (racks or {}).items()},
     )
@@ -80,13 +79,10 @@ def groups(
         )
     threads = sorted({t for s in subscribers for topic in s.threads for t in s.thread_ids(topic)})
     holders = st.sampled_from([*threads, "g_gone-1-0"])
-    weight, owned, preferred, in_racks = {}, {}, {}, {}
+    weight, owned, in_racks = {}, {}, {}
     for pair in [TopicPartition(topic, number) for topic in topics for number in (*partitions[topic], 99)]:
-        kind = draw(st.sampled_from(["owned", "owned", "owned", "named", "free"]))
-        if kind == "owned":
+        if draw(st.integers(0, 4)) < 3:
             owned[pair] = draw(holders)
-        elif kind == "named":
-            preferred[pair] = draw(holders)
         if weights and draw(st.booleans()):
             weight[pair] = draw(st.sampled_from([1, 2, 3, 7, 48]))
         if racks:
@@ -96,7 +92,6 @@ def groups(
         subscribers=tuple(subscribers),
         partitions=partitions,
         owned=owned,
-        preferred=preferred,
         weights=weight,
         racks=in_racks,
     )
@@ -156,7 +151,6 @@ def test_no_order_changes_anything(group_: AssignorInput, choose: random.Random)
         subscribers=tuple(shuffled(list(group_.subscribers))),
         partitions=dict(shuffled(list(group_.partitions.items()))),
         owned=dict(shuffled(list(group_.owned.items()))),
-        preferred={},
         weights=dict(shuffled(list(group_.weights.items()))),
         racks=dict(shuffled(list(group_.racks.items()))),
     )

@@ -171,7 +171,7 @@ def a_restless_assignor(patch: Patch) -> None:
     turns, original = count(), ASSIGNORS["sticky"]
 
     def restless(given: AssignorInput) -> dict[TopicPartition, str]:
-        answer = dict(original(replace(given, owned={}, preferred={})))
+        answer = dict(original(replace(given, owned={})))
         threads, turn = sorted(set(answer.values())), next(turns)
         return {p: threads[(threads.index(thread) + turn) % len(threads)] for p, thread in answer.items()}
 

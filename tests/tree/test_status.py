@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, partitions, reads_or_refuses, texts, topics
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.tree.status import (
     REASON_CHARS_MAX,
     STATUS_BYTES_MAX,
-    Refusal,
     Status,
     decode_status,
     encode_status,
@@ -42,7 +42,7 @@ def test_the_designs_status_is_written_and_read() -> None:
 
 
 def test_a_refused_partition_stands_with_generation_and_reason() -> None:
-    status = Status(refused={CLICKS_3: Refusal(generation=7, reason="broker")})
+    status = Status(refused={CLICKS_3: Refusal(generation=7, sequence="", reason="broker")})
     assert json.loads(encode_status(status))["refused"] == {"clicks-3": {"generation": 7, "reason": "broker"}}
     assert decode_status(encode_status(status)) == status
 
@@ -55,7 +55,7 @@ def test_a_refusal_may_name_the_start_that_it_answers() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    status = Status(refused={CLICKS_3: Refusal(generation=7, reason="x" * 5000)})
+    status = Status(refused={CLICKS_3: Refusal(generation=7, sequence="", reason="x" * 5000)})
     assert decode_status(encode_status(status)).refused[CLICKS_3].reason == "x" * REASON_CHARS_MAX
 
 

@@ -10,7 +10,6 @@ from zkcoord.tree.record import GroupRecord, Policy, encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.state import GroupState, encode_state
-from zkcoord.tree.status import Refusal as StatusRefusal
 from zkcoord.tree.status import Status, encode_status
 from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold
 
@@ -58,7 +57,7 @@ def test_a_registration_nobody_can_parse_is_a_member_that_gets_nothing_and_is_na
 
 def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
     stop = encode_command(Command(option=Option.STOP_FETCHER, ownership={T0: ""}, generation=3))
-    refused = encode_status(Status(refused={T0: StatusRefusal(generation=2, reason="no disk", sequence="0000000001")}))
+    refused = encode_status(Status(refused={T0: Refusal(generation=2, reason="no disk", sequence="0000000001")}))
     path = f"{GROUP}/channel/a"
     known = folded(
         children(path, "0000000004", "refused"), data(path, refused, version=7), data(f"{path}/0000000004", stop)

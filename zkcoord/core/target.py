@@ -24,7 +24,8 @@ SHOWN_MAX = 10
 
 @dataclass(slots=True)
 class Target:
-    """Invariant: `wanted` and its digest belong to `_key`, which holds all that they depend on.
+    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about but the owners. Those are
+    left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky.py`).
 
     `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
     """
@@ -139,7 +140,9 @@ class Target:
         self.limit(view, moving[-1] if moving else None, digest)
 
     def _stand_still(self, view: GroupView, given: AssignorInput, barred: Barred) -> None:
-        """What the last target gave to those who can still have it; else what they hold; the rest is nobody's ("")."""
+        """What the last target gave to those who can still have it; else what an outstanding stop names next; else what
+        they hold; the rest is nobody's ("")."""
+        stopping = _stopping(view)
         threads = {s.consumer_id: s.threads for s in given.subscribers}
         living = view.living_threads()
 
@@ -153,7 +156,7 @@ class Target:
                 if partition in barred.quarantined:
                     continue
                 owner = given.owned.get(partition, "")
-                choices = (self.wanted.get(partition, ""), given.preferred.get(partition, ""), owner)
+                choices = (self.wanted.get(partition, ""), stopping.get(partition, ""), owner)
                 free = owner not in living
                 found[partition] = next(
                     (
@@ -191,22 +194,26 @@ def _question(
     eligible_ids = {s.consumer_id for s in subscribers}
     eligible_threads = {thread for thread in view.living_threads() if consumer_of(thread) in eligible_ids}
     owned = {p: thread for p, (thread, _) in view.owners.items() if thread in eligible_threads}
-    preferred: dict[TopicPartition, str] = {}
-    for channel in view.channels.values():
-        for command in channel.commands:
-            if command.option == "stop-fetcher" and command.threads:
-                for partition, thread in command.threads.items():
-                    owned.pop(partition, None)
-                    if thread and consumer_of(thread) in eligible_ids:
-                        preferred[partition] = thread
+    for partition in _stopping(view):
+        owned.pop(partition, None)
     return AssignorInput(
         subscribers=subscribers,
         partitions=topics,
         owned={**known, **owned} if known else owned,
-        preferred=preferred,
         weights=view.weights,
         racks=view.racks,
     )
+
+
+def _stopping(view: GroupView) -> dict[TopicPartition, str]:
+    """What outstanding stops are about: partition to the thread that is to have it next, "" for none."""
+    found: dict[TopicPartition, str] = {}
+    for channel in view.channels.values():
+        for command in channel.commands:
+            if command.option == "stop-fetcher" and command.threads:
+                for partition, thread in command.threads.items():
+                    found[partition] = thread or found.get(partition, "")
+    return found
 
 
 def _no_room(left: Sequence[TopicPartition]) -> str | None:

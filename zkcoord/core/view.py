@@ -122,7 +122,7 @@ class Evicted(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A start that the consumer could not carry out: its generation and sequence in the channel, and why."""
+    """A start that the consumer could not carry out: its generation, its sequence in the channel ("": untold), why."""
 
     generation: int
     sequence: str

@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import Held, MemberPaths
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.status import Refusal, Status, encode_status, ranges_text
+from zkcoord.tree.status import Status, encode_status, ranges_text
 
 
 @dataclass(frozen=True, slots=True)

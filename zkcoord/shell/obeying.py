@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError, UnavailableError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup, Position
@@ -22,7 +23,6 @@ from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, Option, decode_command
 from zkcoord.tree.member import Held
-from zkcoord.tree.status import Refusal
 from zkcoord.tree.writes import Transaction
 
 TASK = "task"  # the scope of what a task looks up

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
@@ -20,15 +21,6 @@ REASON_CHARS_MAX = 200  # a thousand refusals shall still fit into one acknowled
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
 _WHAT = "status"
 _RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a member did not start a partition that it was granted in `generation`."""
-
-    generation: int
-    reason: str
-    sequence: str = ""  # of that start in the channel: tells one refusal from the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

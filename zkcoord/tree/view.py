@@ -21,7 +21,6 @@ from zkcoord.core.view import (
     Member,
     OffsetSeen,
     Owner,
-    Refusal,
 )
 from zkcoord.errors import CorruptError
 from zkcoord.tree.instance import decode_instance
@@ -233,7 +232,7 @@ class _Folder:
         channels[address.name] = replace(
             known,
             version=node.stat.version,
-            refusals={p: Refusal(r.generation, r.sequence, r.reason) for p, r in status.refused.items()},
+            refusals=status.refused,
             pinged=status.pinged,
             progress=status.progress,
             lag=status.lag,

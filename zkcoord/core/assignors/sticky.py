@@ -12,9 +12,9 @@ A tree on the way to the target differs from the first tree in two ways: pairs o
 refused it, and the target's pairs never exclude each other, so the walk takes the same pairs again. In particular the
 target itself yields the target.
 
-`preferred` is not looked at, and must not be: a partition whose stop was acknowledged and that was not granted yet has
-lost its entry, and that tree has to yield the same target as the one with the entry. The thread that a stop of this
-target names is found again without it.
+The thread that an outstanding stop names is not asked for, and must not be: a partition whose stop was acknowledged and
+that was not granted yet has no such thread any more, and that tree has to yield the same target as the one before. The
+thread that a stop of this target names is found again without it.
 
 Partitions are ordered by number, then topic, so that a share mixes topics; threads by number, then consumer, so that
 what does not divide evenly goes to different consumers. Whose a partition was is unknown once it is released, so an
