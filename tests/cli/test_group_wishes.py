@@ -8,7 +8,11 @@ from click.testing import Result
 
 from tests.cli.program import Run, Spawn
 from tests.integration.world import Member, World, named, wait_until
+from zkcoord.migrate import upgrade
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
 
@@ -135,4 +139,19 @@ def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot:
     assert (nobody.exit_code, said(nobody)) == (
         2,
         "error: there is no coordinator 3; `zkcoord coordinators list` shows them",
+    )
+
+
+def test_who_may_not_write_to_a_candidates_node_is_told_so(chroot: str, run: Run) -> None:
+    with Tree(chroot) as tree:
+        upgrade(tree, run_id="test")
+    mine = ZooKeeperConfig(digest="alice:secret", acl=(Acl(31, "auth", ""), Acl(1, "world", "anyone")))
+    with Tree(chroot, config=mine) as alice:
+        alice.commit(Transaction(writes=(CreateNode(DRAFT.candidate(7), b'{"host":"a"}'),)))
+
+    refused = run("coordinators", "resign", "7", "--zookeeper", chroot)
+
+    assert (refused.exit_code, said(refused)) == (
+        2,
+        f"error: {DRAFT.candidate(7)}: no right to write there; log in as who may (--zookeeper-config)",
     )

@@ -54,9 +54,6 @@ class CrashPlan(NamedTuple):
     restart_after_ms: int | None = 1_000
 
 
-CRASH_MOMENTS = ("before", "after_applied_reply_lost", "after", "request_lost", "reply_lost")
-
-
 class World:
     """An ensemble, processes, and the scheduler that lets one of them do one thing at a time."""
 

@@ -9,7 +9,7 @@ import click
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.reading import read_tree
-from zkcoord.cli.wishing import Answer, wait, who_and_when
+from zkcoord.cli.wishing import ATTEMPTS_MAX, Answer, before_next_attempt, wait, who_and_when
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import Outcome
@@ -73,7 +73,7 @@ def resign(settings: Settings, number: int, timeout_ms: int) -> None:
 
 def _ask(tree: BlockingTree, path: str, number: int) -> int:
     """Set `resign` in the candidate's node; returns the czxid of that candidate."""
-    for _ in range(20):
+    for _ in range(ATTEMPTS_MAX):
         (node,) = tree.read([Read(path)])
         if node.stat is None:
             raise UsageError(f"there is no coordinator {number}; `zkcoord coordinators list` shows them")
@@ -83,8 +83,8 @@ def _ask(tree: BlockingTree, path: str, number: int) -> int:
         done = tree.commit(Transaction(writes=(write,), why="resign"))
         if done.outcome is Outcome.COMMITTED:
             return node.stat.czxid
-        tree.sync()
-    raise UnavailableError(f"{path}: others changed it again and again: try again")
+        before_next_attempt(tree, path, done)
+    raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
 
 
 def _candidates(tree: BlockingTree) -> list[Node]:

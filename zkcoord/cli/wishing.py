@@ -18,7 +18,7 @@ from zkcoord.cli.output import say
 from zkcoord.cli.reading import read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
-from zkcoord.shell.ports import Outcome
+from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record, encode_record
 from zkcoord.tree.snapshot import Read
@@ -28,7 +28,7 @@ from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 TURN_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0
 ATTEMPTS_MAX = 20
-"""Of one edit: somebody else edits the same record only now and then."""
+"""Of one edit: somebody else edits the same node only now and then."""
 
 Edit = Callable[[GroupRecord], GroupRecord]
 
@@ -86,10 +86,15 @@ def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit) -> G
         done = tree.commit(Transaction(writes=(write,), why=f"{group}: wish"))
         if done.outcome is Outcome.COMMITTED:
             return after
-        if done.reason == "NoAuth":
-            raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
-        tree.sync()
+        before_next_attempt(tree, path, done)
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
+
+
+def before_next_attempt(tree: BlockingTree, path: str, done: CommitDone) -> None:
+    """After a write that was refused, or nobody knows: read what is now. UsageError where no attempt will succeed."""
+    if done.reason == "NoAuth":
+        raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
+    tree.sync()
 
 
 def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:
