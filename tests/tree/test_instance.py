@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
-from tests.tree.cases import HOSTILE, reads_or_refuses
+from tests.tree.cases import HOSTILE, QUICK, damaged, reads_or_refuses
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Instance
 from zkcoord.errors import CorruptError
@@ -45,4 +46,10 @@ def test_what_is_wrong_is_named(damage: tuple[bytes, bytes], why: str) -> None:
 
 @pytest.mark.parametrize("data", [*HOSTILE, *(TEXT[:n] for n in range(len(TEXT)))])
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    reads_or_refuses(lambda seen: decode_instance(seen, 0), data)
+
+
+@QUICK
+@given(damaged(TEXT))
+def test_a_damaged_instance_is_read_or_refused(data: bytes) -> None:
     reads_or_refuses(lambda seen: decode_instance(seen, 0), data)

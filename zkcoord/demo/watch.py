@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 
+from zkcoord.clock import mono_ms
 from zkcoord.demo.options import GROUP
 from zkcoord.shell.ports import Link, LinkChanged, ReadDone, StoreInput, WatchFired
 from zkcoord.shell.zk.store import zookeeper_sessions
@@ -41,7 +41,7 @@ class Watch:
                 case LinkChanged(link=Link.CONNECTED):
                     self._store.read(0, READS)
                 case WatchFired(path=path):
-                    self._fired_ms[path] = time.monotonic_ns() // 1_000_000
+                    self._fired_ms[path] = mono_ms()
                     self._store.read(0, [read for read in READS if read.path == path])
                 case ReadDone(nodes=nodes) if nodes:
                     for node in nodes:
@@ -52,5 +52,5 @@ class Watch:
 
     def _see(self, path: str, now: set[str]) -> None:
         for name in self._seen.get(path, set()) - now:
-            self._gone_ms[name] = self._fired_ms.get(path, time.monotonic_ns() // 1_000_000)
+            self._gone_ms[name] = self._fired_ms.get(path, mono_ms())
         self._seen[path] = now

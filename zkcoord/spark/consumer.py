@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
 from zkcoord.spark.loop import DriverLoop, LoopSettings
@@ -292,15 +292,13 @@ def _leave(membership: Membership) -> Callable[..., bool]:
     return leave
 
 
-@contextmanager
-def _stop_at_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and the first SIGINT call `stop` while this is open, if this is the main thread.
+def _stop_at_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
+    """SIGTERM and the first SIGINT call `stop` while this is open, on a thread of its own, since that needs locks.
 
-    The handler interrupts the main thread anywhere, also where it holds a lock that `stop` needs: so a thread calls it.
-    Afterwards the handlers are what they were; SIGINT's (PySpark's cancels all jobs) is so from the first one on.
+    SIGINT's handler (PySpark's cancels all jobs) is what it was before from the first one on.
     """
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, before: Handlers) -> None:
         if number == signal.SIGINT:
             signal.signal(number, before[signal.SIGINT])
         threading.Thread(target=act, args=[number], name="stop-at-signal", daemon=True).start()
@@ -310,17 +308,4 @@ def _stop_at_signals(stop: Callable[[], None]) -> Iterator[None]:
             log_event(logging.WARNING, "stopping", "stops when the batch that runs is done; Ctrl-C again breaks it off")
         stop()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    before = {number: handler for number, handler in found.items() if handler is not None}  # None: not Python's
-    if before.get(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: the terminal's Ctrl-C is not for it
-        del before[signal.SIGINT]
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return at_signals((signal.SIGTERM, signal.SIGINT), handle)

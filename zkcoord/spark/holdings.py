@@ -14,13 +14,13 @@ moves, on account of a partition that was lost (and perhaps started again) in be
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from threading import Condition
 from typing import NamedTuple
 
+from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, invariant
 from zkcoord.spark.ranges import OffsetRange
@@ -129,9 +129,9 @@ class Holdings:
             mine = {each for each in partitions if each in self._holds}
             self._stopping |= mine
             self._notify()
-        deadline = _now_ms() + timeout_ms
+        deadline = mono_ms() + timeout_ms
         while (tag := self._reading(mine)) is not None:
-            left_ms = deadline - _now_ms()
+            left_ms = deadline - mono_ms()
             if not all(leased(each) for each in mine):
                 self._end_early(tag, "the lease ended")
                 break
@@ -299,10 +299,6 @@ class Holdings:
     def _notify(self) -> None:
         self._change += 1
         self._changed.notify_all()
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _seconds(timeout_ms: int | None) -> float | None:

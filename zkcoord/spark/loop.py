@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.alarm import slow_batch_alarm
@@ -115,7 +116,7 @@ class DriverLoop:
         so does the error by which the membership ended.
         """
         committed = 0
-        busy_ms = _now_ms()
+        busy_ms = mono_ms()
         while max_batches is None or committed < max_batches:
             view = self._holdings.view()
             if view.leaving:
@@ -126,12 +127,12 @@ class DriverLoop:
             if turn is Turn.COMMITTED:
                 committed += 1
             if turn not in IDLE:
-                busy_ms = _now_ms()
+                busy_ms = mono_ms()
                 self._away_ms = 0
                 if turn is Turn.TOO_FEW:
                     self._holdings.await_change(view.change, WAIT_MS[turn])
                 continue
-            left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - _now_ms()
+            left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - mono_ms()
             if left_ms is not None and left_ms <= 0:
                 break
             wait_ms = self._wait_ms(turn)
@@ -170,7 +171,7 @@ class DriverLoop:
         if not ranges:
             self._progress.idle(lag)
             return Turn.NO_RECORDS
-        if self._pace.wait_ms(offsets_in(ranges), _now_ms()) > 0:
+        if self._pace.wait_ms(offsets_in(ranges), mono_ms()) > 0:
             return Turn.TOO_FEW
         return self._batch(process, leased, ranges, lag, began_ns)
 
@@ -195,7 +196,7 @@ class DriverLoop:
             return Turn.AGAIN
         batch = Batch(id=batch_id(kept), seq=self._seq, generation=self._membership.generation, ranges=kept)
         self._seq += 1
-        self._pace.began(_now_ms())
+        self._pace.began(mono_ms())
         try:
             end, why, at_ns = self._process_and_commit(process, batch, tag)
         except Exception as error:
@@ -325,7 +326,3 @@ class DriverLoop:
 
     def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
         log_event(level, event, text, group=self._settings.group, **fields)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

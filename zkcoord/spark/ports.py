@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import ZkcoordError
+from zkcoord.kafka.client import Isolation as Isolation
+from zkcoord.kafka.client import Where as Where
 from zkcoord.spark.ranges import Batch, OffsetRange, offsets_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Where = Literal["latest", "earliest"] | int  # a place in a log; a number is a time, in milliseconds since 1970
-Isolation = Literal["read_committed", "read_uncommitted"]
 Process = Callable[["DataFrame", Batch], object]
 
 
