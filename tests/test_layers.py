@@ -48,7 +48,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.journal": PURE
     | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"},
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
-    "zkcoord.shell.zk": (STDLIB - {"time"}) | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors"},
+    "zkcoord.shell.zk": (STDLIB - {"time"})
+    | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.kafka": STDLIB
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
     | {"zkcoord.logs"},

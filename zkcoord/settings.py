@@ -1,4 +1,7 @@
-"""Every default, each with its reason. Times in milliseconds."""
+"""The defaults of the public classes and of the command line, each with its reason. Times in milliseconds.
+
+Formats and policies have theirs beside them: what an absent key means is no choice of this program's.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.patience import JOINING_MS, patience_ms
-from zkcoord.core.view import Channel, Evicted, GroupView, Member, Outstanding, Owner, Refusal, phase
+from zkcoord.core.view import Channel, GroupView, Member, Outstanding, Owner, Refusal, phase
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
 NOW = 1_000_000
@@ -131,7 +131,7 @@ def test_a_dead_members_partitions_are_granted_at_once_and_its_channel_is_remove
 
 def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_channel_for_its_owners() -> None:
     view = settled(group([member("b", 2)], {T0: "a-0", T1: "b-0", T2: "b-0", T3: "b-0"}))
-    view = replace(view, channels={**view.channels, "a": channel("a", evicted=Evicted(6_000))})
+    view = replace(view, channels={**view.channels, "a": channel("a", evicted_ms=6_000)})
     memory = Memory()
     assert decide(view, memory, NOW, digest) == ((), NOW + 6_000)
     assert decided(view, memory, NOW + 5_999) == []
@@ -173,7 +173,7 @@ def test_a_member_that_leaves_nothing_in_common_is_sent_away_and_the_group_goes_
     old, odd = member("a", 1, assignors=("range",)), member("b", 2, assignors=("sticky",))
     view = settled(group([old, odd], dict.fromkeys((T0, T1, T2, T3), "a-0")))
     reason = "offers the assignors ['sticky'], the group uses ['range']"
-    assert decided(view) == [RejectMember(consumer_id="b", reason=reason, why=reason)]
+    assert decided(view) == [RejectMember(consumer_id="b", why=reason)]
 
 
 def test_an_unreadable_member_is_neither_dead_nor_given_anything() -> None:

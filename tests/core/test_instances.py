@@ -17,7 +17,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Evicted, GroupView, Instance, Member, Owner, Wish
+from zkcoord.core.view import GroupView, Instance, Member, Owner, Wish
 
 HOLD_MS = 30_000
 FOREVER_MS = 10**9
@@ -99,7 +99,7 @@ def test_new_partitions_do_not_wait_for_who_is_away() -> None:
 
 def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
     away = without_a(full())
-    marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted=Evicted(6_000))})
+    marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted_ms=6_000)})
     assert RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY) in decided(marked)
     wished = replace(away, wishes={"rebalance": Wish(run="r")})
     grant = GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY)
@@ -118,7 +118,7 @@ def test_f40_of_two_registrations_of_one_instance_the_newer_is_the_member_and_th
     _, decisions = doubled()
     reason = "another process has registered as the instance a: a2"
     assert decisions == [
-        RejectMember(consumer_id="a1", reason=reason, why=reason, final=True),
+        RejectMember(consumer_id="a1", why=reason, final=True),
         RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), why=WHY),
         StopFetching(consumer_id="a1", partitions={T0: "a2-0", T1: "a2-0"}, why="the target has them elsewhere"),
     ]
@@ -139,7 +139,7 @@ def evictions(count: int) -> tuple[Memory, int]:
         name = f"a{number}"
         view = settled(group([static(name), static("b1", 2)], {}))
         decided(view, memory, at_ms)
-        marked = {name: channel(name, evicted=Evicted(6_000)), "b1": channel("b1")}
+        marked = {name: channel(name, evicted_ms=6_000), "b1": channel("b1")}
         at_ms += 100
         decided(replace(view, members={"b1": static("b1", 2)}, channels=marked), memory, at_ms)
     return memory, at_ms

@@ -9,7 +9,7 @@ from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, di
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Evicted, GroupView, Quarantine, Refusal, Wish
+from zkcoord.core.view import GroupView, Quarantine, Refusal, Wish
 
 POISON = Refusal(1, "0000000001", "start: ValueError: poison")
 AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
@@ -83,7 +83,7 @@ def after_evictions(*names: str) -> list[Decision]:
     for czxid, name in enumerate(names, start=2):
         members = [member("g_z-1-ff"), member(name, czxid)]
         decided(group(members, {T0: f"{name}-0"}), memory)
-        channels = {"g_z-1-ff": channel("g_z-1-ff"), name: channel(name, evicted=Evicted(6_000))}
+        channels = {"g_z-1-ff": channel("g_z-1-ff"), name: channel(name, evicted_ms=6_000)}
         decisions = decided(group(members[:1], {T0: f"{name}-0"}, channels=channels), memory)
     return decisions
 

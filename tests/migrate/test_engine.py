@@ -7,10 +7,10 @@ import pytest
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError, UsageError
 from zkcoord.migrate import Mark, Rehearsal, Revision, current, upgrade
-from zkcoord.migrate.plan import BATCH_WRITES_MAX, batches
+from zkcoord.migrate.plan import batches
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.schema import Schema
-from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode, Transaction
+from zkcoord.tree.writes import ITEMS_MAX, CheckNode, DeleteNode, SetNode, Transaction
 
 Revisions = tuple[Revision, ...]
 
@@ -249,7 +249,7 @@ def test_a_tree_or_goal_that_does_not_fit_is_refused_before_any_write(
 
 def test_large_revisions_go_in_batches_each_behind_the_mark() -> None:
     mark = Mark(old="0001", new="0002", run="ann-1")
-    many = [SetNode(f"/zkcoord/groups/g{n}", b"", 0) for n in range(2 * BATCH_WRITES_MAX + 1)]
+    many = [SetNode(f"/zkcoord/groups/g{n}", b"", 0) for n in range(2 * ITEMS_MAX + 1)]
     large = [SetNode(f"/zkcoord/groups/g{n}", b"x" * 200_000, 0) for n in range(3)]
 
     assert [len(batch.writes) for batch in batches(5, mark, many)] == [1_001, 1_001, 2]

@@ -17,7 +17,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Evicted, GroupView, Instance, Member, Outstanding, Owner
+from zkcoord.core.view import Channel, GroupView, Instance, Member, Outstanding, Owner
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
@@ -108,7 +108,7 @@ def test_an_eviction_is_refused_when_the_command_was_acknowledged_meanwhile() ->
 
 def test_a_purge_deletes_what_was_read_by_version() -> None:
     left = Outstanding(sequence="0000000004", version=1, option="stop-fetcher", threads={T0: ""})
-    gone = Channel(consumer_id="a", version=3, commands=(left,), evicted=Evicted(1), refused_mark=True)
+    gone = Channel(consumer_id="a", version=3, commands=(left,), evicted_ms=1, refused_mark=True)
     nodes = replace(NODES, view=replace(VIEW, members={}, channels={"a": gone}))
     [purge] = plan([PurgeChannel(consumer_id="a", why="x")], nodes, TERM, DRAFT)
     assert purge.writes == (

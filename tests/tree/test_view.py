@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Evicted, Owner, Refusal
+from zkcoord.core.view import Channel, Owner, Refusal
 from zkcoord.tree.command import Command, Option, encode_command, refusal
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import GroupRecord, Policy, encode_record
@@ -74,8 +76,18 @@ def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
 def test_the_mark_of_an_eviction_is_kept_until_the_list_misses_it() -> None:
     path = f"{GROUP}/channel/a"
     known = folded(children(path, "evicted"), data(f"{path}/evicted", b"6000"))
-    assert known.view.channels["a"].evicted == Evicted(6_000)
-    assert folded(children(path), before=known).view.channels["a"].evicted is None
+    assert known.view.channels["a"].evicted_ms == 6_000
+    assert folded(children(path), before=known).view.channels["a"].evicted_ms is None
+
+
+@pytest.mark.parametrize("garbage", [b"soon", b"", b"-1", b"\xff", b"9" * 5_000, "²".encode()])
+def test_a_mark_of_an_eviction_that_nobody_can_parse_counts_as_the_usual_timeout_and_is_told(garbage: bytes) -> None:
+    path = f"{GROUP}/channel/a"
+    known = folded(children(path, "evicted"), data(f"{path}/evicted", garbage))
+    assert known.view.channels["a"].evicted_ms == 10_000
+    assert "10000 ms are waited in its place; who wrote it must be mended" in known.problems[f"{path}/evicted"]
+    assert folded(data(f"{path}/evicted", None), before=known).problems == {}
+    assert folded(children(path), before=known).problems == {}
 
 
 def test_a_refused_start_is_read_with_what_it_named() -> None:

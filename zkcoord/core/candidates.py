@@ -94,7 +94,7 @@ def set_aside(view: GroupView) -> dict[str, str]:
             f"unreadable: {member.unreadable}": member.unreadable is not None,
             "an old consumer": channel is None and not member.coordinated,
             "no channel": channel is None,
-            "evicted": channel is not None and channel.evicted is not None,
+            "evicted": channel is not None and channel.evicted_ms is not None,
             f"replaced by {heirs.get(consumer_id)}": consumer_id in heirs,
             f"cannot use the offset store {view.store!r}": bool(member.stores) and view.store not in member.stores,
             "sent away, and has not left yet": channel is not None and channel.outstanding("reject"),

@@ -94,7 +94,7 @@ def decide(
     rejected |= doubled
     eligible = [m for m in candidates if m.consumer_id not in rejected and not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
-        RejectMember(consumer_id=c, reason=r, why=r, final=c in doubled) for c, r in sorted(rejected.items())
+        RejectMember(consumer_id=c, why=r, final=c in doubled) for c, r in sorted(rejected.items())
     ]
     decisions += _refused_commands(view)
     decisions += _halted(view)
@@ -348,9 +348,9 @@ def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]
-        if channel.version == 0 and not channel.evicted and not patience.abandoned(channel, now_ms):
+        if channel.version == 0 and channel.evicted_ms is None and not patience.abandoned(channel, now_ms):
             continue
-        if channel.evicted and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
+        if channel.evicted_ms is not None and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
             continue
         decisions.append(PurgeChannel(consumer_id=consumer_id, why="its registration is gone"))
     return decisions

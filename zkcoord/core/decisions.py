@@ -156,7 +156,6 @@ class RejectMember:
     """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
 
     consumer_id: str
-    reason: str
     why: str
     final: bool = False
 

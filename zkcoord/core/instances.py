@@ -42,7 +42,7 @@ class Holds:
         }
         gone = {c: i for c, i in self._names.items() if c not in view.members and c in view.channels}
         for consumer_id, instance in gone.items():
-            if view.channels[consumer_id].evicted is not None:
+            if view.channels[consumer_id].evicted_ms is not None:
                 self._evictions[instance] = (self._evictions.get(instance, (0, 0))[0] + 1, now_ms)
                 continue
             names[consumer_id] = instance  # its mark may be read later than its absence
@@ -64,7 +64,7 @@ class Holds:
     def _over(self, view: GroupView, instance: str, now_ms: int) -> bool:
         known = view.instances[instance]
         channel = view.channels.get(known.last_id)
-        evicted = channel is not None and channel.evicted is not None
+        evicted = channel is not None and channel.evicted_ms is not None
         return evicted or REBALANCE in view.wishes or now_ms >= self._away[instance] + known.hold_ms
 
     def held_off(self, member: Member, now_ms: int) -> bool:

@@ -83,4 +83,4 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int) -
 
 
 def _busy(channel: Channel) -> bool:
-    return channel.evicted is not None or channel.outstanding(PING) or channel.outstanding("reject")
+    return channel.evicted_ms is not None or channel.outstanding(PING) or channel.outstanding("reject")

@@ -54,7 +54,7 @@ class Patience:
             for key in ((c, command.sequence) for command in channel.commands)
         }
         self.evictions = {
-            c: self.evictions.get(c, now_ms) for c, channel in view.channels.items() if channel.evicted is not None
+            c: self.evictions.get(c, now_ms) for c, channel in view.channels.items() if channel.evicted_ms is not None
         }
         self.joining = {
             (c, channel.czxid): self.joining.get((c, channel.czxid), now_ms)
@@ -99,9 +99,9 @@ class Patience:
 
     def _grace_ends_ms(self, view: GroupView, consumer_id: str) -> int:
         channel = view.channels.get(consumer_id)
-        if channel is None or channel.evicted is None:
+        if channel is None or channel.evicted_ms is None:
             return 0
-        session_ms = channel.evicted.session_timeout_ms
+        session_ms = channel.evicted_ms
         grace_ms = max(view.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
         return self.evictions.get(consumer_id, 0) + grace_ms
 

@@ -44,7 +44,7 @@ class Quarantines:
 
     def look(self, view: GroupView) -> None:
         """Count evictions once, and forget what is forgiven."""
-        marked = {c for c, channel in view.channels.items() if channel.evicted is not None and c not in view.members}
+        marked = {c for c, channel in view.channels.items() if channel.evicted_ms is not None and c not in view.members}
         new, self._counted = marked - self._counted, marked
         newest = max((m.czxid for m in view.members.values()), default=0)
         for partition, (thread, _) in view.owners.items() if new else ():

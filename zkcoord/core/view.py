@@ -10,6 +10,12 @@ from typing import NamedTuple
 
 from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
 
+REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS = 60_000, 10_000
+"""Of a member that does not say: part of the registration's format, whatever this version's consumers choose."""
+
+MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
+"""Of a group whose record does not say: part of the record's format."""
+
 
 class Owner(NamedTuple):
     """An owner node: `thread` is "" when the partition is free; `version` guards the next write."""
@@ -69,8 +75,8 @@ class Member:
     replaces: str | None = None
     assignors: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()  # offset stores it can use; empty: the group's
-    rebalance_timeout_ms: int = 60_000
-    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
     offers: frozenset[str] = frozenset()  # what it obeys beyond the draft's commands
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that it speaks
     hold_ms: int = 0  # how long its instance's share waits for it
@@ -115,12 +121,6 @@ class Done(NamedTuple):
     state: str
 
 
-class Evicted(NamedTuple):
-    """The mark of an eviction: what the evicted owned is kept from others this long, its own session timeout."""
-
-    session_timeout_ms: int
-
-
 class Refusal(NamedTuple):
     """A start that the consumer could not carry out: its generation, its sequence in the channel ("": untold), why."""
 
@@ -145,7 +145,7 @@ class Channel:
     czxid: int = 0  # tells a channel from one that was removed and made again under its name
     commands: tuple[Outstanding, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
-    evicted: Evicted | None = None
+    evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered
     progress: int | None = None  # what its application reported with that answer: grows with its work
@@ -191,7 +191,7 @@ class GroupView:
     assignor: str | None = None
     rebalance: Rebalance = Rebalance.COOPERATIVE
     on_timeout: str = "evict"
-    max_rebalance_retries: int = 4
+    max_rebalance_retries: int = MAX_REBALANCE_RETRIES
     evict_grace_ms: int | None = None
     initial_delay_ms: int = 0
     store: str = "zookeeper"
@@ -199,7 +199,7 @@ class GroupView:
     done: Mapping[str, Done] = field(default_factory=dict)
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
     probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = 3
+    max_probes: int = MAX_PROBES
     session_timeout_min_ms: int = 0
     max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)

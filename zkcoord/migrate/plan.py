@@ -16,10 +16,7 @@ from zkcoord.migrate.revision import Revision, history
 from zkcoord.tree.paths import EPOCH, SCHEMA, layout_named
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write
-
-BATCH_WRITES_MAX = 1_000
-BATCH_BYTES_MAX = 256 * 1024  # the limit of all our multis; the server's own is 1 MiB for what it logs of one
+from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write, parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,21 +88,8 @@ def batches(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Iterato
         all(write.path not in (SCHEMA, EPOCH) for write in writes),
         f"revision {mark.new} writes the schema or the epoch: that is the engine's",
     )
-    batch: list[Write] = []
-    size = 0
-    for write in writes:
-        one = Transaction(writes=(write,)).payload_bytes()
-        if batch and (len(batch) == BATCH_WRITES_MAX or size + one > BATCH_BYTES_MAX):
-            yield _batch(schema_version, mark, batch)
-            batch, size = [], 0
-        batch.append(write)
-        size += one
-    if batch:
-        yield _batch(schema_version, mark, batch)
-
-
-def _batch(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Transaction:
-    return Transaction(writes=(CheckNode(SCHEMA, schema_version), *writes), why=f"revision {mark.new}")
+    for batch in parts(writes, lambda write: Transaction(writes=(write,)).payload_bytes()):
+        yield Transaction(writes=(CheckNode(SCHEMA, schema_version), *batch), why=f"revision {mark.new}")
 
 
 def finish(schema: Node, mark: Mark) -> Transaction:

@@ -14,10 +14,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.topic import Mark, MarkSeen, encode_mark
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode, Write, parts
-
-WRITE_BYTES = 60
-"""Of one removal beside its path."""
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, SetNode, Write, parts
 
 
 def drop_topic(decision: DropTopic, nodes: GroupNodes, present: Mark | None, layout: Layout) -> Iterator[list[Write]]:

@@ -14,10 +14,7 @@ from zkcoord.tree.command import refusal
 from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.paths import REFUSED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
-
-WRITE_BYTES = 80
-"""Of a partition in a release or commit beside its paths: headers, versions, numbers."""
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,10 +48,7 @@ from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.view import HALTING, GroupNodes
 from zkcoord.tree.wish import answered
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
-
-WRITE_BYTES = 80
-"""Of a partition in a grant or a release beside its names: headers, versions, numbers, JSON."""
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 NO_VERSIONS: Mapping[TopicPartition, int] = {}
 
@@ -132,7 +129,7 @@ class _Planner:
                 for part in self._parts(decision.partitions):
                     yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
             case RejectMember():
-                command = self._control(decision.consumer_id, Option.REJECT, decision.reason, final=decision.final)
+                command = self._control(decision.consumer_id, Option.REJECT, decision.why, final=decision.final)
                 yield self._guarded([command], decision.why)
             case RememberInstances():
                 yield from self._remember(decision)
@@ -367,7 +364,7 @@ class _Planner:
         writes: list[Write] = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
         if channel.refused_mark:
             writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
-        if channel.evicted is not None:
+        if channel.evicted_ms is not None:
             writes.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
         return [*writes, DeleteNode(path, channel.version)]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.view import MAX_PROBES, MAX_REBALANCE_RETRIES
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
 WISHES = ("hold", "pause", "rebalance", "reset", "delete")
@@ -35,11 +36,11 @@ class Policy:
     """What happens to a member that does not acknowledge, how long a young group waits for joins, how much may move."""
 
     on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
-    max_rebalance_retries: int = 4
+    max_rebalance_retries: int = MAX_REBALANCE_RETRIES
     evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
     initial_delay_ms: int = 0
     probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = 3  # answers in a row without progress: dead inside
+    max_probes: int = MAX_PROBES  # answers in a row without progress: dead inside
     session_timeout_min_ms: int = 0  # who registers with less is rejected
     max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
     unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept

@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zkcoord.core.view import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from zkcoord.errors import CorruptError, UsageError, invariant
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, shown, text_of
 from zkcoord.tree.topic_filter import topic_pattern
 
 MARKER = "zkcoord/1"
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-REBALANCE_TIMEOUT_MS = 60_000
-SESSION_TIMEOUT_MS = 10_000
 THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
 _WHAT = "registration"
 _OLD_WILDCARD = re.compile(r"[*!][0-9]+[*!].*", re.DOTALL)

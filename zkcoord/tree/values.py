@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from zkcoord.core.view import Member, Outstanding, Wildcard
 from zkcoord.errors import CorruptError
+from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
-from zkcoord.tree.registration import BLACK_LIST, STATIC, Registration, decode_registration
+from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node
 
 
@@ -27,7 +28,7 @@ def member_of(consumer_id: str, node: Node) -> Member:
         version=stat.version,
         threads=registration.subscription if registration.pattern == STATIC else {},
         wildcard=_wildcard(registration),
-        coordinated=registration.coordination == "zkcoord/1",
+        coordinated=registration.coordination == MARKER,
         instance=registration.instance,
         replaces=registration.replaces,
         assignors=registration.assignors,
@@ -47,6 +48,14 @@ def _wildcard(registration: Registration) -> Wildcard | None:
     if regex is None:
         return None
     return Wildcard(regex, registration.pattern == BLACK_LIST, registration.subscription[regex])
+
+
+def decode_evicted(data: bytes) -> int:
+    """The session timeout in ms that the mark of an eviction holds; CorruptError for anything else."""
+    found = whole(text_of("mark of an eviction", data))
+    if found is None or not 0 <= found <= INT32_MAX:
+        raise corrupt("mark of an eviction", data, "no session timeout in ms")
+    return found
 
 
 def outstanding(sequence: str, node: Node) -> Outstanding:

@@ -13,12 +13,11 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import (
+    SESSION_TIMEOUT_MS,
     Channel,
-    Evicted,
     GroupView,
     Instance,
     Leftovers,
-    Member,
     OffsetSeen,
     Owner,
 )
@@ -30,7 +29,7 @@ from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
 from zkcoord.tree.status import Status, decode_status
 from zkcoord.tree.topic import MarkSeen, decode_mark
-from zkcoord.tree.values import member_of, outstanding
+from zkcoord.tree.values import decode_evicted, member_of, outstanding
 from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
 
 UNREADABLE_OWNER = "?"
@@ -216,10 +215,12 @@ class _Folder:
             known = Channel(consumer_id=address.name, version=node.stat.version, czxid=node.stat.czxid)
         if node.kind is Kind.CHILDREN:
             names = set(node.children)
+            if EVICTED_MARK not in names:
+                self._problem(f"{node.path}/{EVICTED_MARK}", None)
             channels[address.name] = replace(
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
-                evicted=known.evicted if EVICTED_MARK in names else None,
+                evicted_ms=known.evicted_ms if EVICTED_MARK in names else None,
                 refused_mark=REFUSED_MARK in names,
             )
             return
@@ -256,11 +257,15 @@ class _Folder:
         channel = channels.get(address.name)
         if channel is None:
             return
-        mark = None
+        evicted_ms, wrong = None, None
         if node.stat is not None:
-            text = node.data.decode("ascii", "replace")
-            mark = Evicted(int(text) if text.isdigit() else Member(consumer_id="", czxid=0).session_timeout_ms)
-        channels[address.name] = replace(channel, evicted=mark)
+            try:
+                evicted_ms = decode_evicted(node.data)
+            except CorruptError as error:
+                evicted_ms = SESSION_TIMEOUT_MS
+                wrong = f"{error}: {evicted_ms} ms are waited in its place; who wrote it must be mended"
+        self._problem(node.path, wrong)
+        channels[address.name] = replace(channel, evicted_ms=evicted_ms)
 
     def _owner(self, address: Address, node: Node) -> None:
         if not address.item.isdigit():

@@ -1,4 +1,5 @@
-"""Decisions as znode operations: check, create, set, delete, each with the version it was decided from."""
+"""The four znode operations, check, create, set and delete, each with the version it was decided from; a transaction
+of them, and how much one may hold."""
 
 from __future__ import annotations
 
@@ -50,7 +51,12 @@ BYTES_MAX = 256 * 1024
 """Of one multi of ours: the server's limit is 1 MiB for all that it logs of one, names and numbers included."""
 
 ITEMS_MAX = 1_000
-"""Partitions in one command or commit, so that obeying one never takes long between two looks at the channel."""
+"""Partitions in one command or commit, so that obeying one never takes long between two looks at the channel; writes in
+a batch of a migration."""
+
+WRITE_BYTES = 80
+"""Of one item beside its names and data: headers, versions, numbers, JSON. One for coordinators and members, since a
+grant that fits needs a release that fits."""
 
 T = TypeVar("T")
 

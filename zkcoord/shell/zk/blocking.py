@@ -9,14 +9,14 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from zkcoord import settings
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError, invariant
 from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone
 from zkcoord.shell.zk.config import ZooKeeperConfig
-from zkcoord.shell.zk.store import NO_CONFIG, SESSION_TIMEOUT_MS, zookeeper_sessions
+from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
-DEADLINE_MS = 15_000
 CLOSE_WAIT_MS = 2_000
 
 Answer = ReadDone | CommitDone | SyncDone
@@ -41,8 +41,8 @@ class Tree:
         self,
         connect: str,
         *,
-        deadline_ms: int = DEADLINE_MS,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        deadline_ms: int = settings.TOOL_TIMEOUT_MS,
+        session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         config: ZooKeeperConfig = NO_CONFIG,
     ) -> None:
         self._deadline_ms = deadline_ms

@@ -7,6 +7,7 @@ from functools import partial
 
 from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, UnimplementedError
 
+from zkcoord import settings
 from zkcoord.errors import UsageError, ZkcoordError, invariant
 from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone, Unreadable
 from zkcoord.shell.zk import jute, multi, multiread
@@ -17,7 +18,6 @@ from zkcoord.shell.zk.session import Abilities, Session
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
-SESSION_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS_MAX = 2**31 - 1  # a session is asked for with 32 bits
 ROUNDS_MAX = 10
 """How often a watched read looks again at a node that is deleted and created in between: then it counts as unread."""
@@ -235,7 +235,7 @@ NO_CONFIG = ZooKeeperConfig()
 def zookeeper_sessions(
     connect: str,
     *,
-    session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
     config: ZooKeeperConfig = NO_CONFIG,
     fatal: Callable[[ZkcoordError], None] = ignore,
 ) -> KazooSessions:
