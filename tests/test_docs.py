@@ -25,7 +25,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-FOLDERS = ("zkcoord/", "migrations/", "tests/", "scripts/", "benchmarks/", "docs/")
+FOLDERS = ("zkcoord/", "migrations/", "tests/", "scripts/", "benchmarks/", "docs/", "examples/")
 
 CODECS: dict[str, Callable[[bytes], bytes | None]] = {
     "Schema": lambda data: encode_schema(decode_schema(data)),

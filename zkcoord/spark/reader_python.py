@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 FORMAT = "zkcoord-ranges"
-RECORDS_MAX = 10_000  # of one Arrow batch: what Spark itself puts into one
+RECORDS_MAX = 2_000  # of one Arrow batch: few enough that messages are still in the caches when columns are made
 POLL_S = 0.1  # a wait for the rest of an Arrow batch
 PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range asks for less, as what lies behind it is for nobody
 NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # how the driver recognises it in a Java trace

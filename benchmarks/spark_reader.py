@@ -1,0 +1,123 @@
+"""What of the Python reader's speed outside Spark is left in Spark: one range, one core for tasks.
+
+    python benchmarks/spark_reader.py [--quick] [--json FILE]
+
+Embedded Kafka, one partition of 100-byte records, Spark `local[1]`. In each round the same range is read twice: *raw*,
+by the fetch function (`zkcoord.spark.reader_python.read_slice`) in this process, from making its consumer to closing
+it; *spark*, by a DataFrame of that one range, from making the DataFrame to the end of its write to nowhere. The first
+round does not count. Compared are medians. A tiny batch of 8 ranges tells the fixed cost (no goal: Spark starts a task
+for each, and three planners in Python). Raw times: benchmarks/out/spark_reader.json.
+
+Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `python_reader` is raw's time
+over spark's for the large range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
+from zkcoord.spark import OffsetRange, spark_session
+from zkcoord.spark.reader_python import Slice, read_slice
+from zkcoord.spark.reader_ranges import PythonReader
+
+OUT = Path(__file__).parent / "out"
+TOPIC = "bench"
+RECORD = os.urandom(50).hex().encode()  # 100 bytes
+GOAL = 0.8  # raw's time over Spark's, at least
+FULL, QUICK = (4_000_000, 7), (500_000, 2)  # rows of the range, rounds that count
+TINY = tuple(OffsetRange(TOPIC, 0, 10 * number, 10 * number + 10) for number in range(8))
+
+
+def fill(bootstrap_servers: str, rows: int) -> None:
+    """Make the topic, of one partition, and put `rows` records into it."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
+    settings = {"queue.buffering.max.messages": 500_000, "linger.ms": 50, "log_level": 0}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
+    for number in range(rows):
+        while True:
+            try:
+                producer.produce(TOPIC, RECORD, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Milliseconds that it takes."""
+    began = time.perf_counter()
+    call()
+    return 1000 * (time.perf_counter() - began)
+
+
+def measure(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each read."""
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "raw"}
+
+    def raw() -> None:
+        found = sum(batch.num_rows for batch in read_slice(settings, Slice(TOPIC, 0, 0, rows)))
+        assert found == rows, found
+
+    def in_spark(ranges: tuple[OffsetRange, ...]) -> None:
+        reader.read(ranges).write.format("noop").mode("append").save()
+
+    times: dict[str, list[float]] = {"raw": [], "spark": [], "tiny": []}
+    for turn in range(rounds + 1):
+        found = {
+            "raw": timed(raw),
+            "spark": timed(lambda: in_spark((OffsetRange(TOPIC, 0, 0, rows),))),
+            "tiny": timed(lambda: in_spark(TINY)),
+        }
+        rates = ", ".join(f"{name} {rows / found[name]:,.0f} thousand rows/s" for name in ("raw", "spark"))
+        print(f"round {turn}: {rates}, tiny {found['tiny']:.0f} ms", file=sys.stderr)
+        for name, took in found.items() if turn else ():
+            times[name].append(took)
+    return times
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="under a minute; completes, but proves nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
+    chosen = parser.parse_args()
+    rows, rounds = QUICK if chosen.quick else FULL
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
+        servers = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g")).bootstrap_servers
+        fill(servers, rows)
+        spark = spark_session("zkcoord benchmark", environment=spark_environment(), log_level="OFF", master="local[1]")
+        stack.callback(spark.stop)
+        times = measure(servers, PythonReader(spark, servers, "bench", settings={}), rows, rounds)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    for name in ("raw", "spark"):
+        print(f"{name:<8}{medians[name]:>8.0f} ms {rows / medians[name]:>10,.0f} thousand rows/s")
+    print(f"tiny    {medians['tiny']:>8.0f} ms for 8 ranges of 10 rows")
+    ratio = medians["raw"] / medians["spark"]
+    OUT.mkdir(exist_ok=True)
+    (OUT / "spark_reader.json").write_text(json.dumps({"ms": times}, indent=1), encoding="utf-8")
+    if chosen.json is not None:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        figures = [{"measure": "python_reader", "value": ratio, "goal": GOAL, "ok": ratio >= GOAL}]
+        chosen.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    print(f"python_reader {ratio:.2f} {GOAL:g} {'ok' if ratio >= GOAL else 'short'}")
+    return 0 if ratio >= GOAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Records a minute, by key: an aggregate over several partitions, and why it is at-least-once.
+
+    python examples/windowed_aggregation.py ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
+
+A batch's counts are a *partial* result: its window goes on in later batches, and in other consumers. So each batch adds
+a file of partial counts, and whoever reads sums them up.
+
+A batch that is processed, and whose commit a crash prevents, comes again. Does its file replace the first one? It is
+named by `batch.id`, which depends on the ranges alone: yes, when the same ranges come again as one batch. But after a
+death the ranges of that batch may be dealt to several consumers, in batches with other ids; a count over all of them
+cannot be taken apart again, so what the dead one had written stands beside it and is counted twice. That is
+at-least-once. Who needs more keeps rows by (topic, partition, offset) or by range, as `word_count.py` does, and
+aggregates when reading: what comes again then replaces itself, however it is dealt.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from zkcoord.spark import Batch, SparkConsumer
+
+
+def aggregate(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
+    """Partial counts into `folder`; returns how many batches it took."""
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        minute = functions.date_trunc("minute", df.timestamp).alias("minute")
+        partial = df.groupBy(minute, df.key.cast("string").alias("key")).count()
+        partial.write.mode("overwrite").parquet(str(folder / f"batch={batch.id}"))  # again with the same ranges: once
+
+    consumer = SparkConsumer(
+        spark,
+        zookeeper,
+        bootstrap_servers,
+        "records-a-minute",
+        [topic],
+        starting_offsets="earliest",
+        min_batch_ms=1_000,  # an aggregate of few records is no smaller than of many: let some come together
+    )
+    return consumer.run(process, **run)
+
+
+def result(spark: SparkSession, folder: Path) -> DataFrame:
+    """minute, key, count over all batches."""
+    partial = spark.read.parquet(str(folder))
+    return partial.groupBy("minute", "key").agg(functions.sum("count").alias("count")).orderBy("minute", "key")
+
+
+def main() -> None:
+    """Everything there is now, then the table."""
+    zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
+    spark = SparkSession.builder.appName("records a minute").getOrCreate()
+    aggregate(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    result(spark, Path(folder)).show(100, truncate=False)
+
+
+if __name__ == "__main__":
+    main()

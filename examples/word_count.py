@@ -1,0 +1,48 @@
+"""Words of a topic, counted over files that hold each record once.
+
+    python examples/word_count.py ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
+
+Every batch is written as one Parquet file for each range of offsets, named by it; a range that comes again replaces its
+own file. The count is a second job over the files: it can be repeated, corrected, done anew, and reads no Kafka.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
+
+
+def collect(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
+    """Words of the topic into files below `folder`; returns how many batches it took."""
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        text = functions.lower(df.value.cast("string"))
+        words = df.select("topic", "partition", functions.explode(functions.split(text, r"\W+")).alias("word"))
+        write_parquet_ranges(words.where("word != ''"), batch, folder)  # no shuffle before: a task is a range
+
+    consumer = SparkConsumer(spark, zookeeper, bootstrap_servers, "word-count", [topic], starting_offsets="earliest")
+    return consumer.run(process, **run)
+
+
+def count(spark: SparkSession, folder: Path) -> dict[str, int]:
+    """The ten most frequent words in the files."""
+    words = spark.read.parquet(str(folder)).groupBy("word").count()
+    return {row["word"]: row["count"] for row in words.orderBy(functions.desc("count"), "word").limit(10).collect()}
+
+
+def main() -> None:
+    """Everything there is now, then the count."""
+    zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
+    spark = SparkSession.builder.appName("word count").getOrCreate()
+    collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    for word, found in count(spark, Path(folder)).items():
+        print(f"{found:>9,} {word}")
+
+
+if __name__ == "__main__":
+    main()

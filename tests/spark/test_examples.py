@@ -1,0 +1,86 @@
+"""Each example does what it says, against a real group: coordinator, ZooKeeper, Kafka and Spark."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples import moved_over, plain_consumer, windowed_aggregation, word_count
+from zkcoord.coordinator import Coordinator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import Topic
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def group(chroot: str) -> Iterator[str]:
+    """A ZooKeeper with a coordinator that serves."""
+    serving = threading.Event()
+    coordinator = Coordinator(chroot, on_serving=lambda number, epoch: serving.set())
+    coordinator.start()
+    try:
+        assert serving.wait(DEADLINE_S)
+        yield chroot
+    finally:
+        coordinator.stop()
+        gc.collect()
+
+
+@pytest.fixture
+def topic(make_topic: Callable[[int], Topic], group: str) -> Topic:
+    """30 records, `value-0` to `value-19` and to `value-9`, with one key."""
+    made = make_topic(2)
+    made.fill(0, 20)
+    made.fill(1, 10)
+    made.show_in(group)
+    return made
+
+
+def test_spark_examples(spark: SparkSession, group: str, topic: Topic, tmp_path: Path) -> None:
+    where = (spark, group, topic.bootstrap_servers, topic.name)
+    assert word_count.collect(*where, tmp_path / "words", max_batches=1) == 1
+    found = word_count.count(spark, tmp_path / "words")
+    assert found == {"value": 30, **{str(number): 2 for number in range(9)}}
+    assert windowed_aggregation.aggregate(*where, tmp_path / "minutes", max_batches=1) == 1
+    rows = windowed_aggregation.result(spark, tmp_path / "minutes").collect()
+    assert {row["key"] for row in rows} == {"key"}
+    assert sum(row["count"] for row in rows) == 30
+    moved_over.before(spark, topic.bootstrap_servers, topic.name, tmp_path / "before")
+    assert moved_over.after(*where, tmp_path / "after", max_batches=1) == 1
+    both = [spark.read.parquet(str(tmp_path / name)).select("value").collect() for name in ("before", "after")]
+    assert sorted(row.value for row in both[0]) == sorted(row.value for row in both[1])
+    assert len(both[1]) == 30
+
+
+def test_the_plain_example(group: str, topic: Topic, tmp_path: Path) -> None:
+    turns = iter(range(int(DEADLINE_S * 2)))
+    database = tmp_path / "latest.db"
+
+    def complete() -> bool:
+        if not database.exists():
+            return False
+        found = table.execute("select partition, offset, value from latest order by partition").fetchall()
+        return found == [(0, 19, "value-19"), (1, 9, "value-9")] or next(turns, None) is None
+
+    table = sqlite3.connect(database)
+    table.execute(plain_consumer.TABLE)
+    try:
+        assert plain_consumer.keep_latest(group, topic.bootstrap_servers, topic.name, database, complete) == 30
+    finally:
+        table.close()
