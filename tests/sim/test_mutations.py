@@ -29,8 +29,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.patience import Patience
 from zkcoord.core.view import Channel
 from zkcoord.shell import coordinating
+from zkcoord.shell.channels import Channels
 from zkcoord.shell.desk import Desk
-from zkcoord.shell.following import Following
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MembershipRole
@@ -186,7 +186,7 @@ def a_digest_of_the_order(patch: Patch) -> None:
 
 def looks_at_no_owner_again(patch: Patch) -> None:
     """An acknowledgement is seen, and the owner that it emptied is not read (rule 8)."""
-    patch.setattr(Following, "_touch_owners", lambda self, partitions: None)
+    patch.setattr(Channels, "_touch_owners", lambda self, partitions: None)
     patch.setattr(Tracker, "read_beside", lambda self, path, kind, beside: None)
 
 

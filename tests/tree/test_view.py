@@ -13,7 +13,8 @@ from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.state import GroupState, encode_state
 from zkcoord.tree.status import Status, encode_status
-from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold
+from zkcoord.tree.values import UNREADABLE_OWNER
+from zkcoord.tree.view import GroupNodes, empty, fold
 
 GROUP = "/consumers/groups/g"
 T0 = TopicPartition("t", 0)

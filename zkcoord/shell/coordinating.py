@@ -271,7 +271,7 @@ class CoordinatorRole:
         following.set_topics(table)
         following.judge(table, self._root_czxid)
         following.take_leftovers()
-        if not tracker.clean(group) or following.look_again():
+        if not tracker.clean(group) or following.channels.look_again(following.nodes):
             return False
         following.set_leavings()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
@@ -294,9 +294,9 @@ class CoordinatorRole:
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
                 if isinstance(decision, StopFetching | GrantPartitions):
-                    following.sent(decision.consumer_id, decision.partitions)
+                    following.channels.sent(decision.consumer_id, decision.partitions)
                 elif isinstance(decision, PingMember):
-                    following.sent(decision.consumer_id, ())
+                    following.channels.sent(decision.consumer_id, ())
                 self._report.decision(group, decision)
         if any(isinstance(decision, RemoveGroup) for decision in decisions):
             following.list_everything()

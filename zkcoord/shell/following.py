@@ -2,10 +2,7 @@
 
 Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
 commands and statuses are not: they change only together with one of the lists, or by an own write. Read in the order
-ids, owners, channels (design, section 4).
-
-When the list of a channel changes in which a stop stands, that was acknowledged, as a rule: what it leaves its result
-in (the owners, the status) is read in the same request, behind the list, since a grant waits for it.
+ids, owners, channels (design, section 4). What stands in channels, and what follows from it, is in `channels`.
 """
 
 from __future__ import annotations
@@ -13,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Member, TopicChange, Wildcard
+from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.command import Option
-from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
+from zkcoord.tree.paths import Address, Layout, Place
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import change_of
-from zkcoord.tree.view import UNREADABLE_OWNER, GroupNodes, empty, fold_parsed, leftovers
+from zkcoord.tree.values import UNREADABLE_OWNER
+from zkcoord.tree.view import GroupNodes, empty, fold_parsed, leftovers
 
 
 @dataclass(slots=True)
@@ -33,6 +31,7 @@ class Following:
     layout: Layout
     tracker: Tracker
     nodes: GroupNodes
+    channels: Channels
     subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
     wildcards: frozenset[Wildcard] = frozenset()
     _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
@@ -42,18 +41,13 @@ class Following:
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _owners: set[TopicPartition] = field(default_factory=set)
-    _owned: dict[str, set[TopicPartition]] = field(default_factory=dict)  # consumer -> what owner nodes say it owns
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _clearing: Clearing | None = None  # what is left of the group, when that must be known
-    _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
-    # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
-    _pinged: set[str] = field(default_factory=set)  # the same of own pings
-    _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
         """Follow a group from now on."""
-        following = cls(group, layout, tracker, empty(group))
+        following = cls(group, layout, tracker, empty(group), Channels(group, layout, tracker))
         following._want(layout.ids(group), Kind.CHILDREN, watch=True)
         following._want(layout.owners(group), Kind.CHILDREN)
         following._want(layout.mark(group, "").rstrip("/"), Kind.DATA)
@@ -76,17 +70,16 @@ class Following:
                 self._clearing.take(node)
             nodes = [(address, node) for address, node in nodes if node.kind is USUAL.get(address.place, node.kind)]
         self.nodes = fold_parsed(before, nodes)
-        if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
-            self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
+        channels, after = self.channels, self.nodes
+        channels.begin(nodes)
         for address, node in nodes:
-            if self._behind and node.kind is Kind.DATA:
-                self._behind.discard(node.path)
+            channels.passed(node)
             if address.place is Place.OWNER:  # there are many, and what can be read leads to nothing
-                self._index(before, address)
+                channels.index(before, after, address)
                 if not (node.path in before.problems or node.path in self.nodes.problems):
                     continue
             self._follow(before, address, node)
-        self._behind.clear()
+        channels.end()
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
@@ -197,48 +190,18 @@ class Following:
         self._want(self.layout.mark(self.group, topic), Kind.DATA)
         self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
 
-    def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """An own command for this consumer was sent; one without partitions is a ping."""
-        named = list(partitions)
-        if named:
-            self._sent.setdefault(consumer_id, set()).update(named)
-        else:
-            self._pinged.add(consumer_id)
-
-    def look_again(self) -> bool:
-        """Read what own commands named that were obeyed before anybody looked; True when there were any.
-
-        Asked when everything is clean: what no command in the channel names now has been acknowledged.
-        """
-        sent, self._sent = self._sent, {}
-        pinged, self._pinged = self._pinged, set()
-        found = False
-        for consumer_id in sorted(pinged):
-            channel = self.nodes.view.channels.get(consumer_id)
-            if channel is not None and not channel.outstanding(Option.PING.value):  # answered before anybody looked
-                self._touch_status(consumer_id)
-                found = True
-        for consumer_id, partitions in sent.items():
-            channel = self.nodes.view.channels.get(consumer_id)
-            unseen = [p for p in partitions if channel is None or not channel.names(p)]
-            if unseen:
-                self._touch_owners(unseen)
-                self._touch_status(consumer_id)
-                found = True
-        return found
-
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         match address.place, node.kind:
             case Place.IDS, _:
                 self._follow_ids(before, node)
             case Place.CHANNELS, _:
-                self._follow_channels(before, node)
+                self.channels.follow_list(before, node)
             case Place.CHANNEL, Kind.CHILDREN:
-                self._follow_channel(before, address.name, node)
+                self.channels.follow_channel(before, self.nodes, address.name, node)
             case Place.CHANNEL, Kind.DATA:
-                self._follow_status(before, address.name)
+                self.channels.follow_status(before, self.nodes, address.name)
             case Place.COMMAND, _:
-                self._follow_command(address, node)
+                self.channels.follow_command(self.nodes, address, node)
             case Place.OWNER, _ if address.item.isdigit():
                 owner = self.nodes.view.owners.get(TopicPartition(address.name, int(address.item)))
                 unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
@@ -278,102 +241,7 @@ class Following:
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
             self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
         if gone:
-            self._touch_owners_of(gone)
-
-    def _follow_channels(self, before: GroupNodes, node: Node) -> None:
-        known = before.view.channels.keys()
-        for consumer_id in sorted(set(node.children) - known):
-            path = self.layout.channel(self.group, consumer_id)
-            self._want(path, Kind.CHILDREN, watch=True)
-            self._want(path, Kind.DATA)
-        for consumer_id in known - set(node.children):
-            path = self.layout.channel(self.group, consumer_id)
-            self.tracker.unwant(path, Kind.CHILDREN)
-            self.tracker.unwant(path, Kind.DATA)
-            self.tracker.unwant(f"{path}/{EVICTED_MARK}")
-            for command in before.view.channels[consumer_id].commands:
-                self.tracker.unwant(f"{path}/{command.sequence}")
-
-    def _follow_channel(self, before: GroupNodes, consumer_id: str, node: Node) -> None:
-        channel = before.view.channels.get(consumer_id)
-        commands = {command.sequence: command for command in channel.commands} if channel else {}
-        names = set(node.children)
-        for name in sorted(names):
-            if name.isdigit() or name == EVICTED_MARK:
-                self._want(f"{node.path}/{name}", Kind.DATA)
-        for sequence, command in commands.items():
-            if sequence in names:
-                if channel is not None and not channel.refused_mark and "refused" in names:
-                    self.tracker.touch(f"{node.path}/{sequence}", Kind.DATA)
-                continue
-            self.tracker.unwant(f"{node.path}/{sequence}")
-            self._touch_status(consumer_id)
-            if command.option == Option.START_FETCHER.value and command.error is None:
-                pass  # what its consumer could not start stands in its status
-            elif command.threads is None:
-                self._touch_owners_of({consumer_id})
-            else:
-                self._touch_owners(command.threads)
-        if EVICTED_MARK not in names:
-            self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
-        self._read_beside(consumer_id)
-
-    def _read_beside(self, consumer_id: str) -> None:
-        channel, path = self.nodes.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
-        commands = channel.commands if channel is not None else ()
-        stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
-        owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
-        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if stops else ())
-
-    def _follow_command(self, address: Address, node: Node) -> None:
-        if not node.exists:  # acknowledged before it was read: it may have been about anything
-            self._touch_status(address.name)
-            self._touch_owners_of({address.name})
-            return
-        self._read_beside(address.name)
-        channel, sent = self.nodes.view.channels.get(address.name), self._sent.get(address.name)
-        for command in channel.commands if channel is not None and sent else ():
-            if command.sequence == address.item and sent:
-                sent.difference_update(command.threads or ())
-
-    def _follow_status(self, before: GroupNodes, consumer_id: str) -> None:
-        """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
-        channel, known = self.nodes.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
-        if self.layout.channel(self.group, consumer_id) in self.nodes.problems:
-            self._touch_owners_of({consumer_id})
-        elif channel is not None:
-            refusals = known.refusals if known is not None else {}
-            self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
-
-    def _touch_status(self, consumer_id: str) -> None:
-        self._touch(self.layout.channel(self.group, consumer_id))
-
-    def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in list(partitions):
-            self._touch(self.layout.owner(self.group, partition))
-
-    def _touch(self, path: str) -> None:
-        if path not in self._behind:
-            self.tracker.touch(path, Kind.DATA)
-
-    def _touch_owners_of(self, consumers: Set[str]) -> None:
-        for consumer_id in sorted(consumers):
-            self._touch_owners(sorted(self._owned.get(consumer_id, ())))
-
-    def _index(self, before: GroupNodes, address: Address) -> None:
-        """Note who owns a partition now."""
-        if not address.item.isdigit():
-            return
-        partition = TopicPartition(address.name, int(address.item))
-        was, now = before.view.owners.get(partition), self.nodes.view.owners.get(partition)
-        if was is not None and was.thread:
-            former = consumer_of(was.thread)
-            owned = self._owned.get(former, set())
-            owned.discard(partition)
-            if not owned:
-                self._owned.pop(former, None)
-        if now is not None and now.thread:
-            self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
+            self.channels.touch_owners_of(gone)
 
     def _forget(self, topic: str) -> None:
         """The topic's mark was removed, and all below it."""

@@ -46,7 +46,8 @@ from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
-from zkcoord.tree.view import HALTING, GroupNodes
+from zkcoord.tree.values import HALTING
+from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 

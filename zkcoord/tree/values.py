@@ -1,16 +1,42 @@
-"""One node to one value of the view: a registration to a member, a command's node to what is outstanding.
+"""One node to one value of the view: a registration to a member, a command's node to what is outstanding, and so on.
 
-What nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse.
+What nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse, an owner
+that is left alone. Nothing here knows what was read before, or of other nodes: that is `view`.
 """
 
 from __future__ import annotations
 
-from zkcoord.core.view import Member, Outstanding, Wildcard
+from dataclasses import replace
+from typing import Any
+
+from zkcoord.core.view import (
+    Channel,
+    Instance,
+    Member,
+    OffsetSeen,
+    Outstanding,
+    Owner,
+    Wildcard,
+)
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
 from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
+from zkcoord.tree.instance import decode_instance
+from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node
+from zkcoord.tree.state import GroupState
+from zkcoord.tree.status import Status, decode_status
+from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
+
+UNREADABLE_OWNER = "?"
+"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
+
+HALTING = "!"
+"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+
+OFFSET_TEXT_MAX = 40
+"""Of an offset that is shown: more than 63 bits take."""
 
 
 def member_of(consumer_id: str, node: Node) -> Member:
@@ -81,3 +107,90 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
         threads=command.ownership if fetchers else {},
         generation=command.generation,
     )
+
+
+def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
+    """The channel with the status that its node holds, and what is wrong with that (then progress stays as it was)."""
+    problem = None
+    try:
+        status = decode_status(node.data)
+    except CorruptError as error:
+        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged)
+        problem = f"{error}: its consumer must be mended; its status is left out"
+    read = replace(
+        channel,
+        version=channel.version if node.stat is None else node.stat.version,
+        refusals=status.refused,
+        pinged=status.pinged,
+        progress=status.progress,
+        lag=status.lag,
+    )
+    return read, problem
+
+
+def owner_of(data: bytes, version: int) -> Owner:
+    """The owner that a node names.
+
+    >>> owner_of(b"!g_a-1-0", 3), owner_of(b"nobody", 4)
+    (Owner(thread='g_a-1-0', version=3), Owner(thread='?', version=4))
+    """
+    try:
+        thread = data.decode("utf-8").removeprefix(HALTING)
+    except UnicodeDecodeError:
+        thread = UNREADABLE_OWNER
+    return Owner(UNREADABLE_OWNER if thread and "-" not in thread else thread, version)
+
+
+def offset_seen(data: bytes, version: int) -> OffsetSeen:
+    """An offset as text, for people: cut, and never refused."""
+    return OffsetSeen(data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), version)
+
+
+def instance_of(data: bytes, version: int) -> Instance:
+    """What is remembered of a static member; nothing when it cannot be read: it will be written anew, or removed."""
+    try:
+        return decode_instance(data, version)
+    except CorruptError:
+        return Instance(last_id="", hold_ms=0, threads={}, share={}, version=version)
+
+
+def asked(record: GroupRecord) -> dict[str, Any]:
+    """What a record asks for, as fields of the view."""
+    return {
+        "assignor": record.assignor,
+        "rebalance": record.rebalance,
+        "on_timeout": record.policy.on_timeout,
+        "max_rebalance_retries": record.policy.max_rebalance_retries,
+        "evict_grace_ms": record.policy.evict_grace_ms,
+        "max_moves": record.policy.max_moves,
+        "weights": record.weights,
+        "racks": record.racks,
+        "store": record.store_name,
+        "initial_delay_ms": record.policy.initial_delay_ms,
+        "wishes": wishes_of(record),
+        "done": done_of(record),
+        "probe_interval_ms": record.policy.probe_interval_ms,
+        "max_probes": record.policy.max_probes,
+        "session_timeout_min_ms": record.policy.session_timeout_min_ms,
+    }
+
+
+def not_carried_out(record: GroupRecord) -> str | None:
+    """What a record asks for that this version does not do; the rest of it holds."""
+    names = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
+    return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None
+
+
+def remembered(state: GroupState) -> dict[str, Any]:
+    """What the coordinators remember in a state, as fields of the view."""
+    return {
+        "quarantined": state.quarantined,
+        "generation": state.generation,
+        "target_digest": state.target,
+        "stopping": state.stopping,
+        "empty_ms": state.empty_ms,
+        "failed": state.failed.error if state.failed else None,
+        "failed_since": state.failed.since_generation if state.failed else 0,
+        "problem": state.problem,
+        "until": state.until,
+    }

@@ -1,8 +1,8 @@
-"""Znodes to view: folds what was read of one group into its GroupView. The only reader of group nodes' bytes.
+"""Znodes to view: folds what was read of one group into its GroupView. The order of answers, what replaces what.
 
-A node that nobody can parse never stops the fold: it becomes a member without eligibility, a refused command, a free
-owner that is left alone, a default record, each with a line in `GroupNodes.problems` that names the path and who must
-act.
+What one node's bytes say is made in `values`. A node that nobody can parse never stops the fold: it becomes a member
+without eligibility, a refused command, a free owner that is left alone, a default record, each with a line in
+`GroupNodes.problems` that names the path and who must act.
 """
 
 from __future__ import annotations
@@ -12,37 +12,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import (
-    SESSION_TIMEOUT_MS,
-    Channel,
-    GroupView,
-    Instance,
-    Leftovers,
-    OffsetSeen,
-    Owner,
-)
+from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Leftovers, OffsetSeen
 from zkcoord.errors import CorruptError
-from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
-from zkcoord.tree.status import Status, decode_status
 from zkcoord.tree.topic import MarkSeen, decode_mark
-from zkcoord.tree.values import decode_evicted, member_of, outstanding
-from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
-
-UNREADABLE_OWNER = "?"
-"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
-
-
-HALTING = "!"
-"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+from zkcoord.tree.values import (
+    HALTING,
+    UNREADABLE_OWNER,
+    asked,
+    decode_evicted,
+    instance_of,
+    member_of,
+    not_carried_out,
+    offset_seen,
+    outstanding,
+    owner_of,
+    remembered,
+    with_status,
+)
 
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
-
-OFFSET_TEXT_MAX = 40
-"""Of an offset that is shown: more than 63 bits take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,20 +216,8 @@ class _Folder:
                 refused_mark=REFUSED_MARK in names,
             )
             return
-        try:
-            status = decode_status(node.data)
-            self._problem(node.path, None)
-        except CorruptError as error:
-            status = Status(progress=known.progress, lag=known.lag, pinged=known.pinged)
-            self._problem(node.path, f"{error}: its consumer must be mended; its status is left out")
-        channels[address.name] = replace(
-            known,
-            version=node.stat.version,
-            refusals=status.refused,
-            pinged=status.pinged,
-            progress=status.progress,
-            lag=status.lag,
-        )
+        channels[address.name], problem = with_status(known, node)
+        self._problem(node.path, problem)
 
     def _command(self, address: Address, node: Node) -> None:
         channels = self._map("channels")
@@ -278,14 +258,8 @@ class _Folder:
         if node.stat is None:
             owners.pop(partition, None)
             return
-        try:
-            thread = node.data.decode("utf-8").removeprefix(HALTING)
-        except UnicodeDecodeError:
-            thread = UNREADABLE_OWNER
-        if thread and "-" not in thread:
-            thread = UNREADABLE_OWNER
-        owners[partition] = Owner(thread, node.stat.version)
-        if thread == UNREADABLE_OWNER:
+        owners[partition] = owner = owner_of(node.data, node.stat.version)
+        if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
             self._problem(node.path, f"{wrong}: an operator must set it empty, then the partition is given anew")
         elif self._problems:
@@ -315,24 +289,21 @@ class _Folder:
         partition = TopicPartition(address.name, int(address.item))
         offsets.pop(partition, None)
         if node.stat is not None:
-            offsets[partition] = OffsetSeen(node.data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), node.stat.version)
+            offsets[partition] = offset_seen(node.data, node.stat.version)
 
     def _instance(self, address: Address, node: Node) -> None:
         instances = self._map("instances")
         if node.stat is None:
             instances.pop(address.name, None)
             return
-        try:
-            instances[address.name] = decode_instance(node.data, node.stat.version)
-        except CorruptError:  # nothing is remembered of it; it will be written anew, or removed
-            instances[address.name] = Instance(last_id="", hold_ms=0, threads={}, share={}, version=node.stat.version)
+        instances[address.name] = instance_of(node.data, node.stat.version)
 
     def _group_record(self, node: Node) -> None:
         record, answerable = DEFAULT_RECORD, node.stat is None
         if node.stat is not None:
             try:
                 record = decode_record(node.data)
-                self._problem(node.path, _not_carried_out(record))
+                self._problem(node.path, not_carried_out(record))
                 self._unreadable("record", None)
                 answerable = True
             except CorruptError as error:
@@ -341,25 +312,8 @@ class _Folder:
                     self._unreadable("record", str(error))
                 self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
         self._record = record
-        self._changes.update(
-            record_version=None if node.stat is None else node.stat.version,
-            assignor=record.assignor,
-            rebalance=record.rebalance,
-            on_timeout=record.policy.on_timeout,
-            max_rebalance_retries=record.policy.max_rebalance_retries,
-            evict_grace_ms=record.policy.evict_grace_ms,
-            max_moves=record.policy.max_moves,
-            weights=record.weights,
-            racks=record.racks,
-            store=record.store_name,
-            initial_delay_ms=record.policy.initial_delay_ms,
-            wishes=wishes_of(record),
-            done=done_of(record),
-            answerable=answerable,
-            probe_interval_ms=record.policy.probe_interval_ms,
-            max_probes=record.policy.max_probes,
-            session_timeout_min_ms=record.policy.session_timeout_min_ms,
-        )
+        version = None if node.stat is None else node.stat.version
+        self._changes.update(asked(record), record_version=version, answerable=answerable)
 
     def _group_state(self, node: Node) -> None:
         if node.stat is None:
@@ -376,20 +330,4 @@ class _Folder:
         self._unreadable("state", None)
         self._problem(node.path, None)
         self._state = state
-        self._changes.update(
-            quarantined=state.quarantined,
-            generation=state.generation,
-            target_digest=state.target,
-            stopping=state.stopping,
-            empty_ms=state.empty_ms,
-            failed=state.failed.error if state.failed else None,
-            failed_since=state.failed.since_generation if state.failed else 0,
-            problem=state.problem,
-            until=state.until,
-        )
-
-
-def _not_carried_out(record: GroupRecord) -> str | None:
-    """What a record asks for that this version does not do; the rest of it holds."""
-    asked = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
-    return f"{', '.join(asked)}: not carried out by this version; take it back, or upgrade" if asked else None
+        self._changes.update(remembered(state))

@@ -1,0 +1,186 @@
+"""What a coordinator follows below a group's channels, and what an acknowledgement there leads to: owners and statuses.
+
+Neither is watched. So it is kept who owns what by the owners as read, what own commands named, and what was read behind
+a channel's list in the same request.
+
+When the list of a channel changes in which a stop stands, that was acknowledged, as a rule: what it leaves its result
+in (the owners, the status) is read in the same request, behind the list, since a grant waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import Option
+from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.view import GroupNodes
+
+
+@dataclass(slots=True)
+class Channels:
+    """The channels of one group. `before` and `after` are its nodes before and after a batch of answers."""
+
+    group: str
+    layout: Layout
+    tracker: Tracker
+    _owned: dict[str, set[TopicPartition]] = field(default_factory=dict)  # consumer -> what owner nodes say it owns
+    _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
+    # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
+    _pinged: set[str] = field(default_factory=set)  # the same of own pings
+    _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
+
+    # a batch of answers
+
+    def begin(self, nodes: Sequence[tuple[Address, Node]]) -> None:
+        """These are followed now, in their order."""
+        if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
+            self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
+
+    def passed(self, node: Node) -> None:
+        """This one is followed now: what comes next was read after it."""
+        if self._behind and node.kind is Kind.DATA:
+            self._behind.discard(node.path)
+
+    def end(self) -> None:
+        """All of the batch were followed."""
+        self._behind.clear()
+
+    def index(self, before: GroupNodes, after: GroupNodes, address: Address) -> None:
+        """Note who owns a partition now."""
+        if not address.item.isdigit():
+            return
+        partition = TopicPartition(address.name, int(address.item))
+        was, now = before.view.owners.get(partition), after.view.owners.get(partition)
+        if was is not None and was.thread:
+            former = consumer_of(was.thread)
+            owned = self._owned.get(former, set())
+            owned.discard(partition)
+            if not owned:
+                self._owned.pop(former, None)
+        if now is not None and now.thread:
+            self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
+
+    def follow_list(self, before: GroupNodes, node: Node) -> None:
+        """The list of channels was read."""
+        known = before.view.channels.keys()
+        for consumer_id in sorted(set(node.children) - known):
+            path = self.layout.channel(self.group, consumer_id)
+            self._want(path, Kind.CHILDREN, watch=True)
+            self._want(path, Kind.DATA)
+        for consumer_id in known - set(node.children):
+            path = self.layout.channel(self.group, consumer_id)
+            self.tracker.unwant(path, Kind.CHILDREN)
+            self.tracker.unwant(path, Kind.DATA)
+            self.tracker.unwant(f"{path}/{EVICTED_MARK}")
+            for command in before.view.channels[consumer_id].commands:
+                self.tracker.unwant(f"{path}/{command.sequence}")
+
+    def follow_channel(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
+        """The list of one channel was read: what stands in it no more was acknowledged."""
+        channel = before.view.channels.get(consumer_id)
+        commands = {command.sequence: command for command in channel.commands} if channel else {}
+        names = set(node.children)
+        for name in sorted(names):
+            if name.isdigit() or name == EVICTED_MARK:
+                self._want(f"{node.path}/{name}", Kind.DATA)
+        for sequence, command in commands.items():
+            if sequence in names:
+                if channel is not None and not channel.refused_mark and "refused" in names:
+                    self.tracker.touch(f"{node.path}/{sequence}", Kind.DATA)
+                continue
+            self.tracker.unwant(f"{node.path}/{sequence}")
+            self._touch_status(consumer_id)
+            if command.option == Option.START_FETCHER.value and command.error is None:
+                pass  # what its consumer could not start stands in its status
+            elif command.threads is None:
+                self.touch_owners_of({consumer_id})
+            else:
+                self._touch_owners(command.threads)
+        if EVICTED_MARK not in names:
+            self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
+        self._read_beside(after, consumer_id)
+
+    def _read_beside(self, after: GroupNodes, consumer_id: str) -> None:
+        channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
+        commands = channel.commands if channel is not None else ()
+        stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
+        owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
+        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if stops else ())
+
+    def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
+        """A command was read."""
+        if not node.exists:  # acknowledged before it was read: it may have been about anything
+            self._touch_status(address.name)
+            self.touch_owners_of({address.name})
+            return
+        self._read_beside(after, address.name)
+        channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
+        for command in channel.commands if channel is not None and sent else ():
+            if command.sequence == address.item and sent:
+                sent.difference_update(command.threads or ())
+
+    def follow_status(self, before: GroupNodes, after: GroupNodes, consumer_id: str) -> None:
+        """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
+        channel, known = after.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
+        if self.layout.channel(self.group, consumer_id) in after.problems:
+            self.touch_owners_of({consumer_id})
+        elif channel is not None:
+            refusals = known.refusals if known is not None else {}
+            self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
+
+    # own commands
+
+    def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """An own command for this consumer was sent; one without partitions is a ping."""
+        named = list(partitions)
+        if named:
+            self._sent.setdefault(consumer_id, set()).update(named)
+        else:
+            self._pinged.add(consumer_id)
+
+    def look_again(self, nodes: GroupNodes) -> bool:
+        """Read what own commands named that were obeyed before anybody looked; True when there were any.
+
+        Asked when everything is clean: what no command in the channel names now has been acknowledged.
+        """
+        sent, self._sent = self._sent, {}
+        pinged, self._pinged = self._pinged, set()
+        found = False
+        for consumer_id in sorted(pinged):
+            channel = nodes.view.channels.get(consumer_id)
+            if channel is not None and not channel.outstanding(Option.PING.value):  # answered before anybody looked
+                self._touch_status(consumer_id)
+                found = True
+        for consumer_id, partitions in sent.items():
+            channel = nodes.view.channels.get(consumer_id)
+            unseen = [p for p in partitions if channel is None or not channel.names(p)]
+            if unseen:
+                self._touch_owners(unseen)
+                self._touch_status(consumer_id)
+                found = True
+        return found
+
+    # what becomes dirty
+
+    def _touch_status(self, consumer_id: str) -> None:
+        self._touch(self.layout.channel(self.group, consumer_id))
+
+    def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in list(partitions):
+            self._touch(self.layout.owner(self.group, partition))
+
+    def _touch(self, path: str) -> None:
+        if path not in self._behind:
+            self.tracker.touch(path, Kind.DATA)
+
+    def touch_owners_of(self, consumers: Set[str]) -> None:
+        """Read all that these own."""
+        for consumer_id in sorted(consumers):
+            self._touch_owners(sorted(self._owned.get(consumer_id, ())))
+
+    def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
+        self.tracker.want(path, kind, watch=watch, scope=self.group)
