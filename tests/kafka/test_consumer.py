@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,6 +17,22 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.ports import Options
+
+AtWork = Callable[[int], tuple[KafkaConsumer, TopicPartition]]
+
+
+@pytest.fixture
+def at_work(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> AtWork:
+    """A consumer that has polled so many messages of its only partition, the last of which is in work."""
+
+    def work(count: int) -> tuple[KafkaConsumer, TopicPartition]:
+        partition = TopicPartition(broker.topic(), 0)
+        consumer = open_consumer()
+        coordinator.give({partition: 0})
+        read(consumer, count)
+        return consumer, partition
+
+    return work
 
 
 def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]:
@@ -114,13 +130,8 @@ def test_a_stop_does_not_wait_for_a_poll_that_waits(
     assert waiting == [None]
 
 
-def test_a_commit_finishes_what_is_in_work_and_a_stop_waits_for_it(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker
-) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 4)
+def test_a_commit_finishes_what_is_in_work_and_a_stop_waits_for_it(at_work: AtWork, coordinator: Coordinator) -> None:
+    consumer, a = at_work(4)
     coordinator.gate.clear()
     commit = threading.Thread(target=consumer.commit)
     commit.start()
@@ -194,13 +205,8 @@ def test_a_lost_partition_falls_silent_and_its_commit_is_refused(
     assert coordinator.commits == [{b: 2}]
 
 
-def test_a_loss_that_a_commit_ran_into_is_reported_once(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker
-) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 3)
+def test_a_loss_that_a_commit_ran_into_is_reported_once(at_work: AtWork, coordinator: Coordinator) -> None:
+    consumer, a = at_work(3)
     coordinator.held.clear()  # the membership knows, its callback has not run yet
     with pytest.raises(FencedError, match="not the owner"):
         consumer.commit()
@@ -210,13 +216,8 @@ def test_a_loss_that_a_commit_ran_into_is_reported_once(
     assert (consumer.assignment(), coordinator.commits) == ((), [])
 
 
-def test_nothing_is_handed_out_while_the_lease_does_not_hold(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker
-) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 2)
+def test_nothing_is_handed_out_while_the_lease_does_not_hold(at_work: AtWork, coordinator: Coordinator) -> None:
+    consumer, _ = at_work(2)
     coordinator.lease = False
     assert consumer.poll(0.3) is None
     coordinator.lease = True
@@ -281,13 +282,8 @@ def test_what_is_handed_out_is_an_event_at_debug_level(
     assert [offset for event in events for offset in range(event["first"], event["last"] + 1)] == list(range(15, 20))
 
 
-def test_close_gives_back_all_that_was_handed_out(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker
-) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 3)
+def test_close_gives_back_all_that_was_handed_out(at_work: AtWork, coordinator: Coordinator) -> None:
+    consumer, a = at_work(3)
     consumer.close()
     consumer.close()
     assert (coordinator.store, coordinator.stopped) == ({a: 3}, 1)
@@ -297,13 +293,8 @@ def test_close_gives_back_all_that_was_handed_out(
         consumer.commit()
 
 
-def test_a_close_by_another_thread_finishes_nothing(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker
-) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 3)
+def test_a_close_by_another_thread_finishes_nothing(at_work: AtWork, coordinator: Coordinator) -> None:
+    consumer, a = at_work(3)
     closer = threading.Thread(target=consumer.close)
     closer.start()
     closer.join(PATIENCE_SECONDS)
@@ -323,12 +314,9 @@ def test_an_exception_in_the_with_block_finishes_nothing(
 
 
 def test_an_interrupt_inside_of_poll_loses_no_message(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    at_work: AtWork, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a = TopicPartition(broker.topic(), 0)
-    consumer = open_consumer()
-    coordinator.give({a: 0})
-    read(consumer, 2)
+    consumer, _ = at_work(2)
 
     def interrupted(partition: TopicPartition) -> bool:
         raise KeyboardInterrupt

@@ -196,20 +196,28 @@ def test_f21_a_consumer_whose_own_channel_is_deleted_takes_its_session_for_ended
     script.calm()
 
 
-@on_seeds()
-def test_f46_a_channel_is_left_alone_for_a_minute_while_its_consumer_is_joining(seed: int) -> None:
+def _joining(seed: int) -> tuple[Script, str]:
+    """A group, and the channel of a consumer `slow` that has just made it and does not know so.
+
+    The server hears its heartbeats; it hears nothing until its wire is `down` again.
+    """
     script = Script(seed, consumers=1)
     script.settle()
     world = script.world
     script.join("slow")
     world.run_until(lambda: any(makes_channel(t.transaction) and "slow" in t.client for t in world.tried))
-    wire = script.wire("slow")
-    wire.down = False  # the server hears its heartbeats; it hears nothing, and does not know that its channel stands
-    began_ms = world.now_ms
+    script.wire("slow").down = False
     (channel,) = [path for path in script.changes_below(DRAFT.channels_of(GROUP)) if "slow" in path]
+    return script, channel
+
+
+@on_seeds()
+def test_f46_a_channel_is_left_alone_for_a_minute_while_its_consumer_is_joining(seed: int) -> None:
+    script, channel = _joining(seed)
+    world, began_ms = script.world, script.world.now_ms
     world.run_for(JOINING_MS - 2_000)
     assert world.ensemble.stat(channel) is not None
-    wire.down = True
+    script.wire("slow").down = True
     script.settle("it joins with the channel that it made")
     assert DRAFT.channel(GROUP, script.member("slow")) == channel
     assert script.writes_to(channel, began_ms) >= 1
@@ -218,18 +226,11 @@ def test_f46_a_channel_is_left_alone_for_a_minute_while_its_consumer_is_joining(
 
 @on_seeds()
 def test_f46_a_consumer_whose_channel_was_purged_while_it_was_joining_makes_it_again(seed: int) -> None:
-    script = Script(seed, consumers=1)
-    script.settle()
-    world = script.world
-    script.join("slow")
-    world.run_until(lambda: any(makes_channel(t.transaction) and "slow" in t.client for t in world.tried))
-    wire = script.wire("slow")
-    wire.down = False
-    (channel,) = [path for path in script.changes_below(DRAFT.channels_of(GROUP)) if "slow" in path]
-    made_ms = world.now_ms
+    script, channel = _joining(seed)
+    world, made_ms = script.world, script.world.now_ms
     world.run_until(lambda: world.ensemble.stat(channel) is None, 10_000, "the channel is purged")
     assert JOINING_MS - 100 <= world.now_ms - made_ms <= JOINING_MS + 2_000
-    wire.down = True
+    script.wire("slow").down = True
     script.settle("it joins all the same")
     refused = [t for t in world.tried if registers(t.transaction) and t.client == "slow#1" and not t.applied]
     assert {t.result.reason for t in refused} == {"NoNode"}  # its try met no channel, and made no registration

@@ -38,9 +38,8 @@ def _stop_during_a_revival(script: Script) -> None:
     world.run_until(lambda: script.outstanding(name) == 0, what="the stop is obeyed")
 
 
-@on_seeds(6)
-@pytest.mark.parametrize("how", ["reply_lost", "request_lost"])
-def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
+def _back_after_a_revival(seed: int) -> Script:
+    """A group whose topic was deleted and is back, after a stop that came while its only consumer revived."""
     script = Script(seed, consumers=1, coordinators=1, topics={"t": 2})
     script.settle()
     world = script.world
@@ -48,6 +47,14 @@ def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
     _stop_during_a_revival(script)
     assert not world.ensemble.operate(CreateNode(PATH, topic_json(2))).reason
     script.settle("the topic is back")
+    return script
+
+
+@on_seeds(6)
+@pytest.mark.parametrize("how", ["reply_lost", "request_lost"])
+def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
+    script = _back_after_a_revival(seed)
+    world = script.world
     world.strike("consumer0", commits, how)
     world.run_until(lambda: world.struck, what="a commit without an answer")
     world.run_for(5_000)
@@ -57,13 +64,8 @@ def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
 @on_seeds(6)
 def test_b2_an_unknown_release_after_it_is_made_again(seed: int) -> None:
     """The stop is acknowledged without the release: the coordinator stops it again and again."""
-    script = Script(seed, consumers=1, coordinators=1, topics={"t": 2})
-    script.settle()
+    script = _back_after_a_revival(seed)
     world = script.world
-    world.run_for(1_000)
-    _stop_during_a_revival(script)
-    assert not world.ensemble.operate(CreateNode(PATH, topic_json(2))).reason
-    script.settle("the topic is back")
     world.strike("consumer0", releases, "request_lost")
     began_ms = world.now_ms
     script.join("late")
