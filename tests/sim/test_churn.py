@@ -135,7 +135,7 @@ class Churn:
 
     def join_another(self) -> None:
         """A consumer with another subscription than the rest."""
-        if len(self._live("consumer")) < 9:
+        if len(self._live("consumer")) < 7:
             kind, topics = self._pick([("white_list", {"t|u": 1}), ("black_list", {"v": 2}), ("static", {"u": 2})])
             timeout_ms = 8_000
             factory = ConsumerFactory(self.scene.logs, topics, pattern=kind, rebalance_timeout_ms=timeout_ms)

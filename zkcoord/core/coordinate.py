@@ -49,7 +49,7 @@ from zkcoord.core.quarantine import Barred, Quarantines
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import TopicMemory, barred, drops, recreated
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
-from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused
+from zkcoord.core.wishes import HOLD, answers, paused, rebalancing
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ def decide(
     ]
     decisions += _refused_commands(view)
     decisions += _halted(view)
-    if REBALANCE in view.wishes:
+    if rebalancing(view):
         memory.target.forget()
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
@@ -178,12 +178,12 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
         )
     elif stopping is not view.stopping:
         decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
-    if view.failed is not None and (raising or REBALANCE in view.wishes):
+    if view.failed is not None and (raising or rebalancing(view)):
         memory.patience.forgive(now_ms)
-    decisions += answers(view)
     waiting = still or memory.delay.waits(now_ms)
     if not waiting:
         decisions += _instances(view, memory, now_ms)
+    decisions += answers(view)  # behind what they answer to: who takes over in between finds the wish
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:

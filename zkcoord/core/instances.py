@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition, consumer_of, number_of, thread_id
 from zkcoord.core.view import GroupView, Instance, Member
-from zkcoord.core.wishes import REBALANCE
+from zkcoord.core.wishes import rebalancing
 
 HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 """An evicted instance is given nothing so long, growing while it happens again and again: it may not wait by itself."""
@@ -65,7 +65,7 @@ class Holds:
         known = view.instances[instance]
         channel = view.channels.get(known.last_id)
         evicted = channel is not None and channel.evicted_ms is not None
-        return evicted or REBALANCE in view.wishes or now_ms >= self._away[instance] + known.hold_ms
+        return evicted or rebalancing(view) or now_ms >= self._away[instance] + known.hold_ms
 
     def held_off(self, member: Member, now_ms: int) -> bool:
         """True while an instance that was evicted is given nothing."""

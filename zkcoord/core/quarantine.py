@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
-from zkcoord.core.wishes import REBALANCE
+from zkcoord.core.wishes import rebalancing
 
 BROKER = "broker"
 """How a refusal begins that only says that Kafka could not be reached."""
@@ -50,7 +50,7 @@ class Quarantines:
         for partition, (thread, _) in view.owners.items() if new else ():
             if consumer_of(thread) in new:
                 self._evictions.setdefault(partition, {})[_who(consumer_of(thread))] = newest
-        if REBALANCE in view.wishes:
+        if rebalancing(view):
             self._evictions.clear()
             self._forgiven = frozenset((c, p, refusal.sequence) for c, p, refusal in _refusals(view))
 
@@ -100,7 +100,7 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
 
 def _standing(view: GroupView, eligible: Sequence[Member]) -> dict[TopicPartition, Quarantine]:
     """Quarantines of the state that nobody has come to end: no newer member, no wish."""
-    if REBALANCE in view.wishes:
+    if rebalancing(view):
         return {}
     return {
         partition: entry

@@ -29,6 +29,11 @@ def paused(view: GroupView) -> bool:
     return PAUSE in view.wishes or deleting(view)
 
 
+def rebalancing(view: GroupView) -> bool:
+    """True while a rebalance is wished, and not refused."""
+    return REBALANCE in view.wishes and not any(standing in view.wishes for standing in _OBSTACLES)
+
+
 def answers(view: GroupView) -> list[AnswerWish]:
     """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it)."""
     if not view.answerable:
