@@ -1,4 +1,4 @@
-"""What the hand-over benchmarks share: processes that are asked over a pipe, a bare session, a log, figures.
+"""What the benchmarks on a real ZooKeeper share: processes that are asked over a pipe, a bare session, a log, figures.
 
 All times are `time.monotonic_ns()`, which is one clock for all processes of a machine.
 """
@@ -302,11 +302,17 @@ class Figures:
 
 
 def options(what: str) -> argparse.ArgumentParser:
-    """The options of every benchmark here."""
+    """What they can all be asked for."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="few runs: under a minute, for no verdict")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
-    parser.add_argument("--runs", type=int, metavar="N", help="runs of each (default 7, quick 1)")
+    return parser
+
+
+def repeated(what: str) -> argparse.ArgumentParser:
+    """The options of a benchmark that measures each point several times."""
+    parser = options(what)
+    parser.add_argument("--runs", type=int, metavar="N", help="runs of each (default 7, quick 1 or 2)")
     parser.add_argument("--point", action="append", metavar="N,P", help="only this point: members, partitions")
     return parser
 

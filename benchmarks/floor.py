@@ -37,8 +37,8 @@ from common import (
     Child,
     Figures,
     Result,
-    options,
     points,
+    repeated,
 )
 from floor_actors import TOPIC_PATH, FloorCoordinator, FloorMembers
 from floor_plan import Plan, Planner
@@ -164,7 +164,7 @@ def run_floor(hosts: str, name: str, members: int, partitions: int, *, merged: b
 
 def main() -> int:
     """Print the floor's medians."""
-    parser = options("What the hand-over protocol itself costs.")
+    parser = repeated("What the hand-over protocol itself costs.")
     parser.add_argument("--piecewise", action="store_true", help="a start for each release")
     chosen = parser.parse_args()
     runs = chosen.runs or (2 if chosen.quick else 7)

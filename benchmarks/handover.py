@@ -31,7 +31,7 @@ from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
-from common import DEADLINE_S, OUT, SESSION_TIMEOUT_MS, Child, Figures, Result, now_ns, options, points
+from common import DEADLINE_S, OUT, SESSION_TIMEOUT_MS, Child, Figures, Result, now_ns, points, repeated
 from floor import COMMANDS, fresh_tree, run_floor, topic
 from floor_actors import TOPIC_PATH
 from members import Members, OneCoordinator
@@ -202,7 +202,7 @@ def _unowned(measured: Result) -> float:
 
 def main() -> int:
     """Alternate, compare, print."""
-    chosen = options("Hand-overs of the product against the floor.").parse_args()
+    chosen = repeated("Hand-overs of the product against the floor.").parse_args()
     runs = chosen.runs or (1 if chosen.quick else 7)
     figures, raw = Figures(), {}
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:

@@ -1,9 +1,10 @@
 """One coordinator and thousands of members: times, CPU, memory and requests of the coordinator.
 
-    python benchmarks/scale.py [--quick] [--json FILE] [--point GROUPS,MEMBERS,PARTITIONS]
+    python benchmarks/scale.py [--quick] [--json FILE] [--point G,M,P]
 
 Real ZooKeeper; two real coordinators, each a process; members are `crowd.py`'s, over a few sessions in a third process
-(so on two cores all of them share what the coordinator could have alone). MEMBERS and PARTITIONS are the totals.
+(so on two cores all of them share what the coordinator could have alone). A point is groups, members and partitions;
+the last two are the totals.
 
     cold      all members and topics stand, then the coordinator is started: from its election to every group Stable
     join      one member more of one group: from the reply to its registration to Stable
@@ -216,7 +217,9 @@ def report(figures: Figures, point: tuple[int, int, int], found: dict[str, dict[
 
 def main() -> int:
     """Each point on a server of its own."""
-    chosen = options("One coordinator and thousands of members.").parse_args()
+    parser = options("One coordinator and thousands of members.")
+    parser.add_argument("--point", action="append", metavar="G,M,P", help="only this one: groups, members, partitions")
+    chosen = parser.parse_args()
     chosen_points = [tuple(map(int, text.split(","))) for text in chosen.point or ()]
     figures, raw = Figures(), {}
     for point in chosen_points or (QUICK_POINTS if chosen.quick else POINTS):
