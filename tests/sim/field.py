@@ -172,9 +172,9 @@ class Field:
                 facts.unregistered.append((group, name))
         elif place == "owners" and item is None:
             facts.marks.append((group, name, parse_json(before or b""), parse_json(after or b"")))
-        elif place in ("owners", "offsets") and item is not None and item.isdigit():
+        elif place in ("owners", "offsets") and re.fullmatch("0|[1-9][0-9]{0,8}", item or ""):
             values = facts.owners if place == "owners" else facts.offsets
-            partition = TopicPartition(name, int(item))
+            partition = TopicPartition(name, int(item or ""))
             values.append(Value(group, partition, _text(before), _text(after)))
         elif place == "channel" and item is None:
             if after is None:
@@ -184,7 +184,7 @@ class Field:
         elif place == "channel" and item == "evicted":
             if before is None:
                 facts.evicted_marks.append((group, name))
-        elif place == "channel" and item is not None and item.isdigit():
+        elif place == "channel" and item is not None and item.isascii() and item.isdigit():
             if before is not None:
                 facts.gone_commands.append(parse_command(group, name, item, before))
             if after is not None:

@@ -164,6 +164,20 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
     script.the_other_group_goes_on()
 
 
+@pytest.mark.parametrize("name", ["\u00b2", "\u0663", "007", "9" * 5_000, "2147483648"])
+@on_seeds(1)
+def test_a_node_whose_name_is_no_partitions_is_left_alone_by_every_coordinator(name: str, seed: int) -> None:
+    """Digits for `str.isdigit` that `int` refuses, or another partition's in another spelling."""
+    script = TwoGroups(seed)
+    paths = [f"{DRAFT.mark(GROUP, 't')}/{name}", f"{DRAFT.topic_offsets(GROUP, 't')}/{name}"]
+    script.write(*(CreateNode(path, b"7") for path in paths))
+    script.world.crash(script.leader(), exact=True)  # the next coordinator reads every list
+    script.world.run_for(15_000)
+    script.settle()
+    assert [script.world.ensemble.data(path) for path in paths] == [b"7", b"7"]
+    script.the_other_group_goes_on()
+
+
 @on_seeds(1)
 def test_an_owner_that_nobody_can_parse_is_given_anew_as_soon_as_an_operator_empties_it(seed: int) -> None:
     script = TwoGroups(seed)

@@ -20,7 +20,7 @@ from zkcoord.core.view import GroupView
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import EPOCH, EVICTED_MARK, TOPICS, Layout, layout_named
+from zkcoord.tree.paths import EPOCH, EVICTED_MARK, TOPICS, Layout, is_sequence, layout_named, partition_numbers
 from zkcoord.tree.schema import decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
@@ -116,7 +116,10 @@ def _assignors(view: GroupView) -> dict[str, Assignor]:
 
 
 class _Reading:
-    """One reading of one group. In the order ids, channels, owners, topics, offsets, record and state."""
+    """One reading of one group, in the order ids, channels, owners, topics, offsets, record and state.
+
+    The coordinator's order (ids, owners, channels) is what its writes rely on; here a move under way is only shown.
+    """
 
     def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
         self._tree, self._layout, self._group = tree, layout, group
@@ -174,7 +177,7 @@ class _Reading:
             f"{channel.path}/{name}"
             for channel in answers
             for name in channel.children
-            if name.isdigit() or name == EVICTED_MARK
+            if is_sequence(name) or name == EVICTED_MARK
         ]
         self._take([Read(path) for path in inside])
 
@@ -183,10 +186,9 @@ class _Reading:
         (topics,) = self._tree.read([Read(parent, Kind.CHILDREN)])
         lists = self._tree.read([Read(f"{parent}/{topic}", Kind.CHILDREN) for topic in topics.children])
         return [
-            TopicPartition(topic, int(name))
+            TopicPartition(topic, number)
             for topic, node in zip(topics.children, lists, strict=True)
-            for name in node.children
-            if name.isascii() and name.isdigit()
+            for number in partition_numbers(node.children)
         ]
 
     def _expand_wildcards(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Option
-from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, is_sequence
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes
 
@@ -51,9 +51,9 @@ class Channels:
 
     def index(self, before: GroupNodes, after: GroupNodes, address: Address) -> None:
         """Note who owns a partition now."""
-        if not address.item.isdigit():
+        partition = address.partition
+        if partition is None:
             return
-        partition = TopicPartition(address.name, int(address.item))
         was, now = before.view.owners.get(partition), after.view.owners.get(partition)
         if was is not None and was.thread:
             former = consumer_of(was.thread)
@@ -85,11 +85,11 @@ class Channels:
         commands = {command.sequence: command for command in channel.commands} if channel else {}
         names = set(node.children)
         for name in sorted(names):
-            if name.isdigit() or name == EVICTED_MARK:
+            if is_sequence(name) or name == EVICTED_MARK:
                 self._want(f"{node.path}/{name}", Kind.DATA)
         for sequence, command in commands.items():
             if sequence in names:
-                if channel is not None and not channel.refused_mark and "refused" in names:
+                if channel is not None and not channel.refused_mark and REFUSED_MARK in names:
                     self.tracker.touch(f"{node.path}/{sequence}", Kind.DATA)
                 continue
             self.tracker.unwant(f"{node.path}/{sequence}")

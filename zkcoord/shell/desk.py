@@ -13,7 +13,7 @@ from zkcoord.shell.holdings import Holdings, Lookup
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, is_sequence
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import Transaction
 
@@ -79,7 +79,7 @@ class Desk:
 
     def _read_names(self, node: Node) -> None:
         self._channel, self._names = node, frozenset(node.children)
-        sequences = {name for name in node.children if name.isdigit()}
+        sequences = {name for name in node.children if is_sequence(name)}
         tracker = self._loop.tracker
         for gone in self.commands.keys() - sequences:
             del self.commands[gone]

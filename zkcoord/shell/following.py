@@ -16,7 +16,7 @@ from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import Address, Layout, Place
+from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import change_of
 from zkcoord.tree.values import UNREADABLE_OWNER
@@ -50,7 +50,7 @@ class Following:
         following = cls(group, layout, tracker, empty(group), Channels(group, layout, tracker))
         following._want(layout.ids(group), Kind.CHILDREN, watch=True)
         following._want(layout.owners(group), Kind.CHILDREN)
-        following._want(layout.mark(group, "").rstrip("/"), Kind.DATA)
+        following._want(layout.marks(group), Kind.DATA)
         following._want(layout.offsets(group), Kind.DATA)
         following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
         following._want(layout.record(group), Kind.DATA, watch=True)
@@ -202,8 +202,8 @@ class Following:
                 self.channels.follow_status(before, self.nodes, address.name)
             case Place.COMMAND, _:
                 self.channels.follow_command(self.nodes, address, node)
-            case Place.OWNER, _ if address.item.isdigit():
-                owner = self.nodes.view.owners.get(TopicPartition(address.name, int(address.item)))
+            case Place.OWNER, _ if (partition := address.partition) is not None:
+                owner = self.nodes.view.owners.get(partition)
                 unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
                 self.tracker.watch(node.path, Kind.DATA, unreadable)  # only an operator can mend it
             case Place.STATE, _:
@@ -225,12 +225,11 @@ class Following:
                 elif address.name in before.marks:
                     self._forget(address.name)
             case Place.OFFSETS, Kind.CHILDREN:
-                for name in node.children if address.name in self._looking else ():
-                    if name.isdigit():
-                        self._offsets.add(TopicPartition(address.name, int(name)))
-                        self._want(f"{node.path}/{name}", Kind.DATA)
+                for number in partition_numbers(node.children) if address.name in self._looking else ():
+                    self._offsets.add(TopicPartition(address.name, number))
+                    self._want(f"{node.path}/{number}", Kind.DATA)
             case Place.MARK, Kind.CHILDREN:
-                self._want_owners(address.name, [int(name) for name in node.children if name.isdigit()])
+                self._want_owners(address.name, partition_numbers(node.children))
 
     def _follow_ids(self, before: GroupNodes, node: Node) -> None:
         known = before.view.members.keys()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -16,6 +18,10 @@ EPOCH = f"{ROOT}/epoch"
 SCHEMA = f"{ROOT}/schema"
 CANDIDATES = f"{ROOT}/coordinators"
 RECORDS = f"{ROOT}/groups"
+
+
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_PARTITION_MAX = 2**31 - 1
 
 
 class Place(Enum):
@@ -47,6 +53,12 @@ class Address(NamedTuple):
     group: str
     name: str = ""
     item: str = ""
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """Of an owner or an offset; None when the node's name is no partition's."""
+        number = partition_number(self.item)
+        return None if number is None else TopicPartition(self.name, number)
 
 
 EVICTED_MARK = "evicted"
@@ -87,6 +99,10 @@ class Layout:
         if self.channels is None:
             return f"{self.groups}/{group}/owners/{topic}"
         return f"{RECORDS}/{group}/state/marks/{topic}"
+
+    def marks(self, group: str) -> str:
+        """The parent of the topics' marks."""
+        return f"{self.groups}/{group}/owners" if self.channels is None else f"{RECORDS}/{group}/state/marks"
 
     @property
     def owners_below_marks(self) -> bool:
@@ -191,7 +207,7 @@ def _parse_channel(group: str, parts: list[str]) -> Address:
             return Address(Place.EVICTED, group, consumer)
         case [consumer, name] if name == REFUSED_MARK:
             return Address(Place.REFUSED, group, consumer)
-        case [consumer, name] if name.isdigit():
+        case [consumer, name] if is_sequence(name):
             return Address(Place.COMMAND, group, consumer, name)
     return Address(Place.OTHER, group)
 
@@ -225,6 +241,30 @@ def layout_named(name: str) -> Layout:
     if name not in LAYOUTS:
         raise UsageError(f"there is no layout {name!r}: choose draft or legacy")
     return LAYOUTS[name]
+
+
+def partition_number(name: str) -> int | None:
+    """The partition whose node has this name; None for a name that is no partition's, which anybody may have made.
+
+    >>> partition_number("12"), partition_number("07"), partition_number("\u00b2"), partition_number("2147483648")
+    (12, None, None, None)
+    """
+    number = int(name) if _PARTITION.fullmatch(name) else None
+    return None if number is None or number > _PARTITION_MAX else number
+
+
+def partition_numbers(names: Iterable[str]) -> list[int]:
+    """The partitions among these names, in their order."""
+    return [number for number in map(partition_number, names) if number is not None]
+
+
+def is_sequence(name: str) -> bool:
+    """True for the name of a sequential node, as commands are.
+
+    >>> is_sequence("0000000007"), is_sequence("\u00b2"), is_sequence("evicted")
+    (True, False, False)
+    """
+    return name.isascii() and name.isdigit()
 
 
 def parents(path: str) -> list[str]:

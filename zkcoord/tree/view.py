@@ -14,7 +14,7 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Leftovers, OffsetSeen
 from zkcoord.errors import CorruptError
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, partition_number
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
@@ -83,7 +83,7 @@ def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None
     return Leftovers(
         offsets={p: s for p, s in nodes.offsets.items() if p.topic == topic and str(p.partition) in below[-1].children},
         version=stat.version if stat is not None else None,
-        strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if not name.isdigit()),
+        strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if partition_number(name) is None),
     )
 
 
@@ -248,9 +248,9 @@ class _Folder:
         channels[address.name] = replace(channel, evicted_ms=evicted_ms)
 
     def _owner(self, address: Address, node: Node) -> None:
-        if not address.item.isdigit():
+        partition = address.partition
+        if partition is None:
             return
-        partition = TopicPartition(address.name, int(address.item))
         owners = self._map("owners")
         halting: frozenset[TopicPartition] = self._changes.get("halting", self._before.view.halting)
         if node.data.startswith(HALTING.encode()) is not (partition in halting):
@@ -283,10 +283,10 @@ class _Folder:
             self._problem(node.path, f"{error}: {why}; until then nothing of the topic is given to anybody")
 
     def _offset(self, address: Address, node: Node) -> None:
-        if not address.item.isdigit():
+        partition = address.partition
+        if partition is None:
             return
         offsets = self._owned("offsets")
-        partition = TopicPartition(address.name, int(address.item))
         offsets.pop(partition, None)
         if node.stat is not None:
             offsets[partition] = offset_seen(node.data, node.stat.version)
