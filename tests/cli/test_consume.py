@@ -196,7 +196,7 @@ def test_nothing_is_committed_that_could_not_be_printed(now_ms: list[int], monke
         (["--include", "c", "--exclude", "d"], "give either --topic (once or more), or --include, or --exclude"),
         ([], "give either --topic (once or more), or --include, or --exclude"),
         (["--topic", "t", "--include", "c.*"], "give either --topic (once or more), or --include, or --exclude"),
-        (["--topic", "t/u"], "'t/u' is no topic's name"),
+        (["--topic", "t/u"], "topic 't/u': letters, digits"),
         (["--topic", "t", "--threads", "0"], "Invalid value for '--threads'"),
         (["--topic", "t", "--command-config", "/none"], "/none"),
     ],

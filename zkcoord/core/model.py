@@ -1,4 +1,4 @@
-"""The words of the field as values: partitions, threads, members, ownership. No path, no byte, no clock."""
+"""The words of the field as values: partitions, threads, subscribers, phases. No path, no byte, no clock."""
 
 from __future__ import annotations
 
@@ -79,6 +79,3 @@ class Phase(Enum):
     AWAITING_SYNC = "AwaitingSync"
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-Assignment = Mapping[TopicPartition, str]  # partition -> thread id
