@@ -9,8 +9,10 @@ from tests.cli.program import Run
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import Command, Option, encode_command
-from zkcoord.tree.paths import DRAFT, SCHEMA
+from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.topic import Mark, encode_mark
 
 pytestmark = pytest.mark.zookeeper
 
@@ -67,6 +69,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "failed": None,
         "quarantined": {},
         "problem": None,
+        "changed_topics": {},
         "wishes": {},
         "members": [
             {
@@ -83,6 +86,40 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
             {**partition, "partition": 1, "current_offset": None},
         ],
         "problems": {},
+    }
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_topic_that_was_deleted_and_created_again_is_shown_until_what_was_is_dropped(
+    world: World, run: Run, read: bool
+) -> None:
+    world.settle()
+    (root,) = world.tree.read([Read(ROOT)])
+    assert root.stat is not None
+    former = Mark(incarnation=1, topic_id=None, czxid=1, root_czxid=root.stat.czxid)
+    world.put(DRAFT.mark("g", "clicks"), encode_mark(former))
+    if not read:
+        world.put(DRAFT.owner("g", P0))
+        world.put(DRAFT.owner("g", P1))
+
+    document = describe(run, world)
+    told = run("group", "describe", "g", "--zookeeper", world.address).stdout.splitlines()[0]
+
+    what = "was deleted and created again: its earlier owners and offsets are dropped before it starts"
+    assert document["changed_topics"] == {"clicks": what}
+    assert (document["state"], document["settled"]) == ("PreparingRebalance", False)
+    assert told.endswith(f"1 member, topic clicks {what}")
+
+
+def test_a_topic_that_was_deleted_is_shown(world: World, run: Run) -> None:
+    world.settle()
+    mark = Mark(incarnation=1, topic_id=None, czxid=1, root_czxid=1)
+    world.topic("other", 1)
+    world.put(DRAFT.mark("g", "gone"), encode_mark(mark))
+    world.put(DRAFT.owner("g", TopicPartition("gone", 0)))
+
+    assert describe(run, world)["changed_topics"] == {
+        "gone": "was deleted: its owners and offsets are dropped a minute later"
     }
 
 

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from tests.spark.fakes import World
+from zkcoord.consumer import Consumer
 from zkcoord.errors import UsageError
+from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
 from zkcoord.spark.progress import LiveLine, LogLines, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.reader_kafka import KafkaReader, assignment, reader_options
 from zkcoord.spark.settings import split_settings
 from zkcoord.spark.sinks import name_files, write_parquet_ranges
+from zkcoord.spark.wiring import RealParts
+from zkcoord.tree.registration import decode_registration
 
 RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
 REPORT = Report(
@@ -45,6 +49,18 @@ def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> 
         "max.poll.records": "10000",
         "max.partition.fetch.bytes": "2097152",
     }
+
+
+def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
+    options = Options(rack="r1", capacity=5, assignors=("range",), instance="etl-1", hold_ms=7_000)
+    parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
+    consumer = parts.membership(
+        on_start=lambda p: None, on_stop=lambda p: {}, on_lost=lambda p: None, reset=lambda p: {}
+    )
+    assert isinstance(consumer, Consumer)
+    found = decode_registration(consumer._role._settings.registration(6_000))
+    assert (found.rack, found.capacity, found.assignors) == ("r1", 5, ("range",))
+    assert (found.instance, found.hold_ms, found.rebalance_timeout_ms) == ("etl-1", 7_000, 300_000)
 
 
 def test_the_reader_names_exactly_the_ranges() -> None:

@@ -12,6 +12,7 @@ from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.view import TopicChange
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
 from zkcoord.migrate import BlockingTree
 
@@ -20,6 +21,10 @@ LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED")
+CHANGED = {
+    TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
+    TopicChange.DELETED: "was deleted: its owners and offsets are dropped a minute later",
+}
 
 Ends = Mapping[TopicPartition, int]
 
@@ -208,9 +213,15 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
     words += [
         f"{verbs.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
+    words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
     words += [f"FAILED: {view.failed}"] if view.failed else []
     words += [f"PROBLEM: {view.problem}"] if view.problem else []
     return cell(", ".join(words))
+
+
+def _changed(report: GroupReport) -> dict[str, str]:
+    """Topics that are not what the group knew, in words."""
+    return {topic: CHANGED[change] for topic, change in sorted(report.view.changed.items()) if change in CHANGED}
 
 
 def _count(number: int, what: str) -> str:
@@ -271,6 +282,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "failed": view.failed,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
         "problem": view.problem,
+        "changed_topics": _changed(report),
         "wishes": dict(report.wishes),
     }
 

@@ -7,6 +7,7 @@ readings in a row are equal: then nothing changed between them (each node's vers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +17,16 @@ from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.view import GroupView
+from zkcoord.core.topics import recreated
+from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import EPOCH, EVICTED_MARK, TOPICS, Layout, is_sequence, layout_named, partition_numbers
+from zkcoord.tree.paths import EPOCH, EVICTED_MARK, ROOT, TOPICS, Layout, is_sequence, layout_named, partition_numbers
 from zkcoord.tree.schema import decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
-from zkcoord.tree.topic import decode_topic
+from zkcoord.tree.topic import Mark, changes_of, decode_topic
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
 
@@ -139,13 +141,14 @@ class _Reading:
         self._take([Read(layout.record(group)), Read(layout.state(group))])
         (listed,) = self._take([Read(layout.instances(group), Kind.CHILDREN)])
         self._take([Read(layout.instance(group, name)) for name in listed.children])
-        view = replace(self._nodes.view, topics=topics)
+        changed = self._read_changes(sorted({p.topic for p in owned} | topics.keys()))
+        view = replace(self._nodes.view, topics=topics, changed=changed)
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest, _assignors(view))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
         now = outlook(view, memory.target.assignment, [d for d in decisions if isinstance(d, FoundGroup)])
-        if now is Phase.STABLE and memory.target.waiting:
-            now = Phase.PREPARING_REBALANCE  # more moves are to come
+        if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
+            now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
         return GroupReport(
             view=view,
             phase=now,
@@ -224,6 +227,25 @@ class _Reading:
             if partitions:
                 found[topic] = partitions
         return found
+
+    def _read_changes(self, topics: Sequence[str]) -> dict[str, TopicChange]:
+        """Which of these topics are not what their marks say."""
+        layout, group = self._layout, self._group
+        self._take([Read(layout.mark(group, topic)) for topic in topics])
+        root, listed = self._tree.read([Read(ROOT), Read(TOPICS, Kind.CHILDREN)])
+        present: dict[str, Mark] = {}
+        for topic, node in zip(topics, self._tree.read([Read(f"{TOPICS}/{t}") for t in topics]), strict=True):
+            with suppress(CorruptError):  # told as a problem of a topic that is subscribed to
+                if node.stat is not None:
+                    root_czxid = root.stat.czxid if root.stat is not None else 0
+                    present[topic] = Mark(
+                        incarnation=1,
+                        topic_id=decode_topic(node.data).topic_id,
+                        czxid=node.stat.czxid,
+                        root_czxid=root_czxid,
+                    )
+        gone = set(topics) - set(listed.children) if listed.exists else set()
+        return changes_of(self._nodes.marks, present.get, gone.__contains__)
 
     def _read_offsets(self) -> dict[TopicPartition, int | None]:
         layout, group = self._layout, self._group

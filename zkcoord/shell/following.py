@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Member, TopicChange, Wildcard
+from zkcoord.core.view import Member, Wildcard
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import change_of
+from zkcoord.tree.topic import changes_of
 from zkcoord.tree.values import UNREADABLE_OWNER
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed, leftovers
 
@@ -128,14 +128,10 @@ class Following:
         if judged == self._judged:
             return
         self._judged = judged
-        changed: dict[str, TopicChange] = {}
-        for topic, seen in marks.items():
-            present = table.mark(topic, root_czxid) if topic in self.subscribed else None
-            change = change_of(seen, present) if present is not None else None
-            if present is None and table.deleted(topic):
-                change = TopicChange.DELETED
-            if change is not None:
-                changed[topic] = change
+        subscribed = self.subscribed
+        changed = changes_of(
+            marks, lambda topic: table.mark(topic, root_czxid) if topic in subscribed else None, table.deleted
+        )
         if changed != self.nodes.view.changed:
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, changed=changed))
 

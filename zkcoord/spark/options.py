@@ -45,6 +45,8 @@ class Choices(TypedDict, total=False):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignors: Sequence[str]
+    rack: str | None
+    capacity: int | None
     zookeeper_config: Any
     warm_up: Callable[[DataFrame], object] | None
 
@@ -74,6 +76,8 @@ class Options:
     session_timeout_ms: int = settings.SESSION_TIMEOUT_MS
     rebalance_timeout_ms: int = settings.SPARK_REBALANCE_TIMEOUT_MS
     assignors: Sequence[str] = settings.ASSIGNORS
+    rack: str | None = None
+    capacity: int | None = None
     zookeeper_config: Any = None
     warm_up: Callable[[DataFrame], object] | None = None
 

@@ -66,6 +66,8 @@ class RealParts:
             session_timeout_ms=self._options.session_timeout_ms,
             rebalance_timeout_ms=self._options.rebalance_timeout_ms,
             assignors=self._options.assignors,
+            rack=self._options.rack,
+            capacity=self._options.capacity,
             zookeeper_config=self._options.zookeeper_config,
         )
 

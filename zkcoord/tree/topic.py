@@ -6,6 +6,7 @@ Partition *sets* are compared, never the JSON: a reassignment rewrites replicas 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -100,6 +101,21 @@ def change_of(seen: MarkSeen, present: Mark) -> TopicChange | None:
         return None
     same = same_incarnation(mark, present.topic_id, present.czxid, present.root_czxid)
     return TopicChange.RENEWED if same else TopicChange.RECREATED
+
+
+def changes_of(
+    marks: Mapping[str, MarkSeen], present: Callable[[str], Mark | None], deleted: Callable[[str], bool]
+) -> dict[str, TopicChange]:
+    """What became of the topics that have marks: `present` is a topic's mark as it would be written now."""
+    found: dict[str, TopicChange] = {}
+    for topic, seen in marks.items():
+        now = present(topic)
+        change = change_of(seen, now) if now is not None else None
+        if now is None and deleted(topic):
+            change = TopicChange.DELETED
+        if change is not None:
+            found[topic] = change
+    return found
 
 
 def same_incarnation(mark: Mark, topic_id: str | None, czxid: int, root_czxid: int) -> bool:
