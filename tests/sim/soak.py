@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import storm
-from tests.sim.test_churn import churn
+from tests.sim.test_churn import churn, life
 from tests.sim.world import SimulationError, World
 
 SAFETY, LIVENESS, BUG = 1, 3, 4
@@ -35,6 +35,7 @@ LIVENESS_WORDS = ("did not come", "asks to be called at once")
 SCENES: dict[str, tuple[Callable[[int], World], str]] = {
     "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
     "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn_ends_in_a_calm"),
+    "life": (life, "tests/sim/test_churn.py::test_a_storm_with_all_of_a_groups_life"),
 }
 PROGRESS_SECONDS = 10
 
@@ -76,7 +77,7 @@ def report(result: Result, verbose: bool) -> None:
 
 
 def jobs(first: int, seeds: int | None) -> Iterator[tuple[str, int]]:
-    """Both scenes of each seed; without end unless told how many."""
+    """All scenes of each seed; without end unless told how many."""
     for seed in count(first) if seeds is None else range(first, first + seeds):
         for scene in SCENES:
             yield scene, seed
