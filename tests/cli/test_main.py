@@ -252,4 +252,4 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 
 def test_these_nouns_and_verbs_exist() -> None:
-    assert sorted(cli.commands) == ["consume", "coordinator", "demo", "group", "migrate"]
+    assert sorted(cli.commands) == ["consume", "coordinator", "coordinators", "demo", "group", "migrate"]
