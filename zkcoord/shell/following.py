@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Member, Wildcard
+from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
@@ -34,6 +34,7 @@ class Following:
     channels: Channels
     subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
     wildcards: frozenset[Wildcard] = frozenset()
+    _instances: Mapping[str, Instance] = field(default_factory=dict)
     _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
     _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
     _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
@@ -83,8 +84,8 @@ class Following:
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
-        members = self.nodes.view.members
-        if members is self._members and table.changes == self._changes:
+        members, instances = self.nodes.view.members, self.nodes.view.instances
+        if members is self._members and instances is self._instances and table.changes == self._changes:
             return
         if members is not self._members:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
@@ -97,14 +98,15 @@ class Following:
         if taking:
             members = {**members, **taking}
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, members=members))
-        if members is not self._members:
+        if members is not self._members or instances is not self._instances:  # a share may wait with nobody else there
             distinct = {id(member.threads): member.threads for member in members.values()}
+            distinct |= {id(known.threads): known.threads for known in instances.values()}
             subscribed = frozenset[str]().union(*distinct.values())
             for topic in sorted(subscribed - self.subscribed):
                 self.want_parents(topic)
             table.want(self.group, subscribed)
             self.subscribed = subscribed
-        self._members, self._changes = members, table.changes
+        self._members, self._instances, self._changes = members, instances, table.changes
 
     def set_topics(self, table: TopicTable) -> None:
         """Take over the partitions of the topics that members subscribe to, as read."""
