@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,18 @@ def test_a_run_that_fails_later_leaves_its_logs_and_says_where(
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.log"]
 
 
+@pytest.fixture
+def foreground() -> Iterator[None]:
+    """Signals as in a terminal's foreground: the tests themselves may be a background job, whose signals are ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_it_and_leaves_nothing(play: Any, tmp_path: Path, number: signal.Signals) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
