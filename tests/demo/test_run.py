@@ -92,7 +92,7 @@ def test_a_run_that_fails_later_leaves_its_logs_and_says_where(
 
 @pytest.fixture
 def foreground() -> Iterator[None]:
-    """Signals as in a terminal's foreground: the tests themselves may be a background job, whose signals are ignored."""
+    """Signals as in a terminal's foreground; the tests may be a background job, in which they are ignored."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
