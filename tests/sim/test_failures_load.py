@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.field import START, STOP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell import tracker
+from zkcoord.shell import coordinating, tracker
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import BYTES_MAX, ITEMS_MAX, Transaction
@@ -103,6 +105,22 @@ def test_f11_a_group_whose_members_never_stop_changing_is_still_served(seed: int
     readers = {entry.process for entry in script.journal("read", since_ms=world.now_ms - 5_000)}
     assert readers >= {"consumer0", "consumer1"}
     turmoil.end()
+    script.calm()
+
+
+@on_seeds(6)
+def test_what_a_step_sends_ahead_is_bounded_and_the_rest_follows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound of two decisions: a raise, marks, stops and grants go in many steps, in their order."""
+    monkeypatch.setattr(coordinating, "DECISIONS_MAX", 2)
+    script = Script(seed, consumers=5, topics={"t": 15, "u": 6})
+    script.settle()
+    began_ms = script.world.now_ms
+    script.join("late")
+    script.settle("it has its share")
+    script.world.crash("consumer1", restart_after_ms=None)
+    script.world.run_until(lambda: not script.registered("consumer1"), what="its session ends")
+    script.settle("the others have its share")
+    assert len(script.commands_sent(START, since_ms=began_ms)) > 2
     script.calm()
 
 

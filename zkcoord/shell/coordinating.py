@@ -42,6 +42,9 @@ KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka 
 
 ELECTION, GROUP = "election", "group"
 
+DECISIONS_MAX = 10_000
+"""Of one group in one step: what is sent ahead of the first answer is bounded, about a second of a server's work."""
+
 
 class CoordinatorRole:
     """One coordinator, standing or serving. All that it knows of the tree is thrown away with its session."""
@@ -283,6 +286,7 @@ class CoordinatorRole:
         view = following.nodes.view
         memory = self._memory[group]
         decisions, wake_at_ms = decide(view, memory, now_ms, digest, self._assignors)
+        decisions = decisions[:DECISIONS_MAX]  # in their order; what these write makes the group be decided on again
         if wake_at_ms is None:
             self._wake_at_ms.pop(group, None)
         else:
