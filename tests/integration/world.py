@@ -90,6 +90,10 @@ class World:
         missing = [parent for parent in self.tree.read([Read(p) for p in parents(path)]) if not parent.exists]
         self._commit(*(CreateNode(parent.path) for parent in missing), CreateNode(path, content))
 
+    def make(self, nodes: Mapping[str, bytes]) -> None:
+        """Create these at once: nobody sees one without the others."""
+        self._commit(*(CreateNode(path, data) for path, data in nodes.items()))
+
     def append(self, parent: str, data: bytes | Mapping[str, Any]) -> None:
         """Create a sequential node."""
         content = data if isinstance(data, bytes) else json.dumps(data).encode()

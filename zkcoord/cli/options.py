@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from zkcoord import logs
+from zkcoord import logs, settings
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
@@ -66,7 +66,7 @@ class Settings:
     def tree(self) -> Tree:
         """A session for a tool that waits for each answer."""
         config = self.zookeeper_settings()
-        return Tree(self.zookeeper_address(), config=config)
+        return Tree(self.zookeeper_address(), deadline_ms=settings.TOOL_TIMEOUT_MS, config=config)
 
     def configure_log(self, usual_level: int) -> None:
         """Text: from the command's usual level on; JSON: every event, for the program that asked for it; `-v`: more."""
