@@ -286,7 +286,7 @@ class OneCoordinator:
         checks = [CheckNode(n.path, n.stat.version) for n in self._client.nodes(reads) if n.stat is not None]
         data = encode_command(Command(option=Option.STOP_FETCHER, ownership={partition: ""}, generation=1, epoch=1))
         role: Any = self._coordinator._driver.loop._role  # else it does not know that a release may follow
-        role._groups[GROUP].sent(consumer, [partition])
+        role._groups[GROUP].channels.sent(consumer, [partition])
         writes: Sequence[Write] = [*checks, CreateNode(DRAFT.channel(GROUP, consumer), data, sequential=True)]
         at_ns = now_ns()
         self._client.commit(writes)
