@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common import DEADLINE_S, Client, now_ns
+from floor import topic
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import Option, decode_command
-from zkcoord.tree.paths import DRAFT, parents
+from zkcoord.tree.paths import DRAFT, TOPICS, parents
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.status import Status, encode_status
@@ -65,7 +66,7 @@ class Crowd:
         data = encode_registration(
             Registration(subscription=subscription, coordination=MARKER, assignors=("sticky", "range"))
         )
-        self._make_parents(group)
+        self._make_missing([*parents(DRAFT.ids(group)), DRAFT.ids(group), DRAFT.channels_of(group)])
         at_ns = 0
         for first in range(0, count, REGISTERED_AT_ONCE):
             part = fresh[first : first + REGISTERED_AT_ONCE]
@@ -83,9 +84,8 @@ class Crowd:
             self._alone += fresh
         return at_ns
 
-    def _make_parents(self, group: str) -> None:
-        above = [*parents(DRAFT.ids(group)), DRAFT.ids(group), DRAFT.channels_of(group)]
-        nodes = self._events.nodes([Read(path) for path in above])
+    def _make_missing(self, paths: Sequence[str]) -> None:
+        nodes = self._events.nodes([Read(path) for path in paths])
         missing = [CreateNode(node.path) for node in nodes if not node.exists]
         if missing:
             self._events.write(*missing)
@@ -124,15 +124,9 @@ class Crowd:
 
     def make_topics(self, topics: dict[str, int]) -> None:
         """Create these, with so many partitions each."""
-        above = [*parents("/brokers/topics"), "/brokers/topics"]
-        missing = [CreateNode(node.path) for node in self._events.nodes([Read(p) for p in above]) if not node.exists]
-        if missing:
-            self._events.write(*missing)
-        for topic, count in topics.items():
-            numbers = ",".join(f'"{n}":[0]' for n in range(count))
-            self._events.write(
-                CreateNode(f"/brokers/topics/{topic}", b'{"version":1,"partitions":{%s}}' % numbers.encode())
-            )
+        self._make_missing([*parents(TOPICS), TOPICS])
+        for name, count in topics.items():
+            self._events.write(CreateNode(f"{TOPICS}/{name}", topic(count)))
 
     def kill(self) -> int:
         """End the session of a member that has its own; when its registration was seen to be gone."""
@@ -154,7 +148,7 @@ class Crowd:
 
     def owned(self, group: str, topics: dict[str, int]) -> tuple[int, int, int]:
         """Partitions with an owner, and the least and the most that a living member has."""
-        partitions = [TopicPartition(topic, n) for topic, count in topics.items() for n in range(count)]
+        partitions = [TopicPartition(name, n) for name, count in topics.items() for n in range(count)]
         shares = {m.consumer: 0 for m in self._members.values() if m.group == group}
         total = 0
         for first in range(0, len(partitions), 5_000):

@@ -32,6 +32,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_log import TOPIC, fill
+
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
 from zkcoord.spark import Batch, SparkConsumer, spark_session
@@ -40,10 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OUT = Path(__file__).parent / "out"
-TOPIC = "bench"
 PARTITIONS = 8
 MARGIN = 1_600_000  # records that nobody reads: near the log's end a native query waits for more, up to 500 ms
-RECORD = os.urandom(50).hex().encode()  # 100 bytes
 TINY = 80
 GOALS = {10_000: 1.8, 100_000: 1.3, 1_000_000: 1.0}  # native's time over the loop's, at least
 GOAL_FIXED = 0.5  # the loop's time over native's, at most
@@ -147,28 +147,6 @@ def await_triggers(query: Any, size: Size) -> list[float]:
     raise TimeoutError(f"{size.batches + 2} batches of {size.rows} rows took more than {DEADLINE_S} s")
 
 
-def fill(bootstrap_servers: str, rows: int) -> None:
-    """Make the topic and put `rows` records into it, evenly."""
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap_servers, "queue.buffering.max.messages": 500_000, "linger.ms": 50}
-    )
-    for number in range(rows):
-        while True:
-            try:
-                producer.produce(TOPIC, RECORD, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
-
-
 def measure(bench: Bench, sizes: tuple[Size, ...], natives: tuple[str, ...]) -> dict[str, dict[int, list[float]]]:
     """Runner -> rows a batch -> milliseconds of each batch. The runners take turns in every round."""
     runners: dict[str, Callable[[Size], list[float]]] = {"loop": lambda size: run_loop(bench, size)}
@@ -239,7 +217,7 @@ def start(stack: ExitStack, sizes: tuple[Size, ...]) -> Bench:
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
     zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
     kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g"))
-    fill(kafka.bootstrap_servers, MARGIN + max(size.rows * (size.batches + 3) for size in sizes))
+    fill(kafka.bootstrap_servers, PARTITIONS, MARGIN + max(size.rows * (size.batches + 3) for size in sizes))
     serving = threading.Event()
     coordinator = Coordinator(zookeeper.hosts, on_serving=lambda number, epoch: serving.set())
     coordinator.start()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
@@ -24,38 +23,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from kafka_log import TOPIC, fill
+
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session
 from zkcoord.spark.reader_python import Slice, read_slice
 from zkcoord.spark.reader_ranges import PythonReader
 
 OUT = Path(__file__).parent / "out"
-TOPIC = "bench"
-RECORD = os.urandom(50).hex().encode()  # 100 bytes
 GOAL = 0.8  # raw's time over Spark's, at least
 FULL, QUICK = (4_000_000, 7), (500_000, 2)  # rows of the range, rounds that count
 TINY = tuple(OffsetRange(TOPIC, 0, 10 * number, 10 * number + 10) for number in range(8))
-
-
-def fill(bootstrap_servers: str, rows: int) -> None:
-    """Make the topic, of one partition, and put `rows` records into it."""
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(60)
-    settings = {"queue.buffering.max.messages": 500_000, "linger.ms": 50, "log_level": 0}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
-    for number in range(rows):
-        while True:
-            try:
-                producer.produce(TOPIC, RECORD, partition=0)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -100,7 +78,7 @@ def main() -> int:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
         servers = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g")).bootstrap_servers
-        fill(servers, rows)
+        fill(servers, 1, rows)
         spark = spark_session("zkcoord benchmark", environment=spark_environment(), log_level="OFF", master="local[1]")
         stack.callback(spark.stop)
         times = measure(servers, PythonReader(spark, servers, "bench", settings={}), rows, rounds)

@@ -38,7 +38,7 @@ def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left(
     assert decided(begun) == []
     assert asks_for_offsets(begun, Retention(), NOW)
     assert outlook(begun, {}, ()) is Phase.DEAD
-    assert cause(begun, {}, ()) == "it is being deleted (run r1)"
+    assert cause(Phase.DEAD, begun, {}, ()) == "it is being deleted (run r1)"
 
 
 def test_with_its_offsets_everything_goes() -> None:

@@ -14,7 +14,7 @@ from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
-from zkcoord.shell.journal.recorder import Pages, Recorder
+from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS, Layout
@@ -50,12 +50,11 @@ def coordinator(
     def events(name: str, fields: Mapping[str, Any]) -> None:
         process.world.trace(process.client, name, fields)
 
-    recorder = Recorder(pages, process.open_session, process.inbox.put, events)
-    loop = Loop(recorder.open_session, recorder.put)
-    role = CoordinatorRole(loop, layout, given, recorder.event, assignors, **settings)
-    loop.run_role(role, recorder.event)
+    loop, told, step = make_loop(pages, process.open_session, process.inbox.put, events)
+    role = CoordinatorRole(loop, layout, given, told, assignors, **settings)
+    loop.run_role(role, told)
     actor = ProductActor(loop, role)
-    actor.step = partial(recorder.step, loop)
+    actor.step = step
     return actor
 
 

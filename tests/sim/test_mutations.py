@@ -258,6 +258,18 @@ class Case(NamedTuple):
     seeds: int = 1
 
 
+def must_be_missed(mutate: Callable[[Patch], None], play: Play, seeds: int) -> None:
+    """Fail unless a play of one of the first seeds breaks under the mutation."""
+    for seed in range(seeds):
+        with pytest.MonkeyPatch.context() as patch:
+            mutate(patch)
+            try:
+                play(seed)
+            except Exception:  # a checker, an assertion of the script, or the mutated product itself
+                return
+    pytest.fail(f"not missed within {seeds} seeds: {mutate.__doc__}")
+
+
 CASES = (
     Case(no_check_of_the_epoch, coordinators.test_f01_two_coordinators_at_once_only_the_newest_epoch_writes),
     Case(no_check_of_the_state, storm, 5),
@@ -332,14 +344,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.mutate.__name__)
 def test_a_rule_that_is_taken_away_is_missed(case: Case) -> None:
-    for seed in range(case.seeds):
-        with pytest.MonkeyPatch.context() as patch:
-            case.mutate(patch)
-            try:
-                case.play(seed)
-            except Exception:  # a checker, an assertion of the script, or the mutated product itself
-                return
-    pytest.fail(f"not missed within {case.seeds} seeds: {case.mutate.__doc__}")
+    must_be_missed(*case)
 
 
 def unsorted_fingerprint(seed: int) -> tuple[int, int, int, int]:

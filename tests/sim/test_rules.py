@@ -17,6 +17,7 @@ from tests.sim.test_churn import churn
 from tests.sim.test_mutations import (
     a_lease_for_ever,
     looks_at_no_owner_again,
+    must_be_missed,
     no_check_of_ids,
     no_check_of_the_epoch,
     sends_beside_a_standing_command,
@@ -83,11 +84,4 @@ RULES = (
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"rule {rule.number}")
 def test_a_rule_that_is_taken_out_is_missed_by_a_storm(rule: Rule) -> None:
-    for seed in range(rule.seeds):
-        with pytest.MonkeyPatch.context() as patch:
-            rule.mutate(patch)
-            try:
-                rule.play(seed)
-            except Exception:
-                return
-    pytest.fail(f"not missed within {rule.seeds} seeds: {rule.mutate.__doc__}")
+    must_be_missed(rule.mutate, rule.play, rule.seeds)

@@ -9,14 +9,13 @@ import click
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.reading import read_tree
-from zkcoord.cli.wishing import ATTEMPTS_MAX, Answer, before_next_attempt, wait, who_and_when
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.cli.wishing import Answer, by_version, wait, who_and_when
+from zkcoord.errors import UsageError
 from zkcoord.migrate import BlockingTree
-from zkcoord.shell.ports import Outcome
 from zkcoord.tree.candidate import asked_to_resign, describe, with_resign
 from zkcoord.tree.paths import CANDIDATES
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.writes import SetNode, Transaction
+from zkcoord.tree.writes import SetNode, Write
 
 COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "SINCE")
 
@@ -73,18 +72,16 @@ def resign(settings: Settings, number: int, timeout_ms: int) -> None:
 
 def _ask(tree: BlockingTree, path: str, number: int) -> int:
     """Set `resign` in the candidate's node; returns the czxid of that candidate."""
-    for _ in range(ATTEMPTS_MAX):
+
+    def attempt() -> tuple[int, Write | None]:
         (node,) = tree.read([Read(path)])
         if node.stat is None:
             raise UsageError(f"there is no coordinator {number}; `zkcoord coordinators list` shows them")
         if asked_to_resign(node.data) is not None:
-            return node.stat.czxid
-        write = SetNode(path, with_resign(node.data, who_and_when()), node.stat.version)
-        done = tree.commit(Transaction(writes=(write,), why="resign"))
-        if done.outcome is Outcome.COMMITTED:
-            return node.stat.czxid
-        before_next_attempt(tree, path, done)
-    raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
+            return node.stat.czxid, None
+        return node.stat.czxid, SetNode(path, with_resign(node.data, who_and_when()), node.stat.version)
+
+    return by_version(tree, path, "resign", attempt)
 
 
 def _candidates(tree: BlockingTree) -> list[Node]:

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from zkcoord.cli.output import say
 from zkcoord.cli.reading import read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
-from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.ports import Outcome
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record, encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.wish import wished
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 
@@ -31,6 +31,7 @@ ATTEMPTS_MAX = 20
 """Of one edit: somebody else edits the same node only now and then."""
 
 Edit = Callable[[GroupRecord], GroupRecord]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,47 +55,59 @@ def who_and_when() -> dict[str, str]:
 
 def read_record(tree: BlockingTree, layout: Layout, group: str) -> GroupRecord | None:
     """The group's record, None if there is none; CorruptError with its path if nobody can read it."""
-    path = layout.record(group)
-    (node,) = tree.read([Read(path)])
+    (node,) = tree.read([Read(layout.record(group))])
+    return _record(node)
+
+
+def _record(node: Node) -> GroupRecord | None:
     if not node.exists:
         return None
     try:
         return decode_record(node.data)
     except CorruptError as error:
-        raise CorruptError(f"{path}: {error}; an operator must mend it") from error
+        raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
 
 
 def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit) -> GroupRecord:
-    """Change the group's record by compare-and-set; UsageError if there is no such group. Returns the record as it is.
+    """Change the group's record by its version; UsageError if there is no such group. Returns the record as it is.
 
-    `edit` is asked again when somebody else was faster, or when nobody knows what became of the write: it must leave
-    alone what it finds done.
+    `edit` is asked again as `by_version` says: it must leave alone what it finds done.
     """
     if not group or "/" in group:
         raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
     path = layout.record(group)
-    for _ in range(ATTEMPTS_MAX):
+
+    def attempt() -> tuple[GroupRecord, Write | None]:
         folder, node = tree.read([Read(layout.group(group)), Read(path)])
         if not folder.exists and not node.exists:
             raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
-        before = read_record(tree, layout, group) or DEFAULT_RECORD
+        before = _record(node) or DEFAULT_RECORD
         after = edit(before)
         if after == before:
-            return before
+            return before, None
         data = encode_record(after)
-        write: Write = CreateNode(path, data) if node.stat is None else SetNode(path, data, node.stat.version)
-        done = tree.commit(Transaction(writes=(write,), why=f"{group}: wish"))
+        return after, CreateNode(path, data) if node.stat is None else SetNode(path, data, node.stat.version)
+
+    return by_version(tree, path, f"{group}: wish", attempt)
+
+
+def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tuple[T, Write | None]]) -> T:
+    """Write what `attempt` makes of the node that it reads, and return what it says; None to write: it is done.
+
+    It is asked again when somebody else was faster, or when nobody knows what became of the write. UsageError where no
+    attempt will succeed.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        result, write = attempt()
+        if write is None:
+            return result
+        done = tree.commit(Transaction(writes=(write,), why=why))
         if done.outcome is Outcome.COMMITTED:
-            return after
-        before_next_attempt(tree, path, done)
+            return result
+        if done.reason == "NoAuth":
+            raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
+        tree.sync()
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
-
-
-def before_next_attempt(tree: BlockingTree, path: str, done: CommitDone) -> None:
-    """After a write that was refused, or nobody knows: read what is now. UsageError where no attempt will succeed."""
-    if done.reason == "NoAuth":
-        raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
-    tree.sync()
 
 
 def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:

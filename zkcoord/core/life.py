@@ -30,9 +30,8 @@ def outlook(view: GroupView, target: Mapping[TopicPartition, str], decisions: Se
     return now
 
 
-def cause(view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> str:
-    """Why the group is in that phase."""
-    now = outlook(view, target, decisions)
+def cause(now: Phase, view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> str:
+    """Why the group is in the phase `now`, its outlook."""
     pending = next((decision.why for decision in decisions if isinstance(decision, PENDING)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
     if now is Phase.DEAD:

@@ -5,6 +5,7 @@ import shutil
 import socket
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +46,7 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(ports)
 
 
-class Server:
+class Server(ABC):
     """Base of the embedded servers: start, stop, kill, pause, resume, any number of times on the same data and port.
 
     A context manager: entering starts, leaving stops and removes the data directory if it was made here.
@@ -61,13 +62,13 @@ class Server:
         self.port = free_ports(1)[0] if port is None else port
         self._child: Child | None = None
 
+    @abstractmethod
     def _command(self) -> Sequence[str]:
         """Write the configuration and give the command line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ready(self) -> bool:
         """Whether the server answers now; asks it, never waits longer than a second or two."""
-        raise NotImplementedError
 
     @property
     def log(self) -> Path:

@@ -117,8 +117,9 @@ class CoordinatorRole:
                 continue
             if self._topics is not None and about_topics(node):
                 self._pending |= self._topics.read(node)
-                gone = self._topics.gone if node.path == TOPICS else frozenset[str]()
-                self._pending |= {g for g, f in self._groups.items() if not gone.isdisjoint(f.nodes.marks)}
+                if node.path == TOPICS:
+                    gone = self._topics.gone
+                    self._pending |= {g for g, f in self._groups.items() if not gone.isdisjoint(f.nodes.marks)}
             elif node.path in KAFKA:
                 self._read_kafka(node)
             elif node.path in (self._layout.groups, RECORDS):
@@ -317,7 +318,8 @@ class CoordinatorRole:
                 self._report.problem(path, why)
         if view.state_version is not None and view.unreadable is None:
             known = view, memory.target.assignment, decisions
-            self._report.phase(group, outlook(*known), view.generation, lambda: cause(*known))
+            now = outlook(*known)
+            self._report.phase(group, now, view.generation, lambda: cause(now, *known))
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
-from zkcoord.shell.journal.recorder import Pages, Recorder
-from zkcoord.shell.loop import Events, Loop, refuse_requests
+from zkcoord.shell.journal.recorder import Pages, make_loop
+from zkcoord.shell.loop import Events, refuse_requests
 from zkcoord.shell.ports import Input, Request, StoreFactory
 
 ENDING_MS = 10_000
@@ -24,14 +23,7 @@ class Driver:
     def __init__(self, open_session: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> None:
         self.clock = MonotonicClock()
         self.inbox = ThreadInbox(self.clock)
-        put = self.inbox.put
-        if journal is None:
-            self.loop, self.events = Loop(open_session, put), events
-            self._step = self.loop.step
-        else:
-            recorder = Recorder(journal, open_session, put, events)
-            self.loop, self.events = Loop(recorder.open_session, put), recorder.event
-            self._step = partial(recorder.step, self.loop)
+        self.loop, self.events, self._step = make_loop(journal, open_session, self.inbox.put, events)
         self.ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)

@@ -12,6 +12,7 @@ import pickle
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from zkcoord.errors import CorruptError
@@ -150,6 +151,21 @@ class Recorder:
         if not isinstance(loop, Loop):
             raise CorruptError(f"a checkpoint of something else: {type(loop).__name__}")
         return loop
+
+
+Step = Callable[[Sequence[Input], int], int | None]
+
+
+def make_loop(
+    pages: Pages | None, open_session: StoreFactory, put: Callable[[Input], None], events: Events
+) -> tuple[Loop, Events, Step]:
+    """A loop, where its role reports, and what steps it: past a recorder if there are pages, else directly."""
+    if pages is None:
+        loop = Loop(open_session, put)
+        return loop, events, loop.step
+    recorder = Recorder(pages, open_session, put, events)
+    loop = Loop(recorder.open_session, put)
+    return loop, recorder.event, partial(recorder.step, loop)
 
 
 class _Pickler(pickle.Pickler):
