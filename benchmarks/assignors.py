@@ -103,7 +103,7 @@ def measure(kind: str, members: int, partitions: int, *, event: str, runs: int) 
 
 
 def goal_ms(kind: str, members: int, event: str) -> float:
-    """What section "Numbers" of the design allows, see above."""
+    """What is allowed, see above."""
     if members <= 10:
         return 1.5
     if kind != "uniform":

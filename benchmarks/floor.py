@@ -14,7 +14,7 @@ command, the owners after a release, the offsets before a start.
            it has released, which costs the joiner as many rounds
     death  registration gone -> raise; a start to each that gets something of it
 
-Multis are pipelined. Transport is the product's own store, not raw kazoo: it waits with poll(2) as the design wants,
+Multis are pipelined. Transport is the product's own store, not raw kazoo: it waits with poll(2) as the product does,
 and it also writes queued requests in one packet and spares kazoo's path handling, so it is the lower floor, and what
 remains between floor and product is the product's own: its decisions, JSON, bookkeeping and hops between threads. For
 the same reason the floor acts right on the session's thread, writes no status, does not read registrations, and knows

@@ -44,7 +44,7 @@ Positions = Mapping[TopicPartition, int]
 
 
 class Consumer:
-    """A member of a group (design, section 11). Membership only: it fetches nothing.
+    """A member of a group (docs/consumers.md). Membership only: it fetches nothing.
 
     Callbacks run in order on one worker thread, never on the one that renews the lease and drains the channel:
 

@@ -26,7 +26,7 @@ from zkcoord.tree.paths import DRAFT, layout_named
 
 
 class Coordinator:
-    """A coordinator of every group in one ZooKeeper tree (design, section 11)."""
+    """A coordinator of every group in one ZooKeeper tree."""
 
     def __init__(
         self,

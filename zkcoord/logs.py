@@ -1,4 +1,4 @@
-"""The log: events with fields, as text for people or as JSON lines for programs (design, section 11).
+"""The log: events with fields, as text for people or as JSON lines for programs (docs/operations.md, "The log").
 
 `emit` is how the product reports what happened; without `configure` (a library does not configure logging) it goes to
 the logger `zkcoord.events`, for whoever listens. The message of a warning holds the fields: where nobody set logging up

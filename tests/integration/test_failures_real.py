@@ -1,4 +1,4 @@
-"""Failure cases on a real ZooKeeper (design, section 10): a coordinator that stands still too long, a black hole."""
+"""Failure cases on a real ZooKeeper (docs/failures.md): a coordinator that stands still too long, a black hole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure cases of size on a real ZooKeeper (design, section 10): many commands in a channel, large multis."""
+"""Failure cases of size on a real ZooKeeper (docs/failures.md): many commands in a channel, large multis."""
 
 from __future__ import annotations
 

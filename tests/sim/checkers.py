@@ -1,4 +1,4 @@
-"""One function per invariant (design, section 5). Each looks at what was applied, or at what applications did.
+"""One function per invariant (docs/protocol.md, section 5). Each looks at what was applied, or at what programs did.
 
 A checker of transactions is given the facts of one and the field as it was BEFORE it; it returns complaints. A checker
 of the journal is given one entry. `watch` attaches them all to a world, and what must hold at rest after a calm.

@@ -1,6 +1,7 @@
 """What the checkers know: each applied transaction in the words of the protocol (draft layout), from the znodes alone.
 
-Nothing of the product is used here: paths and JSON are spelled and read a second time (design, section 3).
+Nothing of the product is used here: paths and JSON are spelled and read a second time (docs/protocol.md, sections 2
+and 3).
 """
 
 from __future__ import annotations

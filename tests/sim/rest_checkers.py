@@ -1,4 +1,4 @@
-"""What must hold once the world is calm (design, section 5, liveness): nobody waits, nothing is left, all is read."""
+"""What must hold once the world is calm (docs/protocol.md, section 5): nobody waits, nothing is left, all is read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Scripted scenes: a world that remembers what was tried and told, faults at one exact write, and what settled is.
 
-The failure cases of the design (section 10) are played on these; the options have no fault but the scripted one.
+The failure cases (docs/failures.md) are played on these; the options have no fault but the scripted one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The draft of 2012, line by line (design, section 2): each test names the line that it shows."""
+"""The draft of 2012, line by line (docs/protocol.md, section 11): each test names the line that it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure cases of applications (design, section 10): callbacks that block, that call back, that never return."""
+"""Failure cases of applications (docs/failures.md): callbacks that block, that call back, that never return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure cases of commands (design, section 10): lost acknowledgements, stale and duplicate ones, superseded plans."""
+"""Failure cases of commands (docs/failures.md): lost acknowledgements, stale and duplicate ones, superseded plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure cases of coordinators (design, section 10): who serves, what a deposed one still sends, who takes over."""
+"""Failure cases of coordinators (docs/failures.md): who serves, what a deposed one still sends, who takes over."""
 
 from __future__ import annotations
 

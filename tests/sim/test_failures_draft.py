@@ -1,4 +1,4 @@
-"""Consumers that know only the draft (design, section 3, and F48): what they stop is released for them."""
+"""Consumers that know only the draft (docs/protocol.md, section 8, and F48): what they stop is released for them."""
 
 from __future__ import annotations
 

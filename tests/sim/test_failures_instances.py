@@ -1,4 +1,4 @@
-"""Failure cases of static members (design, section 10): restarts that move nothing, two processes of one instance."""
+"""Failure cases of static members (docs/failures.md): restarts that move nothing, two processes of one instance."""
 
 from __future__ import annotations
 

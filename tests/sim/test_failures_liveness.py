@@ -1,4 +1,4 @@
-"""Failure cases of liveness (design, section 10): dead inside, pings, rejects and who does not go away."""
+"""Failure cases of liveness (docs/failures.md): dead inside, pings, rejects and who does not go away."""
 
 from __future__ import annotations
 

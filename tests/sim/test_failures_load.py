@@ -1,4 +1,4 @@
-"""Failure cases of size (design, section 10): commands that pile up, large multis, other groups' work, bursts."""
+"""Failure cases of size (docs/failures.md): commands that pile up, large multis, other groups' work, bursts."""
 
 from __future__ import annotations
 

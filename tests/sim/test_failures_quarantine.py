@@ -1,4 +1,4 @@
-"""F45 (design, section 10): a poison partition that breaks every consumer it is given to, and how it is released."""
+"""F45 (docs/failures.md): a poison partition that breaks every consumer it is given to, and how it is released."""
 
 from __future__ import annotations
 

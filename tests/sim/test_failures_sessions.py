@@ -1,4 +1,4 @@
-"""Failure cases of sessions and watches (design, section 10): outages, lost watches, late callbacks, black holes."""
+"""Failure cases of sessions and watches (docs/failures.md): outages, lost watches, late callbacks, black holes."""
 
 from __future__ import annotations
 

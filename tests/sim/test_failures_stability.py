@@ -1,4 +1,4 @@
-"""Failure cases of stability (design, section 10): nothing moves, is written or is taken without a cause."""
+"""Failure cases of stability (docs/failures.md): nothing moves, is written or is taken without a cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure cases of waiting (design, section 10): who never acknowledges, who cannot start, what a failover restarts."""
+"""Failure cases of waiting (docs/failures.md): who never acknowledges, who cannot start, what a failover restarts."""
 
 from __future__ import annotations
 

@@ -32,15 +32,15 @@ START = Command(
     offsets="zookeeper",
     replay={CLICKS_0: (100, 600)},
 )
-DESIGN = (
+EXAMPLE = (
     b'{"version":1,"option":"start-fetcher","ownershipMap":{"clicks-0":"g_h-1-aa-0"},"generation":7,"epoch":3,'
     b'"offsets":"zookeeper","replay":{"clicks-0":["100","600"]}}'
 )
 
 
-def test_the_designs_command_is_written_and_read() -> None:
-    assert encode_command(START) == DESIGN
-    assert decode_command(DESIGN) == START
+def test_an_example_command_is_written_and_read() -> None:
+    assert encode_command(START) == EXAMPLE
+    assert decode_command(EXAMPLE) == START
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_refusal_of_a_megabyte_still_fits_into_a_znode(data: bytes) -> None:
     assert len(refusal(data, CorruptError("x" * 5000))) < 512 * 1024
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"error":1,"command":{}}', b'{"error":"x"}', b'{"error":', DESIGN])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"error":1,"command":{}}', b'{"error":"x"}', b'{"error":', EXAMPLE])
 def test_other_data_is_no_refusal_and_leaves_no_owners(data: bytes) -> None:
     assert not is_refused(data)
     assert refused_ownership(data) == {}
@@ -153,7 +153,7 @@ def test_other_data_is_no_refusal_and_leaves_no_owners(data: bytes) -> None:
 
 def test_a_refusal_is_no_command() -> None:
     with pytest.raises(CorruptError, match="option is missing"):
-        decode_command(refusal(DESIGN, ValueError("x")))
+        decode_command(refusal(EXAMPLE, ValueError("x")))
 
 
 commands = st.builds(

@@ -15,7 +15,7 @@ from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.tree.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy, decode_record, encode_record
 
-DESIGN = (
+EXAMPLE = (
     b'{"version":1,"assignor":"sticky","rebalance":"cooperative",'
     b'"policy":{"on_timeout":"evict","max_rebalance_retries":4,"evict_grace_ms":null,"initial_delay_ms":0},'
     b'"offsets":{"store":"zookeeper","step":0},"weights":{},'
@@ -24,10 +24,10 @@ DESIGN = (
 )
 
 
-def test_the_designs_record_is_written_and_read() -> None:
+def test_an_example_record_is_written_and_read() -> None:
     record = replace(DEFAULT_RECORD, assignor="sticky", done={"reset": {"run": "r1", "state": "stopped"}})
-    assert encode_record(record) == DESIGN
-    assert decode_record(DESIGN) == record
+    assert encode_record(record) == EXAMPLE
+    assert decode_record(EXAMPLE) == record
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\n", b'{"version":1,"policy":{},"offsets":null}'])
@@ -58,7 +58,7 @@ def test_every_value_is_read() -> None:
 
 
 def test_unknown_keys_survive_wherever_they_stand() -> None:
-    document = json.loads(DESIGN)
+    document = json.loads(EXAMPLE)
     document["note"] = {"ticket": ["OPS-1", 1.5]}
     document["policy"]["later"] = True
     document["offsets"]["since"] = "2015"

@@ -37,7 +37,7 @@ FULL = replace(
     offsets=("zookeeper", "kafka"),
     replaces="g_etl-1-1416335000000-1a2b3c4d",
 )
-DESIGN = (
+EXAMPLE = (
     b'{"version":1,"subscription":{"clicks":2},"pattern":"static","timestamp":"1416335000123",'
     b'"coordination":"zkcoord/1","instance":"etl-1","assignors":["sticky","range"],'
     b'"rebalance_timeout_ms":"60000","session_timeout_ms":"10000"}'
@@ -140,9 +140,9 @@ def test_a_regex_that_does_not_compile_is_refused(regex: str) -> None:
     assert "subscription holds a bad regex" in why(document)
 
 
-def test_the_designs_text_is_written_and_read() -> None:
-    assert encode_registration(OURS) == DESIGN
-    assert decode_registration(DESIGN) == OURS
+def test_an_example_text_is_written_and_read() -> None:
+    assert encode_registration(OURS) == EXAMPLE
+    assert decode_registration(EXAMPLE) == OURS
 
 
 def test_optional_keys_are_written_as_texts_and_left_out_at_their_defaults() -> None:
@@ -155,7 +155,7 @@ def test_optional_keys_are_written_as_texts_and_left_out_at_their_defaults() -> 
         "offsets": ["zookeeper", "kafka"],
         "replaces": "g_etl-1-1416335000000-1a2b3c4d",
     }
-    assert json.loads(encode_registration(FULL)) == {**json.loads(DESIGN), **further}
+    assert json.loads(encode_registration(FULL)) == {**json.loads(EXAMPLE), **further}
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_optional_keys_are_written_as_texts_and_left_out_at_their_defaults() -> 
     ],
 )
 def test_garbage_in_our_own_keys_is_refused_by_key(key: str, value: Any, message: str) -> None:
-    assert message in why(json.dumps({**json.loads(DESIGN), key: value}))
+    assert message in why(json.dumps({**json.loads(EXAMPLE), key: value}))
 
 
 @pytest.mark.parametrize("marker", [None, 1.5, "", "theirs", {"since": 1416335000000}, True])
 def test_without_our_marker_our_keys_are_somebody_elses(marker: Any) -> None:
-    document = {**json.loads(DESIGN), "coordination": marker, "rebalance_timeout_ms": "abc", "rack": 7}
+    document = {**json.loads(EXAMPLE), "coordination": marker, "rebalance_timeout_ms": "abc", "rack": 7}
     assert read(json.dumps(document)) == Registration(subscription={"clicks": 2}, timestamp="1416335000123")
 
 

@@ -16,13 +16,13 @@ from zkcoord.core.view import Quarantine
 from zkcoord.errors import CorruptError
 from zkcoord.tree.state import Failure, GroupState, decode_state, digest, encode_state
 
-DESIGN = b'{"version":1,"generation":7,"target":"00ff","stopping":false,"refused":{},"failed":null,"quarantined":{}}'
+EXAMPLE = b'{"version":1,"generation":7,"target":"00ff","stopping":false,"refused":{},"failed":null,"quarantined":{}}'
 FAILED = Failure(error="ConsumerRebalanceFailed", since_generation=7)
 
 
-def test_the_designs_state_is_written_and_read() -> None:
-    assert encode_state(GroupState(generation=7, target="00ff")) == DESIGN
-    assert decode_state(DESIGN) == GroupState(generation=7, target="00ff")
+def test_an_example_state_is_written_and_read() -> None:
+    assert encode_state(GroupState(generation=7, target="00ff")) == EXAMPLE
+    assert decode_state(EXAMPLE) == GroupState(generation=7, target="00ff")
 
 
 def test_a_failure_stands_with_its_generation() -> None:

@@ -30,15 +30,15 @@ STATUS = Status(
     progress=1234,
     lag=56,
 )
-DESIGN = (
+EXAMPLE = (
     b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{"clicks-0":["100","600",7]},'
     b'"store":{"name":"zookeeper","step":0},"refused":{},"progress":"1234","lag":"56"}'
 )
 
 
-def test_the_designs_status_is_written_and_read() -> None:
-    assert encode_status(STATUS) == DESIGN
-    assert decode_status(DESIGN) == STATUS
+def test_an_example_status_is_written_and_read() -> None:
+    assert encode_status(STATUS) == EXAMPLE
+    assert decode_status(EXAMPLE) == STATUS
 
 
 def test_a_refused_partition_stands_with_generation_and_reason() -> None:

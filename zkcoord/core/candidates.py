@@ -25,7 +25,7 @@ class Agreement:
 
 
 def agree(candidates: Sequence[Member], decided: str | None, known: Collection[str]) -> Agreement:
-    """The assignor that all can use, and whom to send away for leaving nothing in common (design, section 4).
+    """The assignor that all can use, and whom to send away for leaving nothing in common (docs/protocol.md, section 8).
 
     Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
     member's preference. One that this coordinator does not have (`known` are those it has), or that no member offers,

@@ -1,7 +1,7 @@
 """How long a coordinator waits: for acknowledgements, for the evicted to have stopped, for those who are joining.
 
-All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (design, section 4). A
-retry writes nothing: the command lies in its channel.
+All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (docs/protocol.md,
+section 8). A retry writes nothing: the command lies in its channel.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _barred_from(
 def _question(
     view: GroupView, subscribers: tuple[Subscriber, ...], known: Mapping[TopicPartition, str]
 ) -> AssignorInput:
-    """The group as the assignor sees it: what an outstanding stop is about counts as free (design, "Failover").
+    """The group as an assignor sees it: what an outstanding stop is about counts as free (docs/protocol.md, section 8).
 
     `known`: what counts as owned where nobody of them owns it.
     """

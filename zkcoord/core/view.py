@@ -227,7 +227,7 @@ class GroupView:
 
 
 def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
-    """The group's phase: what the tools show as STATE (design, section 1)."""
+    """The group's phase: what the tools show as STATE (docs/protocol.md, section 8)."""
     if not view.members:
         return Phase.EMPTY
     if view.stopping:

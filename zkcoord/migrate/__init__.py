@@ -1,4 +1,4 @@
-"""Moving the tree's schema by revisions: `migrations/versions/`, one file each (design, section 6)."""
+"""Moving the tree's schema by revisions: `migrations/versions/`, one file each (docs/protocol.md, section 3)."""
 
 from zkcoord.migrate.engine import BlockingTree, current, upgrade
 from zkcoord.migrate.plan import Mark, first_revision_reads, first_revision_writes, read_mark

@@ -1,8 +1,9 @@
 """What a migration writes, as pure functions: its first batch, the batches between, its last. Nothing is read here.
 
-A migration is a term of office (design, section 6). Its first batch raises the epoch, which deposes the coordinator,
-and marks the schema, so that nobody stands for election; the version of the schema's node is from then on its fence:
-every batch checks it, and whoever takes a broken-off migration over changes it. Its last batch sets the revision.
+A migration is a term of office (docs/protocol.md, section 3). Its first batch raises the epoch, which deposes the
+coordinator, and marks the schema, so that nobody stands for election; the version of the schema's node is from then on
+its fence: every batch checks it, and whoever takes a broken-off migration over changes it. Its last batch sets the
+revision.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class CoordinatorRole:
     def _resigned(self, standing: Standing, now_ms: int) -> bool:
         """True when somebody asked for it: nothing new is begun, and when nothing is under way the session ends.
 
-        Others serve at once; this one does not stand for one session timeout (design, "Failover").
+        Others serve at once; this one does not stand for one session timeout (docs/protocol.md, section 8).
         """
         who = standing.asked_to_resign()
         if who is None:

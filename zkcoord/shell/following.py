@@ -2,7 +2,7 @@
 
 Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
 commands and statuses are not: they change only together with one of the lists, or by an own write. Read in the order
-ids, owners, channels (design, section 4). What stands in channels, and what follows from it, is in `channels`.
+ids, owners, channels (docs/protocol.md, section 8). What stands in channels and follows from it is in `channels`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Following:
                 self._want_owners(topic, partitions)
 
     def judge(self, table: TopicTable, root_czxid: int) -> None:
-        """Compare the marks with the topics as they stand (design, "Topics")."""
+        """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""
         marks = self.nodes.marks
         judged = (marks, table.changes, self.subscribed, root_czxid)
         if judged == self._judged:

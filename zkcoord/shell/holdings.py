@@ -121,7 +121,7 @@ class Holdings:
         """Compare what is held with what was read after a refused or unknown write of the offsets `written`.
 
         Returns partitions that are no longer this registration's, and offsets that somebody else wrote. An own value
-        at the next version was the own write (design, section 4, step 5); -1 stands for a node that was deleted. Only
+        at the next version was the own write (docs/protocol.md, section 7); -1 stands for a node that was deleted. Only
         what was looked up is judged.
         """
         gone: set[TopicPartition] = set()

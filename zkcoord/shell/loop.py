@@ -45,7 +45,7 @@ UNREADABLE_MS, UNREADABLE_BREAKING_MS = 30_000, 300_000
 costs the connection, after which everything is read again."""
 
 Events = Callable[[str, Mapping[str, Any]], None]
-"""Where a role reports what happened: the event's name and its fields (design, section 11)."""
+"""Where a role reports what happened: the event's name and its fields (docs/operations.md, "The log")."""
 
 
 class Role(Protocol):

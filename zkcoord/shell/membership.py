@@ -100,7 +100,7 @@ class MembershipRole:
         """The same session again: everything is being read, after a sync that also tells the lease."""
 
     def session_suspended(self, now_ms: int) -> None:
-        """Changes nothing until the lease ends (design, "Reconnecting")."""
+        """Changes nothing until the lease ends (docs/protocol.md, section 7, "Lease")."""
 
     def session_lost(self, now_ms: int) -> None:
         """The session is over, and the registration with it."""

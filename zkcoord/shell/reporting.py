@@ -1,4 +1,4 @@
-"""What people see of a coordinator: its decisions, phases and problems as events (design, section 11)."""
+"""What people see of a coordinator: its decisions, phases and problems as events (docs/operations.md, "The log")."""
 
 from __future__ import annotations
 

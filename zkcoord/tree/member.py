@@ -75,7 +75,7 @@ def make_parents(nodes: Sequence[Node]) -> Transaction | None:
 
 def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version: int) -> Transaction:
     """Become a member: the first status and the registration in one multi, so that a channel at version 0 was never
-    registered with (design, "Joining")."""
+    registered with (docs/protocol.md, section 7)."""
     return Transaction(
         writes=(
             SetNode(paths.channel, status, channel_version),

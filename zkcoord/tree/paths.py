@@ -67,7 +67,7 @@ REFUSED_MARK = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the nodes stand (design, section 3). `draft`: the draft's own paths; `legacy`: beside old consumers.
+    """Where nodes stand (docs/protocol.md, section 2). `draft`: the draft's own paths; `legacy`: beside old consumers.
 
     >>> DRAFT.owner("g", TopicPartition("clicks", 3))
     '/consumers/groups/g/owners/clicks/3'
