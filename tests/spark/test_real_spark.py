@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ import pytest
 from tests.spark.fakes import DEADLINE_S, InThread, World
 from tests.spark.played import consumer_of
 from zkcoord.core.model import TopicPartition
-from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
+from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,6 +170,39 @@ def test_a_range_written_again_replaces_its_own_file(
     assert written == [((names[0], 30), (names[1], 20))] * 2
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert spark.read.parquet(str(tmp_path)).count() == 50
+
+
+def test_a_table_has_what_was_committed_and_nothing_of_a_batch_that_was_cancelled(
+    consume: Any, make_topic: Callable[[int], Topic], world: World, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+    for partition in range(2):
+        topic.fill(partition, 1_500)
+    first, second = (TopicPartition(topic.name, partition) for partition in range(2))
+    world.given = {first: 0, second: 0}
+    connect = partial(sqlite3.connect, tmp_path / "table.db")
+    database = connect()
+    database.execute('CREATE TABLE clicks (topic, "partition", "offset", value)')
+    database.execute('CREATE TABLE written (topic, "partition", next_offset, PRIMARY KEY (topic, "partition"))')
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        rows = df.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
+        if batch.seq == 0:  # rows come now and then, and never end
+            rows = rows.crossJoin(spark.range(10**13)).where("hash(value, id) % 1000000 = 1").drop("id")
+        sent.append(write_sql(rows, batch, connect, "clicks", offsets_table="written"))
+
+    sent: list[int] = []
+    running = InThread(lambda: consume(topic).run(process, max_batches=1))
+    assert world.joined.wait(DEADLINE_S)
+    await_job(spark)
+    world.member.lose(first)
+    assert running.result() == 1
+    assert sent == [1_500]
+    assert database.execute("SELECT * FROM written").fetchall() == [(topic.name, 1, 1_500)]
+    counts = 'SELECT "partition", count(*), count(DISTINCT "offset") FROM clicks GROUP BY "partition"'
+    assert database.execute(counts).fetchall() == [(1, 1_500, 1_500)]
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    database.close()
 
 
 def test_a_user_error_reaches_the_caller_and_commits_nothing(

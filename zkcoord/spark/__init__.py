@@ -3,6 +3,7 @@
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.session import spark_session
+from zkcoord.spark.sink_sql import write_sql
 from zkcoord.spark.sinks import write_parquet_ranges
 
-__all__ = ["Batch", "OffsetRange", "SparkConsumer", "spark_session", "write_parquet_ranges"]
+__all__ = ["Batch", "OffsetRange", "SparkConsumer", "spark_session", "write_parquet_ranges", "write_sql"]

@@ -1,12 +1,13 @@
-"""Sinks that a batch may be written to again: one file for each range, named by it.
+"""A sink that a batch may be written to again: one file for each range, named by it.
 
-A batch that is read again after a crash has the same ranges as long as nobody else took them over, and then replaces
-its own files. So these outputs hold nothing twice where the ranges are the same.
+A range that is read again after a crash is the same range, whoever reads it (`zkcoord.spark.announcing`), and replaces
+its own file. So the folder holds each record once.
 """
 
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,7 +47,8 @@ def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tup
 
     `df` still has the columns topic and partition, and the rows of each range in a task of their own, as the reader
     makes them: no repartition, no coalesce before this. `folder` (made if missing) is a path that driver and executors
-    share. A file is complete when it has its name; what is not is hidden from Spark's readers (`.<batch id>`).
+    share. A file is complete when it has its name; what is not is hidden from Spark's readers (`.<batch id>-…`), and
+    removed when the batch is read again.
     UsageError, and no file has got its name, when a range is spread over tasks or shares one.
 
     (Spark's own writer is used, and the footers tell which file is which: no Python worker is started.)
@@ -55,8 +57,11 @@ def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tup
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic and partition for this sink")
     path = Path(folder).absolute()
-    drafts = path / f".{batch.id}"
+    drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
     path.mkdir(parents=True, exist_ok=True)
+    for left in path.glob(f".{batch.id}-*"):
+        if int(left.name.split("-")[1]) < batch.generation:
+            shutil.rmtree(left, ignore_errors=True)
     try:
         df.write.mode("overwrite").options(**WRITER_OPTIONS).parquet(drafts.as_uri())
         return name_files(drafts, batch.ranges, path)

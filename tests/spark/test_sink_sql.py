@@ -1,0 +1,217 @@
+"""A table in which each record is once, whatever is written again, by whom, and in which pieces."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.sink_sql import CHUNK_ROWS, Words, write_sql
+
+COLUMNS = ["topic", "partition", "offset", "n"]
+A, B = OffsetRange("t", 0, 10, 14), OffsetRange("t", 1, 5, 8)
+Rows = list[tuple[Any, ...]]
+
+
+class Frame:
+    """What the sink sees of a DataFrame; `failing` after so many rows."""
+
+    def __init__(self, *ranges: OffsetRange, columns: list[str] = COLUMNS, failing: int | None = None) -> None:
+        self.columns = columns
+        self._ranges, self._failing = ranges, failing
+        self.read = 0
+
+    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802 - as Spark spells it
+        for each in self._ranges:
+            for offset in range(each.start, each.end):
+                if self.read == self._failing:
+                    raise RuntimeError("the job was cancelled")
+                self.read += 1
+                yield (each.topic, each.partition, offset, offset * 7)
+
+
+class Database:
+    """One file; `between` is called once, after the next SELECT."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.between: list[Callable[[], object]] = []
+        self.opened: list[sqlite3.Connection] = []
+
+    def create(self, text: str) -> None:
+        connection = sqlite3.connect(self.path)
+        connection.executescript(text)
+        connection.close()
+
+    def connect(self) -> Any:
+        made = sqlite3.connect(self.path, factory=Watched)
+        made.database = self
+        self.opened.append(made)
+        return made
+
+    def rows(self, question: str) -> Rows:
+        connection = sqlite3.connect(self.path)
+        try:
+            return connection.execute(question).fetchall()
+        finally:
+            connection.close()
+
+
+class Watched(sqlite3.Connection):
+    database: Database
+
+    def cursor(self, *_: Any, **__: Any) -> Any:
+        return super().cursor(WatchedCursor)
+
+
+class WatchedCursor(sqlite3.Cursor):
+    def fetchone(self) -> Any:
+        found = super().fetchone()
+        for each in self.connection.database.between[:1]:  # type: ignore[attr-defined]
+            self.connection.database.between.remove(each)  # type: ignore[attr-defined]
+            each()
+        return found
+
+
+def batch(*ranges: OffsetRange) -> Batch:
+    return Batch(id="b", seq=0, generation=1, ranges=ranges)
+
+
+def records(*ranges: OffsetRange) -> Rows:
+    return [
+        (each.topic, each.partition, offset, offset * 7) for each in ranges for offset in range(each.start, each.end)
+    ]
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Database:
+    made = Database(tmp_path / "keyed.db")
+    made.create('CREATE TABLE clicks (topic, "partition", "offset", n, PRIMARY KEY (topic, "partition", "offset"))')
+    return made
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Database:
+    """A table without any key, and its offsets."""
+    made = Database(tmp_path / "plain.db")
+    made.create(
+        'CREATE TABLE clicks (topic, "partition", "offset", n);'
+        'CREATE TABLE clicks_offsets (topic, "partition", next_offset, PRIMARY KEY (topic, "partition"))'
+    )
+    return made
+
+
+def write(database: Database, *ranges: OffsetRange, frame: Frame | None = None, **settings: Any) -> int:
+    return write_sql(frame or Frame(*ranges), batch(*ranges), database.connect, "clicks", **settings)  # type: ignore[arg-type]
+
+
+CLICKS = 'SELECT * FROM clicks ORDER BY topic, "partition", "offset"'
+OFFSETS = "SELECT * FROM clicks_offsets ORDER BY 1, 2"
+
+
+# ---- keyed
+
+
+def test_a_table_with_the_key_holds_each_record_once_in_whatever_ranges_it_comes(keyed: Database) -> None:
+    assert write(keyed, A, B) == 7
+    write(keyed, A._replace(start=12, end=20), B)
+    assert keyed.rows(CLICKS) == records(A._replace(end=20), B)
+    with pytest.raises(sqlite3.ProgrammingError):
+        keyed.opened[0].execute("SELECT 1")  # closed
+
+
+def test_rows_that_fail_half_way_leave_nothing(keyed: Database) -> None:
+    large = OffsetRange("t", 0, 0, 3 * CHUNK_ROWS)
+    with pytest.raises(RuntimeError, match="cancelled"):
+        write(keyed, large, frame=Frame(large, failing=CHUNK_ROWS + 1))
+    assert keyed.rows(CLICKS) == []
+    assert write(keyed, large) == 3 * CHUNK_ROWS
+
+
+def test_a_statement_of_ones_own_replaces_the_rows(keyed: Database) -> None:
+    write(keyed, B)
+    keyed.create("UPDATE clicks SET n = -1")
+    write(keyed, B, statement="INSERT OR REPLACE INTO clicks VALUES (?, ?, ?, ?)")
+    assert keyed.rows(CLICKS) == records(B)
+
+
+def test_other_drivers_placeholders_and_quotes_are_spelled(keyed: Database) -> None:
+    write(keyed, B, placeholder="?{}", quote="`")
+    write(keyed, B, placeholder="?{}", quote="`")
+    assert keyed.rows(CLICKS) == records(B)
+    assert Words("%s", "`").move("o") == (
+        "UPDATE o SET `next_offset` = %s WHERE `topic` = %s AND `partition` = %s AND `next_offset` = %s"
+    )
+    assert Words("?", '"').insert("t", ['a"b']) == 'INSERT INTO t ("a""b") VALUES (?)'
+
+
+# ---- offsets in the same transaction
+
+
+def in_one(database: Database, *ranges: OffsetRange, **settings: Any) -> int:
+    return write(database, *ranges, offsets_table="clicks_offsets", **settings)
+
+
+def test_rows_and_offsets_are_one_transaction(plain: Database) -> None:
+    with pytest.raises(RuntimeError, match="cancelled"):
+        in_one(plain, A, B, frame=Frame(A, B, failing=5))
+    assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == ([], [])
+    assert in_one(plain, A, B) == 7
+    assert (plain.rows(CLICKS), plain.rows(OFFSETS)) == (records(A, B), [("t", 0, 14), ("t", 1, 8)])
+
+
+def test_what_was_written_before_is_not_written_again_and_not_even_read(plain: Database) -> None:
+    in_one(plain, A, B)
+    again = Frame(A, B)
+    assert (in_one(plain, A, B, frame=again), again.read) == (0, 0)
+    assert in_one(plain, A._replace(start=12, end=20), B) == 6  # cut anew: the rest of it, and nothing of the other
+    assert plain.rows(CLICKS) == records(A._replace(end=20), B)
+    assert plain.rows(OFFSETS) == [("t", 0, 20), ("t", 1, 8)]
+
+
+def test_one_that_slept_and_was_replaced_writes_nothing(plain: Database) -> None:
+    in_one(plain, A)
+    successor = A._replace(start=14, end=20)
+    plain.between = [lambda: in_one(plain, successor)]
+    assert in_one(plain, A._replace(start=14, end=17)) == 0
+    assert plain.rows(CLICKS) == records(A, successor)
+    assert plain.rows(OFFSETS) == [("t", 0, 20)]
+
+
+def test_two_groups_at_one_table_are_told(plain: Database) -> None:
+    in_one(plain, A)
+    ends = iter(range(15, 40))
+
+    def other() -> None:
+        plain.create(f"UPDATE clicks_offsets SET next_offset = {next(ends)}")
+        plain.between.append(other)
+
+    plain.between = [other]
+    with pytest.raises(UnavailableError, match="one group's alone"):
+        in_one(plain, A._replace(start=14, end=100))
+    assert plain.rows(CLICKS) == records(A)
+
+
+# ---- what is refused
+
+
+def test_the_sink_needs_the_key_of_a_record(keyed: Database) -> None:
+    with pytest.raises(UsageError, match="no column 'offset'"):
+        write(keyed, A, frame=Frame(A, columns=["topic", "partition", "n"]))
+
+
+def test_a_connection_that_commits_by_itself_is_refused(keyed: Database) -> None:
+    class Committing(sqlite3.Connection):
+        autocommit = True
+
+    with pytest.raises(UsageError, match="commits by itself"):
+        write_sql(
+            Frame(A),  # type: ignore[arg-type]
+            batch(A),
+            lambda: sqlite3.connect(keyed.path, factory=Committing),
+            "clicks",
+        )
+    assert keyed.rows(CLICKS) == []
