@@ -70,8 +70,8 @@ def test_a_paused_group_raises_no_generation() -> None:
 def test_a_resumed_group_is_granted_what_it_had() -> None:
     view = settled(group([member("a")], dict.fromkeys(ALL, ""), done={"pause": Done("r1", "paused")}))
     assert decided(view) == [
-        answer("pause", None, "pause was taken back"),
         GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why=IN_TARGET),
+        answer("pause", None, "pause was taken back"),
     ]
 
 
@@ -120,8 +120,8 @@ def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_ackn
     memory = Memory()
     view, now_ms = failed(memory)
     assert decided(wishing(view, "rebalance"), memory, now_ms) == [
-        answer("rebalance", "done", "the target was asked for again", ends=True),
         FailGroup(error=None, why="the group has changed, or was asked to rebalance"),
+        answer("rebalance", "done", "the target was asked for again", ends=True),
     ]
     cleared = replace(view, failed=None, failed_since=0)
     assert decided(cleared, memory, now_ms) == []

@@ -1,11 +1,13 @@
-"""What a wished rebalance must do before it is answered, and what one that is refused must not do."""
+"""What must be done before a wish is answered, what one that is refused must not do, and who else edits the record."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
 from tests.sim.actors import GROUP
-from tests.sim.script import Script, on_seeds
+from tests.sim.script import Chosen, Script, on_seeds, sends
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import DeleteNode, SetNode, Transaction
 
@@ -58,3 +60,67 @@ def test_a_rebalance_that_is_refused_ends_no_hold(seed: int) -> None:
     assert script.record()["done"]["rebalance"]["state"] == "refused"
     assert script.generation() == generation
     assert script.world.ensemble.names(DRAFT.instances(GROUP)) == ["consumer0", "consumer1", "consumer2"]
+
+
+def under_way(script: Script, chosen: Chosen) -> Callable[[], bool]:
+    """True while the coordinator has sent such a write, and it is not executed yet."""
+    wire = script.wire(script.leader())
+    return lambda: any(ask.kind == "commit" and chosen(ask.payload) for ask in wire.requests)
+
+
+@on_seeds()
+def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhile(seed: int) -> None:
+    """Of two answers sent one behind the other the second named the version that a stranger's edit had made."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    script.wish("hold", run="r1")
+    world.run_until(lambda: "hold" in script.record()["done"], what="the answer")
+    world.run_for(1_000)
+    script.edit_record(wish={"delete": {"who": "test", "run": "r2"}})  # and the hold is taken back
+    world.run_until(under_way(script, answers), what="the answers are sent")
+    script.set_policy(max_moves=5)
+    world.run_until(lambda: "hold" not in script.record()["done"], what="the answers")
+    world.run_for(1_000)
+    assert script.record()["policy"]["max_moves"] == 5
+    assert script.record()["done"]["delete"]["state"] == "refused"
+    script.calm()
+
+
+@on_seeds()
+def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_meanwhile(seed: int) -> None:
+    """Starts were sent behind the answer to a resume; a pause came before both, and the starts were carried out."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    script.wish("pause", run="r1")
+    world.run_until(lambda: "pause" in script.record()["done"], what="everything is stopped")
+    script.resume()
+    world.run_until(under_way(script, sends("start-fetcher")), what="starts are sent")
+    script.wish("pause", run="r2")
+    paused_ms = world.now_ms
+    world.run_until(lambda: script.record()["done"].get("pause", {}).get("run") == "r2", what="the answer")
+    assert script.commands_sent("start-fetcher", since_ms=paused_ms) == []
+    script.resume()
+    script.settle()
+
+
+@on_seeds()
+def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answered_when_it_is_carried_out(
+    seed: int,
+) -> None:
+    """It was answered at once, and did nothing: shares went on waiting for who is away."""
+    script = Script(seed, consumers=2, topics={"t": 6}, hold_ms=HOLD_MS)
+    script.settle()
+    script.set_policy(initial_delay_ms=5_000)
+    for name in ("consumer0", "consumer1"):
+        script.leave(name)
+    world = script.world
+    world.run_until(lambda: not script.field.registrations, what="they leave")
+    script.join("late")
+    world.run_until(lambda: script.registered("late"))
+    world.run_for(500)
+    script.wish("rebalance", run="r1")
+    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    world.run_for(5_000)
+    assert script.owned("late") == script.partitions()

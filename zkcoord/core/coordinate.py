@@ -112,6 +112,7 @@ def decide(
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
     decisions += _purges(view, memory, now_ms)
     decisions += clear(view, memory.retention, now_ms)
+    decisions += answers(view, waiting=memory.delay.waits(now_ms))  # last: who takes over in between finds the wish
     return tuple(decisions), _wake_at_ms(view, memory, now_ms)
 
 
@@ -164,7 +165,7 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
 
 
 def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> list[Decision]:
-    """From the owners to the target: the raise, what is answered to wishes, marks, stops, grants."""
+    """From the owners to the target: the raise, marks, stops, grants."""
     target, still, hold = memory.target.assignment, paused(view), HOLD in view.wishes
     raising = changed != "" and not still and not memory.delay.waits(now_ms)
     stopping = not still and not hold and everybody_stops(view, target, raising=raising)
@@ -183,7 +184,6 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
     waiting = still or memory.delay.waits(now_ms)
     if not waiting:
         decisions += _instances(view, memory, now_ms)
-    decisions += answers(view)  # behind what they answer to: who takes over in between finds the wish
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:

@@ -34,8 +34,11 @@ def rebalancing(view: GroupView) -> bool:
     return REBALANCE in view.wishes and not any(standing in view.wishes for standing in _OBSTACLES)
 
 
-def answers(view: GroupView) -> list[AnswerWish]:
-    """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it)."""
+def answers(view: GroupView, *, waiting: bool) -> list[AnswerWish]:
+    """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it).
+
+    `waiting` for joins nothing can be raised yet: a wished rebalance is carried out, and answered, afterwards.
+    """
     if not view.answerable:
         return []
     found = [
@@ -45,7 +48,8 @@ def answers(view: GroupView) -> list[AnswerWish]:
     ]
     for name, wish in sorted(view.wishes.items()):
         done = view.done.get(name)
-        if done is None or done.run != wish.run:
+        later = waiting and name == REBALANCE and rebalancing(view)
+        if not later and (done is None or done.run != wish.run):
             answer = _answer(view, name, wish)
             found += [answer] if answer is not None else []
     return found

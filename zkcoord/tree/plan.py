@@ -67,16 +67,21 @@ class Term:
 
 
 def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
-    """The transactions for one group's decisions, in the order in which they must be sent."""
+    """The transactions for one group's decisions, in the order in which they must be sent.
+
+    Wishes are answered last and in one: the record has other writers, so its next version may be a stranger's, and
+    whatever named it would be carried out after what that one wrote.
+    """
     planner = _Planner(nodes, term, layout)
     transactions: list[Transaction] = []
     marks = [decision for decision in decisions if isinstance(decision, MarkTopic)]
+    answers = [decision for decision in decisions if isinstance(decision, AnswerWish)]
     for decision in decisions:
         if marks and decision is marks[0]:
             transactions.extend(planner.marks(marks))
-        elif not isinstance(decision, MarkTopic):
+        elif not isinstance(decision, MarkTopic | AnswerWish):
             transactions.extend(planner.transactions(decision))
-    return transactions
+    return [*transactions, planner.answer(answers)] if answers else transactions
 
 
 class _Planner:
@@ -84,9 +89,9 @@ class _Planner:
 
     def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
-        self._state_version, self._record_version = nodes.view.state_version, nodes.view.record_version
+        self._state_version = nodes.view.state_version
         self._generation = nodes.view.generation
-        self._state, self._record, self._parents = nodes.state, nodes.record, nodes.parents
+        self._state, self._parents = nodes.state, nodes.parents
         self._incarnations: dict[str, int] = {}  # of topics that are marked in this plan
 
     def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
@@ -113,7 +118,7 @@ class _Planner:
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
             case AnswerWish():
-                yield self._answer(decision)
+                yield self.answer([decision])
             case MarkTopic():
                 yield from self.marks([decision])
             case RenewMark():
@@ -176,8 +181,8 @@ class _Planner:
     def _guarded(self, writes: Sequence[Write], why: str) -> Transaction:
         group = self._view.group
         guards: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
-        if self._record_version is not None:
-            guards.append(CheckNode(self._layout.record(group), self._record_version))
+        if self._view.record_version is not None:
+            guards.append(CheckNode(self._layout.record(group), self._view.record_version))
         if self._state_version is not None:
             guards.append(CheckNode(self._layout.state(group), self._state_version))
         return Transaction(writes=(*guards, *writes), why=f"{group}: {why}")
@@ -187,7 +192,7 @@ class _Planner:
         transaction = Transaction(
             writes=(
                 CheckNode(EPOCH, self._term.epoch_version),
-                CheckNode(self._layout.record(group), self._record_version or 0),
+                CheckNode(self._layout.record(group), self._view.record_version or 0),
                 SetNode(self._layout.state(group), encode_state(self._state), version),
             ),
             why=f"{group}: {why}",
@@ -195,20 +200,21 @@ class _Planner:
         self._state_version = version + 1
         return transaction
 
-    def _answer(self, decision: AnswerWish) -> Transaction:
-        """The record with the answer; what follows checks its next version."""
-        group, version = self._view.group, self._record_version or 0
-        self._record = answered(self._record, decision)
-        deleted = decision.wish == DELETE and decision.state == DONE  # what people decided is forgotten with the wish
-        data = b"" if deleted else encode_record(self._record)
+    def answer(self, decisions: Sequence[AnswerWish]) -> Transaction:
+        """The record with all answers of a step."""
+        group, record = self._view.group, self._nodes.record
+        for decision in decisions:
+            record = answered(record, decision)
+        deleted = any(d.wish == DELETE and d.state == DONE for d in decisions)  # what people decided goes with the wish
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
-            SetNode(self._layout.record(group), data, version),
+            SetNode(
+                self._layout.record(group), b"" if deleted else encode_record(record), self._view.record_version or 0
+            ),
         ]
         if self._state_version is not None:
             writes.append(CheckNode(self._layout.state(group), self._state_version))
-        self._record_version = version + 1
-        return Transaction(writes=tuple(writes), why=f"{group}: {decision.why}")
+        return Transaction(writes=tuple(writes), why=f"{group}: {'; '.join(d.why for d in decisions)}")
 
     def _remove_group(self, why: str) -> Iterator[Transaction]:
         """What is listed, the deepest first; then the folder if nobody is in it, with state and record."""
@@ -228,7 +234,7 @@ class _Planner:
         writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
         writes += [DeleteNode(path, found[path]) for path in folder if path in found]
         writes.append(DeleteNode(layout.state(group), self._state_version or 0))
-        writes.append(DeleteNode(layout.record(group), self._record_version or 0))
+        writes.append(DeleteNode(layout.record(group), self._view.record_version or 0))
         yield Transaction(writes=tuple(writes), why=f"{group}: {why}")
 
     def _found_group(self, decision: FoundGroup) -> Transaction:
