@@ -87,6 +87,9 @@ class FakeReader:
     def lacks(self, error: Exception) -> str | None:
         return how_to_add("4.0.0", error) if is_unusable(error) else None
 
+    def away(self, error: Exception) -> bool:
+        return isinstance(error, UnavailableError)
+
 
 class World:
     """Everything around one consumer, and what happened, in order."""
@@ -106,6 +109,7 @@ class World:
         self.closed = 0  # by the Kafka client, by the progress
         self.reports: list[Report] = []
         self.lost = 0
+        self.active: object = None
         self.final: Positions | None = None
         self.cancelled: list[str] = []
         self.joined = threading.Event()
@@ -142,6 +146,9 @@ class World:
 
     def read(self, tag: str) -> tuple[int, int]:
         return 5, 50
+
+    def activity(self, tag: str) -> object:
+        return self.active
 
     # ---- ports.LogEnds
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.spark.fakes import InThread
-from zkcoord.coordinator import Coordinator
+from tests.spark.together import DEADLINE_S, Seen, coordinating
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer
 
@@ -28,7 +26,6 @@ pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
 ]
-DEADLINE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -36,42 +33,6 @@ def nothing_left_for_other_tests() -> Iterator[None]:
     """The sockets that PySpark leaves are collected here, where their warning is known."""
     yield
     gc.collect()
-
-
-@contextmanager
-def coordinating(zookeeper: str) -> Iterator[None]:
-    """With a coordinator that serves."""
-    serving = threading.Event()
-    coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set())
-    coordinator.start()
-    try:
-        assert serving.wait(DEADLINE_S)
-        yield
-    finally:
-        coordinator.stop()
-
-
-class Seen:
-    """What all consumers together have processed."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.records: Counter[tuple[int, int]] = Counter()
-        self.by: dict[str, set[int]] = {}
-
-    def process_as(self, name: str) -> Callable[[DataFrame, Batch], None]:
-        def process(df: DataFrame, batch: Batch) -> None:
-            rows = [(row.partition, row.offset) for row in df.select("partition", "offset").collect()]
-            with self._changed:
-                self.records.update(rows)
-                self.by.setdefault(name, set()).update(partition for partition, _ in rows)
-                self._changed.notify_all()
-
-        return process
-
-    def wait_for(self, what: Callable[[], bool]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(what, DEADLINE_S), (sum(self.records.values()), self.by)
 
 
 def test_a_consumer_cut_off_from_zookeeper_drops_its_batch_and_comes_back(

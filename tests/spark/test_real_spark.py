@@ -20,6 +20,7 @@ import pytest
 
 from tests.spark.fakes import DEADLINE_S, InThread, World
 from tests.spark.played import consumer_of
+from tests.spark.together import endless
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
 
@@ -51,12 +52,6 @@ def world() -> World:
 @pytest.fixture
 def consume(world: World, spark: SparkSession) -> Callable[..., SparkConsumer]:
     return lambda topic, **choices: consumer_of(world, spark, topic, **choices)
-
-
-def endless(df: DataFrame) -> int:
-    """A job that takes hours, in tasks that can be cancelled."""
-    spark = df.sparkSession
-    return df.crossJoin(spark.range(10**13)).selectExpr("hash(value, id) as h").where("h = 1").count()
 
 
 def await_job(spark: SparkSession) -> None:

@@ -23,6 +23,7 @@ from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event
+from zkcoord.spark.pulse import Pulse
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
 from zkcoord.spark.starting import StartingPoints
 
@@ -30,6 +31,7 @@ IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requ
 ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
 MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command: look
 AWAY_WAIT_MS = (100, 5_000)  # Kafka or ZooKeeper is away: first and longest wait before the next try; commands end it
+AWAY_BATCHES_MAX = 5  # in a row: Kafka tells the ends of its logs and delivers none of their records; that is no outage
 COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is seconds
 FENCED_WAIT_MS = 2_000  # after a refused commit the command that explains it is on its way; do not read again before
 
@@ -104,9 +106,10 @@ class DriverLoop:
             max_batch_ms=settings.max_batch_ms,
         )
         self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
-        self._done = 0  # offsets that were committed: the progress that is reported
+        self._pulse = Pulse(meter, membership)
         self._seq = 0
         self._away_ms = 0
+        self._away_batches = 0  # that failed in a row since Kafka was away
         self._untold: frozenset[TopicPartition] = frozenset()
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
@@ -167,7 +170,7 @@ class DriverLoop:
         positions = {each: hold.position for each, hold in held.items()}
         ranges = plan_ranges(positions, ends, self._pace.offsets, self._seq)
         lag = sum(max(0, ends[each] - position) for each, position in positions.items() if each in ends)
-        self._membership.report(self._done, lag)
+        self._pulse.report(lag)
         if not ranges:
             self._progress.idle(lag)
             return Turn.NO_RECORDS
@@ -198,16 +201,19 @@ class DriverLoop:
         self._seq += 1
         self._pace.began(mono_ms())
         try:
-            end, why, at_ns = self._process_and_commit(process, batch, tag)
+            with self._pulse.during(tag, lag):
+                end, why, at_ns = self._process_and_commit(process, batch, tag)
         except Exception as error:
+            if self._unreachable(batch, error):
+                return Turn.AWAY
             if not self._explained(view, batch, error):
                 raise
             return Turn.AGAIN
         if end is not End.COMMITTED:
             return self._lost(view, batch, end, why)
-        self._done += offsets_in(kept)
+        self._away_batches = 0
         lag = max(0, lag - offsets_in(kept))
-        self._membership.report(self._done, lag)
+        self._pulse.report(lag, offsets_in(kept))
         self._report(batch, tag, lag, (began_ns, *at_ns))
         return Turn.COMMITTED
 
@@ -310,6 +316,14 @@ class DriverLoop:
             self._holdings.await_change(now.change, FENCED_WAIT_MS)
         return Turn.LOST
 
+    def _unreachable(self, batch: Batch, error: Exception) -> bool:
+        """Whether `process` failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
+        if self._away_batches == AWAY_BATCHES_MAX or not self._reader.away(error):
+            return False
+        self._away_batches += 1
+        self._tell(logging.WARNING, "batch_failed", f"batch {batch.seq} failed since Kafka is away: {_line(error)}")
+        return True
+
     def _explained(self, view: View, batch: Batch, error: Exception) -> bool:
         """Whether `process` failed because the records are gone; then positions were moved and reading goes on."""
         try:
@@ -326,3 +340,9 @@ class DriverLoop:
 
     def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
         log_event(level, event, text, group=self._settings.group, **fields)
+
+
+def _line(error: Exception) -> str:
+    """Of what may be a whole Java trace, the line that names the error."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.spark.jobs import is_connect
@@ -18,28 +20,69 @@ NOTHING_SEEN_MAX = 3  # asking for what no action counts takes 100 ms: not for e
 
 def meter_of(spark: SparkSession, *, measure_bytes: bool) -> Meter:
     """How reads are counted in this session."""
-    if measure_bytes:
-        return ObservedMeter()
-    return Unmetered() if is_connect(spark) else StageMeter(spark)
+    meter = ConnectMeter(spark) if is_connect(spark) else StageMeter(spark)
+    return ObservedMeter(meter) if measure_bytes else meter
 
 
-class Unmetered:
-    """A remote session tells nobody's counters."""
+class Steps:
+    """What a remote session's server tells about the operations under way: of each thread, the latest.
+
+    One for each session, for as long as that lives.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: dict[int, tuple[object, ...]] = {}
+
+    def __call__(self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        """As Spark calls it, on the thread that waits for the operation."""
+        seen = tuple((each.stage_id, each.num_completed_tasks, each.num_bytes_read) for each in stages or ())
+        with self._lock:
+            self._latest[threading.get_ident()] = (operation_id, done, *seen)
+
+    def of(self, thread: int) -> object:
+        """The latest that was told on this thread."""
+        with self._lock:
+            return self._latest.get(thread)
+
+
+_steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
+
+
+class ConnectMeter:
+    """A remote session tells no counters of rows, but how its operations get on (every 2 s, unless its server is told
+    otherwise with `spark.connect.progress.reportInterval`)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        if spark not in _steps:
+            _steps[spark] = Steps()
+            spark.registerProgressHandler(_steps[spark])
+        self._steps = _steps[spark]
+        self._thread = 0
 
     def watch(self, df: DataFrame) -> DataFrame:
         """As `ports.Meter`."""
+        self._thread = threading.get_ident()
         return df
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         """As `ports.Meter`: nothing is known."""
         return None, None
 
+    def activity(self, tag: str) -> object:
+        """As `ports.Meter`: of what the batch's own thread waits for."""
+        return self._steps.of(self._thread) or ()
 
-class StageMeter(Unmetered):
+
+class StageMeter:
     """Rows as the stages of the tagged jobs counted them; the plan stays as it is (2 to 3 ms a batch)."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
+
+    def watch(self, df: DataFrame) -> DataFrame:
+        """As `ports.Meter`."""
+        return df
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         """As `ports.Meter`."""
@@ -47,6 +90,25 @@ class StageMeter(Unmetered):
             return self._rows(tag), None
         except Exception:  # counters are not worth a batch: another Spark may have other insides
             return None, None
+
+    def activity(self, tag: str) -> object:
+        """As `ports.Meter`: jobs begun, and what the active ones have done. Rows come with the executors' heartbeats,
+        every 10 s (`spark.executor.heartbeatInterval`), finished tasks at once."""
+        try:
+            return self._done(tag)
+        except Exception:
+            return None
+
+    def _done(self, tag: str) -> tuple[object, ...]:
+        store, tracker = self._context.statusStore(), self._context.statusTracker()
+        jobs = list(tracker.getJobIdsForTag(tag))
+        done: list[object] = [len(jobs)]
+        for each in sorted(set(jobs).intersection(tracker.getActiveJobIds())):
+            for stage in _list(store.job(each).stageIds()):
+                now = store.lastStageAttempt(stage)
+                rows = now.inputRecords(), now.outputRecords(), now.shuffleReadRecords(), now.shuffleWriteRecords()
+                done.append((stage, now.attemptId(), now.numCompleteTasks(), *rows))
+        return tuple(done)
 
     def _rows(self, tag: str) -> int | None:
         store, tracker = self._context.statusStore(), self._context.statusTracker()
@@ -63,12 +125,15 @@ class ObservedMeter:
     """Rows and bytes as the first action counts them that reads the DataFrame: exact, for about 20 ms a batch and up
     to a third of the throughput of a job that does nothing else. Works in remote sessions too."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        """`meter` knows of activity."""
+        self._meter = meter
         self._seen: Observation | None = None
         self._missed = 0
 
     def watch(self, df: DataFrame) -> DataFrame:
         """As `ports.Meter`."""
+        df = self._meter.watch(df)
         self._seen = None
         if self._missed >= NOTHING_SEEN_MAX:
             return df
@@ -88,6 +153,10 @@ class ObservedMeter:
             return None, None
         found = self._seen.get
         return (found["rows"], found["bytes"] or 0) if found else (None, None)
+
+    def activity(self, tag: str) -> object:
+        """As `ports.Meter`."""
+        return self._meter.activity(tag)
 
 
 def _list(scala: Any) -> list[Any]:

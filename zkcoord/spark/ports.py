@@ -83,6 +83,9 @@ class Reader(Protocol):
     def lacks(self, error: Exception) -> str | None:
         """What this session must be given, if that is why an action on such a DataFrame failed; else None."""
 
+    def away(self, error: Exception) -> bool:
+        """Whether an action on such a DataFrame failed since Kafka did not answer: it may succeed later."""
+
 
 class Jobs(Protocol):
     """Naming and cancelling what one thread asks of Spark."""
@@ -102,6 +105,9 @@ class Meter(Protocol):
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         """Rows and bytes that the jobs with this tag have read of what was watched last, as far as known."""
+
+    def activity(self, tag: str) -> object:
+        """A value that changes as the running jobs with this tag get on; None where nothing is known. Any thread."""
 
 
 class Progress(Protocol):

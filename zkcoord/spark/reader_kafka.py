@@ -25,6 +25,10 @@ MISFIT = re.compile(  # what Java says of classes that were compiled against oth
     r"(?:NoClassDefFoundError|ClassNotFoundException|ExceptionInInitializerError|NoSuchMethodError|NoSuchFieldError"
     r"|AbstractMethodError|IncompatibleClassChangeError|ServiceConfigurationError)\b[^\n]*"
 )
+AWAY = re.compile(  # what Java's client, and the connector over it, say when no broker answers
+    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable)Exception"
+    r"|TimeoutException: Cannot fetch record for offset"
+)
 LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines about kafka.group.id at every batch
 
 
@@ -73,6 +77,10 @@ class KafkaReader:
     def lacks(self, error: Exception) -> str | None:
         """As `ports.Reader`."""
         return how_to_add(self._spark.version, error) if is_unusable(error) else None
+
+    def away(self, error: Exception) -> bool:
+        """As `ports.Reader`."""
+        return AWAY.search(str(error)) is not None
 
 
 def reader_options(

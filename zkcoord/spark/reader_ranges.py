@@ -66,6 +66,10 @@ class PythonReader:
         """As `ports.Reader`."""
         return LACKING if self._module.NO_CLIENT in str(error) else None
 
+    def away(self, error: Exception) -> bool:
+        """As `ports.Reader`."""
+        return self._module.SILENT in str(error)
+
 
 def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:
     """The range in equal parts of at most `most` offsets, in order.

@@ -1,0 +1,92 @@
+"""What a batch comes to that fails through no fault of its own, and what probes hear of one that is long."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from tests.spark.fakes import DEADLINE_S, World
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError
+from zkcoord.spark import pulse
+from zkcoord.spark.loop import AWAY_BATCHES_MAX
+from zkcoord.spark.ranges import Batch
+
+A = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.given = {A: 0}
+    made.ends = {A: 10}
+    return made
+
+
+def test_a_batch_that_kafka_left_is_read_again_when_kafka_answers(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Batch] = []
+
+    def process(frame: object, batch: Batch) -> None:
+        seen.append(batch)
+        if batch.seq == 0:
+            raise UnavailableError("a trace\n: TimeoutException: no position\n\tat a line")
+
+    assert world.consumer().run(process, max_batches=1) == 1
+    assert [str(each.ranges[0]) for each in seen] == ["t-0-0-10"] * 2
+    assert seen[0].id == seen[1].id
+    assert world.commits == [{A: 10}]
+    (told,) = [each.message for each in caplog.records if getattr(each, "zkcoord_event", "") == "batch_failed"]
+    assert told == "batch 0 failed since Kafka is away: : TimeoutException: no position"
+
+
+def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkcoord.spark.loop.AWAY_WAIT_MS", (1, 1))
+    seen: list[Batch] = []
+
+    def process(frame: object, batch: Batch) -> None:
+        seen.append(batch)
+        raise UnavailableError("nothing came")
+
+    with pytest.raises(UnavailableError, match="nothing came"):
+        world.consumer().run(process)
+    assert len(seen) == AWAY_BATCHES_MAX + 1
+    assert world.commits == []
+    assert world.events[-1] == "leave"
+
+
+@pytest.mark.parametrize(
+    ("looks", "progress"),
+    [([5, 6, 6, 7], 2), ([5, 5, 5, 5], 0), ([None, None, None, None], 0)],
+    ids=["gets on", "hangs", "unknown"],
+)
+def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, looks: list[Any], progress: int
+) -> None:
+    monkeypatch.setattr(pulse, "LOOK_MS", 1)
+    world.ends = {A: 30}
+    calls = itertools.count()
+    looked = threading.Event()
+
+    def activity(tag: str) -> object:
+        call = next(calls)
+        if call == len(looks):  # what the looks before it have told is reported
+            looked.set()
+        return looks[min(call, len(looks) - 1)]
+
+    world.activity = activity  # type: ignore[method-assign]
+    reported: list[Any] = []
+
+    def process(frame: object, batch: Batch) -> None:
+        assert looked.wait(DEADLINE_S)
+        reported.append(world.member.reported)
+
+    world.consumer(max_offsets_per_batch=10).run(process, max_batches=1)
+    assert reported == [(progress, 30)]
+    assert world.member.reported == (progress + 10, 20)

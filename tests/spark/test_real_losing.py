@@ -1,0 +1,225 @@
+"""Losing well: what real Spark consumers lose in the middle of a batch, and how they come back within one `run`.
+
+Each time nothing is committed that was not processed, nothing is lost, and nobody has to start anything again.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.world import World, wait_until
+from tests.shell.zk_world import Proxy
+from tests.spark.conftest import Topic
+from tests.spark.fakes import InThread
+from tests.spark.together import DEADLINE_S, Seen, coordinating, endless
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.spark import Batch, SparkConsumer, pulse, reader_ranges
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.status import decode_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+SOON = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "3000"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_for_other_tests() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[EmbeddedKafka]:
+    """A broker that these tests may kill."""
+    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("reader", ["kafka", "python"])
+def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
+    spark: SparkSession, own_kafka: EmbeddedKafka, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
+) -> None:
+    monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
+    topic = Topic(own_kafka.bootstrap_servers, 2)
+    topic.show_in(chroot)
+    topic.fill(0, 20)
+    seen, ids = Seen(), list[str]()
+    process = seen.process_as("a")
+    restarted: list[InThread] = []
+
+    def lose_it_once(df: DataFrame, batch: Batch) -> None:
+        ids.append(batch.id)
+        if not restarted:
+            assert df.count() == 20
+            own_kafka.kill()
+            try:
+                df.count()
+            finally:
+                restarted.append(InThread(own_kafka.start))
+        process(df, batch)
+
+    with coordinating(chroot):
+        consumer = SparkConsumer(
+            *(spark, chroot, own_kafka.bootstrap_servers, f"g-{reader}", [topic.name]),
+            starting_offsets="earliest",
+            reader=reader,
+            config=SOON,
+        )
+        running = InThread(lambda: consumer.run(lose_it_once))
+        seen.wait_for(lambda: len(seen.records) == 20)
+        restarted[0].result()
+        topic.fill(1, 10)
+        seen.wait_for(lambda: len(seen.records) == 30)
+        consumer.stop()
+        assert running.result() == 2
+    assert set(seen.records.values()) == {1}
+    assert ids[0] == ids[1]
+    assert (consumer.metrics.batches, consumer.metrics.offsets) == (2, 30)
+
+
+def hang_once(df: DataFrame, begun: threading.Event, ended: threading.Event) -> bool:
+    """A job that only its cancellation ends, in the first batch; False in the others."""
+    if begun.is_set():
+        return False
+    begun.set()
+    try:
+        endless(df)
+    finally:
+        ended.set()
+    return True
+
+
+def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
+    spark: SparkSession, make_topic: Callable[[int], Topic], zookeeper: EmbeddedZooKeeper, chroot: str
+) -> None:
+    topic = make_topic(2)
+    topic.fill(0, 20)
+    topic.show_in(chroot)
+    seen = Seen()
+    process = seen.process_as("a")
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(df: DataFrame, batch: Batch) -> None:
+        hang_once(df, begun, ended)
+        process(df, batch)
+
+    with Proxy(zookeeper.port) as proxy, World(chroot) as world:
+        world.coordinate()
+        consumer = SparkConsumer(
+            *(spark, f"{proxy.hosts}/{chroot.partition('/')[2]}", topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+            session_timeout_ms=4_000,
+        )
+        running = InThread(lambda: consumer.run(work))
+        assert begun.wait(DEADLINE_S)
+        (first,) = world.children(DRAFT.ids("g"))
+        proxy.down()
+        assert ended.wait(DEADLINE_S), "the batch runs on without a lease"
+        wait_until(lambda: world.children(DRAFT.ids("g")) == [], "the session expires")
+        proxy.up()
+        seen.wait_for(lambda: len(seen.records) == 20)
+        (second,) = world.children(DRAFT.ids("g"))
+        consumer.stop()
+        assert running.result() == 1
+        assert world.data(f"{DRAFT.offsets('g')}/{topic.name}/0") == b"20"
+    assert first != second
+    assert set(seen.records.values()) == {1}
+    assert consumer.metrics.lost == 1
+
+
+def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evicted_and_done_again(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LOOK_MS", 200)
+    topic = make_topic(1)
+    topic.fill(0, 20)
+    topic.show_in(chroot)
+    seen = Seen()
+    process = seen.process_as("a")
+    hanging, answers = threading.Event(), set[str]()
+
+    def work(df: DataFrame, batch: Batch) -> None:
+        if batch.seq == 0:
+            (me,) = world.children(DRAFT.ids("g"))
+            wait_until(lambda: spark.range(10).count() == 10 and probed(me) > 4, "it is probed")
+        elif batch.seq == 1:
+            hanging.set()
+            wait_until(lambda: bool(world.reports.of("session_lost")), "its eviction")
+        process(df, batch)
+
+    def probed(consumer_id: str) -> int:
+        answers.add(decode_status(world.data(DRAFT.channel("g", consumer_id))).pinged)
+        return len(answers)
+
+    with World(chroot) as world:
+        world.coordinate()
+        consumer = SparkConsumer(
+            *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+            max_offsets_per_batch=10,
+            session_timeout_ms=4_000,
+        )
+        running = InThread(lambda: consumer.run(work))
+        wait_until(lambda: world.children(DRAFT.ids("g")) != [], "it registers")
+        world.put(DRAFT.record("g"), {"policy": {"probe_interval_ms": 1_000, "max_probes": 2}})
+        assert hanging.wait(DEADLINE_S), "the first batch has not ended"
+        assert world.reports.of("evicted") == []
+        seen.wait_for(lambda: len(seen.records) == 20 and seen.records[0, 19] == 2)
+        consumer.stop()
+        assert running.result() == 2
+        (evicted,) = world.reports.of("evicted")
+        assert world.data(f"{DRAFT.offsets('g')}/{topic.name}/0") == b"20"
+    assert "dead inside: lag 10 and progress " in evicted["why"]
+    assert consumer.metrics.lost == 1
+
+
+def test_batches_go_on_without_a_coordinator_and_the_next_one_takes_over(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    topic = make_topic(2)
+    topic.show_in(chroot)
+    seen = Seen()
+
+    def consumer() -> SparkConsumer:
+        return SparkConsumer(
+            *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+        )
+
+    def fill_and_wait(count: int) -> None:
+        for partition in range(2):
+            topic.fill(partition, 10)
+        seen.wait_for(lambda: len(seen.records) == count)
+
+    first, second = consumer(), consumer()
+    with World(chroot) as world:
+        with coordinating(chroot):
+            running = [InThread(lambda: first.run(seen.process_as("first")))]
+            fill_and_wait(20)
+        wait_until(lambda: world.data(DRAFT.coordinator) == b"", "the coordinator is gone")
+        fill_and_wait(40)
+        running.append(InThread(lambda: second.run(seen.process_as("second"))))
+        fill_and_wait(60)
+        wait_until(lambda: len(world.children(DRAFT.ids("g"))) == 2, "the second registers")
+        assert set(seen.by) == {"first"}
+        world.coordinate()
+        wait_until(lambda: len(world.reports.of("fetch_started")) == 2, "it is given a partition")
+        fill_and_wait(80)
+        assert len(seen.by["second"]) == 1
+        for each, run in zip((first, second), running, strict=True):
+            each.stop()
+            run.result()
+    assert set(seen.records.values()) == {1}

@@ -1,0 +1,59 @@
+"""Consumers of one real group: a coordinator that serves, and what all of them together have processed."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from zkcoord.coordinator import Coordinator
+from zkcoord.spark import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DEADLINE_S = 60.0
+
+
+@contextmanager
+def coordinating(zookeeper: str) -> Iterator[None]:
+    """With a coordinator that serves."""
+    serving = threading.Event()
+    coordinator = Coordinator(zookeeper, on_serving=lambda number, epoch: serving.set())
+    coordinator.start()
+    try:
+        assert serving.wait(DEADLINE_S)
+        yield
+    finally:
+        coordinator.stop()
+
+
+class Seen:
+    """What all consumers together have processed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.records: Counter[tuple[int, int]] = Counter()
+        self.by: dict[str, set[int]] = {}
+
+    def process_as(self, name: str) -> Callable[[DataFrame, Batch], None]:
+        def process(df: DataFrame, batch: Batch) -> None:
+            rows = [(row.partition, row.offset) for row in df.select("partition", "offset").collect()]
+            with self._changed:
+                self.records.update(rows)
+                self.by.setdefault(name, set()).update(partition for partition, _ in rows)
+                self._changed.notify_all()
+
+        return process
+
+    def wait_for(self, what: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(what, DEADLINE_S), (sum(self.records.values()), self.by)
+
+
+def endless(df: DataFrame) -> int:
+    """A job that takes hours, in tasks that can be cancelled."""
+    spark = df.sparkSession
+    return df.crossJoin(spark.range(10**13)).selectExpr("hash(value, id) as h").where("h = 1").count()
