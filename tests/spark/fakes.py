@@ -139,6 +139,9 @@ class World:
     def progress(self) -> World:
         return self
 
+    def await_turn(self) -> None:
+        """At once."""
+
     # ---- ports.Meter
 
     def watch(self, frame: Any) -> Any:

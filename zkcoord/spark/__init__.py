@@ -5,5 +5,14 @@ from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.session import spark_session
 from zkcoord.spark.sink_sql import write_sql
 from zkcoord.spark.sinks import write_parquet_ranges
+from zkcoord.spark.stream import register_source
 
-__all__ = ["Batch", "OffsetRange", "SparkConsumer", "spark_session", "write_parquet_ranges", "write_sql"]
+__all__ = [
+    "Batch",
+    "OffsetRange",
+    "SparkConsumer",
+    "register_source",
+    "spark_session",
+    "write_parquet_ranges",
+    "write_sql",
+]

@@ -181,6 +181,7 @@ class SparkConsumer:
             meter=self._parts.meter(),
             progress=progress,
             command_times=run.times.take,
+            await_turn=self._parts.await_turn,
         )
         with ExitStack() as stack:
             stack.callback(progress.close)

@@ -88,8 +88,10 @@ class DriverLoop:
         meter: Meter,
         progress: Progress,
         command_times: Callable[[], tuple[int, int]],
+        await_turn: Callable[[], None],
     ) -> None:
-        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called."""
+        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called;
+        `await_turn` returns when the next turn may begin."""
         self._settings = settings
         self._holdings = holdings
         self._membership = membership
@@ -99,6 +101,7 @@ class DriverLoop:
         self._meter = meter
         self._progress = progress
         self._command_times = command_times
+        self._await_turn = await_turn
         self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.out_of_range)
         self._pace = Pace(
             max_offsets=settings.max_offsets_per_batch,
@@ -121,6 +124,7 @@ class DriverLoop:
         committed = 0
         busy_ms = mono_ms()
         while max_batches is None or committed < max_batches:
+            self._await_turn()
             view = self._holdings.view()
             if view.leaving:
                 break

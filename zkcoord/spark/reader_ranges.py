@@ -6,6 +6,7 @@ import json
 import weakref
 from collections.abc import Collection, Mapping
 from itertools import pairwise
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -21,7 +22,8 @@ LACKING = (
     "Spark's Python workers lack confluent-kafka, which reader='python' needs: pip install 'zkcoord[kafka]' into the "
     "Python that PYSPARK_PYTHON names on every machine of the executors"
 )
-_known: weakref.WeakSet[Any] = weakref.WeakSet()  # sessions that know the format: asked twice, Spark warns
+# What each session knows: asked twice, Spark warns.
+_known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 class PythonReader:
@@ -46,15 +48,8 @@ class PythonReader:
         self._spark = spark
         self._module = reader_python
         self._max_offsets_per_task = max_offsets_per_task
-        self._plan = {
-            "settings": {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"},
-            "headers": include_headers,
-            "timeout_ms": POLL_TIMEOUT_MS,
-        }
-        cloudpickle.register_pickle_by_value(reader_python)  # so that workers need not have zkcoord
-        if spark not in _known:
-            spark.dataSource.register(reader_python.RangesSource)
-            _known.add(spark)
+        self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers)
+        register(spark, reader_python.RangesSource, reader_python)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
         """As `ports.Reader`: one task for each range, in order; several for one above `max_offsets_per_task`."""
@@ -69,6 +64,29 @@ class PythonReader:
     def away(self, error: Exception) -> bool:
         """As `ports.Reader`."""
         return self._module.SILENT in str(error)
+
+
+def read_plan(
+    bootstrap_servers: str,
+    group: str,
+    settings: Mapping[str, str],
+    *,
+    headers: bool,
+    timeout_ms: int = POLL_TIMEOUT_MS,
+) -> dict[str, Any]:
+    """What the workers are told beside their slices. Nothing is committed under their group id."""
+    reading = {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"}
+    return {"settings": reading, "headers": headers, "timeout_ms": timeout_ms}
+
+
+def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
+    """Make a Python data source known to this session; its modules go to workers by value: they need no zkcoord."""
+    for each in modules:
+        cloudpickle.register_pickle_by_value(each)
+    known = _known.setdefault(spark, set())
+    if source.name() not in known:
+        spark.dataSource.register(source)
+        known.add(source.name())
 
 
 def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:

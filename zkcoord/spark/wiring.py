@@ -110,3 +110,6 @@ class RealParts:
     def progress(self) -> Progress:
         """A live line when standard error is a terminal that takes more than JSON."""
         return progress_to(None if json_log() else sys.stderr, self._group)
+
+    def await_turn(self) -> None:
+        """At once: the loop sets its own pace."""

@@ -1,0 +1,274 @@
+"""The streaming source's own logic: offsets, options, the hand-over between the loop and Spark. Nothing is real."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.spark.fakes import InThread, World
+from zkcoord.clock import mono_ms
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.stream import Source
+from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
+from zkcoord.spark.stream_options import stream_options
+
+DEADLINE_MS = 20_000
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
+
+
+def ranges(*texts: str) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange("t", *map(int, text.split())) for text in texts)
+
+
+def offset(run: str, *texts: str) -> Offset:
+    return offset_of(run, 7, ranges(*texts), {})
+
+
+def test_an_offset_holds_its_ranges_whole() -> None:
+    made = offset_of("5f", 7, ranges("0 100 600", "1 0 5"), {P0: 950})
+    assert made == {
+        "version": 1,
+        "run": "5f",
+        "generation": 7,
+        "ranges": {"t": {"0": {"lo": 100, "hi": 600, "end": 950}, "1": {"lo": 0, "hi": 5, "end": 5}}},
+    }
+    assert ranges_in(made) == ranges("0 100 600", "1 0 5")
+
+
+@pytest.mark.parametrize(
+    "written", [{"clicks": {"0": 5}}, {**EMPTY, "version": 2}, [], None, {"version": 1, "ranges": {"t": {"x": 1}}}]
+)
+def test_an_offset_of_another_source_is_refused(written: Any) -> None:
+    with pytest.raises(UsageError, match="checkpointLocation of its own"):
+        ranges_in(written)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "read"),
+    [
+        (EMPTY, offset("a", "0 0 9"), ranges("0 0 9")),
+        (offset("a", "0 0 9"), offset("a", "0 9 12"), ranges("0 9 12")),
+        (offset("a", "0 0 9"), offset("a", "0 0 9"), ()),  # nothing new
+        (offset("a", "0 0 9"), offset("a", "0 0 12"), ranges("0 0 12")),  # somebody set the offset back
+        (offset("a", "0 0 9", "1 4 5"), offset("b", "0 0 12", "1 3 9"), ranges("0 9 12", "1 3 9")),
+        (offset("a", "0 0 9"), offset("b", "0 0 7"), ()),  # all of it was read, and more
+    ],
+)
+def test_what_a_batch_reads_is_a_function_of_its_two_offsets(
+    start: Offset, end: Offset, read: tuple[OffsetRange, ...]
+) -> None:
+    assert to_read(start, end) == read
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    made.given, made.ends = {P0: 0, P1: 0}, {P0: 10, P1: 5}
+    yield made
+
+
+@pytest.fixture
+def source(world: World) -> Iterator[Source]:
+    made = source_of(world)
+    yield made
+    made.stop()
+
+
+def source_of(world: World, run_id: str = "run", **options: str) -> Source:
+    return Source(stream_options({**OPTIONS, **options}), world, run_id)
+
+
+def await_thread(name: str) -> None:
+    """A thread of this name runs."""
+    deadline = mono_ms() + DEADLINE_MS
+    while not any(each.name.startswith(name) for each in threading.enumerate()):
+        assert mono_ms() < deadline
+        threading.Event().wait(0.001)
+
+
+def read(source: Source, start: Offset, end: Offset) -> list[str]:
+    """As Spark asks for a batch's partitions."""
+    return [f"{each.partition} {each.start} {each.end}" for each in source.ranges(start, end)]
+
+
+def test_being_asked_again_commits_the_batch_before_and_nothing_new_is_the_same_offset(
+    world: World, source: Source
+) -> None:
+    first = source.latest(None)
+    assert read(source, EMPTY, first) == ["0 0 10", "1 0 5"]
+    assert world.commits == []
+    world.ends[P0] = 12
+    second = source.latest(first)
+    assert world.commits == [{P0: 10, P1: 5}]
+    assert read(source, first, second) == ["0 10 12"]
+    assert source.latest(second) is second
+    assert source.latest(second) is second
+    assert world.commits == [{P0: 10, P1: 5}, {P0: 12}]
+    assert source.log_ends() == {"t": {"0": 12, "1": 5}}
+
+
+def test_a_stop_between_two_batches_is_obeyed_at_once(world: World, source: Source) -> None:
+    last = source.latest(None)
+    assert source.latest(last) is last
+    world.ends = {P0: 20, P1: 20}  # nobody asks for these: nothing is planned
+    assert world.member is not None
+    assert world.member.take(P0) == {P0: 10}
+    assert ranges_in(source.latest(last)) == ranges("1 5 20")
+
+
+def test_a_stop_during_a_batch_waits_until_spark_asks_again(world: World, source: Source) -> None:
+    last = source.latest(None)
+    member = world.member
+    assert member is not None
+    stopping = InThread(lambda: member.take(P0))
+    assert not stopping.done
+    assert source.latest(last) is last
+    assert stopping.result() == {P0: 10}
+    assert world.commits == [{P0: 10, P1: 5}]
+
+
+def test_a_batch_whose_partition_is_lost_is_not_committed(world: World, source: Source) -> None:
+    last = source.latest(None)
+    member = world.member
+    assert member is not None
+    losing = InThread(lambda: member.lose(P0))
+    await_thread("cancel-zkcoord")  # it was heard; what Spark runs cannot be cancelled
+    assert ranges_in(source.latest(last)) == ranges("1 0 5")
+    losing.result()
+    assert world.commits == []
+
+
+def test_stopping_in_the_middle_of_a_batch_commits_nothing_of_it(world: World) -> None:
+    source = source_of(world)
+    source.latest(None)
+    source.stop()
+    assert world.commits == []
+    assert world.final == {P0: 0, P1: 0}
+    assert world.events == ["join", "leave"]
+
+
+def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_on_from(world: World) -> None:
+    world.given = {P0: 0, P1: 3}
+    before = offset("before", "0 0 4", "1 0 4")
+    source = source_of(world)
+    assert read(source, before, before) == []  # Spark tells where the query was
+    found = source.latest(None)
+    assert ranges_in(found) == ranges("0 4 10", "1 3 5")
+    assert read(source, before, found) == ["0 4 10", "1 3 5"]
+    source.stop()
+    assert world.final == {P0: 4, P1: 3}
+
+
+def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: World) -> None:
+    world.given = {P1: 0}
+    source = source_of(world)
+    broken = offset("before", "0 0 4", "1 0 4")
+    assert read(source, broken, broken) == []
+    assert read(source, EMPTY, broken) == ["0 0 4", "1 0 4"]
+    assert ranges_in(source.latest(None)) == ranges("1 4 5")
+    source.stop()
+    assert world.final == {P1: 4}
+
+
+def test_what_was_planned_before_the_checkpoint_was_known_is_cut_and_its_beginning_committed_at_the_end(
+    world: World,
+) -> None:
+    source = source_of(world)
+    found = source.latest(None)  # as Spark before 4.2 begins a query that shall end
+    before = offset("before", "0 0 4", "1 2 4")
+    assert read(source, before, before) == []
+    assert read(source, before, found) == ["0 4 10", "1 0 5"]
+    source.stop()
+    assert world.final == {P0: 4, P1: 0}
+
+
+def test_a_query_that_shall_end_reads_what_is_there_and_no_more(world: World) -> None:
+    source = source_of(world, maxOffsetsPerTrigger="8")
+    source.end_at_present()
+    last = source.latest(EMPTY)
+    read_by_now = list(ranges_in(last))
+    while (found := source.latest(last)) is not last:
+        world.ends = {P0: 100, P1: 100}
+        read_by_now, last = [*read_by_now, *ranges_in(found)], found
+        assert len(read_by_now) < 10
+    assert {each.topic_partition for each in read_by_now} == {P0, P1}
+    assert sum(each.end - each.start for each in read_by_now) in range(15, 25)
+    source.stop()
+
+
+def test_what_ends_the_membership_ends_the_query(world: World) -> None:
+    source = source_of(world)
+    world.given = {P0: 7}
+    world.starts = {P0: 9}
+    with pytest.raises(UsageError, match="lies before the log's start"):
+        source.latest(None)
+    source.stop()
+    assert world.final == {P0: 7}
+
+
+def test_large_ranges_are_split_over_tasks(world: World) -> None:
+    source = source_of(world, maxRecordsPerPartition="4")
+    assert read(source, EMPTY, source.latest(None)) == ["0 0 3", "0 3 6", "0 6 10", "1 0 2", "1 2 5"]
+    source.stop()
+
+
+def test_options_are_those_of_sparks_own_source_and_the_consumers() -> None:
+    found = stream_options(
+        {
+            "ZooKeeper": "zk:1",
+            "kafka.bootstrap.servers": "k:1",
+            "kafka.group.id": "g",
+            "subscribepattern": "t.*",
+            "startingTimestamp": "1000",
+            "failOnDataLoss": "false",
+            "includeHeaders": "TRUE",
+            "maxOffsetsPerTrigger": "5",
+            "kafka.security.protocol": "SSL",
+            "kafka.request.timeout.ms": "9",
+            "librdkafka.socket.keepalive.enable": "true",
+            "assignors": "range, sticky",
+        }
+    )
+    chosen = found.options
+    assert (found.zookeeper, found.group, found.topics, chosen.include) == ("zk:1", "g", (), "t.*")
+    assert (chosen.out_of_range, chosen.include_headers, chosen.max_offsets_per_batch) == ("earliest", True, 5)
+    assert chosen.starts().of("t") == 1000
+    assert chosen.assignors == ("range", "sticky")
+    assert chosen.kafka().librdkafka == {
+        "isolation.level": "read_uncommitted",
+        "security.protocol": "ssl",
+        "socket.keepalive.enable": "true",
+        "socket.timeout.ms": "9",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"zookeeper": ""}, "option zookeeper is missing"),
+        ({"group": ""}, "option group is missing"),
+        ({"kafka.group.id": "other"}, "give one of them"),
+        ({"subscribe": ""}, "say what to read"),
+        ({"subscribepattern": "t.*"}, "say what to read"),
+        ({"startingoffsets": "latest", "startingtimestamp": "5"}, "give startingOffsets or startingTimestamp"),
+        ({"startingoffsets": '{"t":{"0":23}}'}, "reset-offsets"),
+        ({"startingtimestamp": "noon"}, "must be a whole number"),
+        ({"includeheaders": "yes"}, "must be true or false"),
+        ({"outofrange": "never"}, "out_of_range is 'never'"),
+        ({"minpartitions": "9"}, "use maxRecordsPerPartition"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"kafka.enable.auto.commit": "true"}, "leave it out"),
+        ({"kafka.max.poll.records": "5"}, "leave it out"),
+        ({"kafka.isolation.level": "none"}, "must be read_committed or read_uncommitted"),
+        ({"colour": "red"}, "has no option colour"),
+    ],
+)
+def test_a_wrong_option_says_what_to_use(options: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        stream_options({**OPTIONS, **options})

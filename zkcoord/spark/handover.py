@@ -1,0 +1,128 @@
+"""Between the driver loop's thread, which plans and commits, and Spark's, which asks for offsets: one batch at a time.
+
+    loop: await_turn ──► plan ──► process ═══════ waits ═══════► commit ──► await_turn ──► ...
+    Spark:    `next` ───────────► batch, which Spark runs; `next` again: it is complete
+
+The loop plans only while Spark asks, so that a stop between two batches finds nothing under way and is obeyed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition
+
+from zkcoord.errors import UnavailableError
+from zkcoord.spark.ranges import Batch
+
+SETTLE_WAIT_MS = 10_000  # for the commit of a complete batch; when ZooKeeper is away for longer, Spark asks again
+
+
+class WithdrawnError(Exception):
+    """The batch is fenced and Spark is not reading it (any more)."""
+
+
+class Handover:
+    """Thread safe. `ports.Jobs` for the loop: a batch that Spark runs cannot be cancelled from within its source."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._wanted = False  # Spark asks
+        self._waiting = False  # the loop is in `await_turn`
+        self._idle = False  # a turn that began since Spark asks found no records
+        self._offered: Batch | None = None  # planned; Spark has not taken it
+        self._taken: Batch | None = None  # Spark runs it
+        self._tag = ""  # what the loop calls the batch in `process`
+        self._withdrawn = False
+        self._closing = False
+        self._ended = False
+        self._error: BaseException | None = None
+
+    # ------------------------------------------------------------------ the loop's thread
+
+    def await_turn(self) -> None:
+        """Returns when Spark asks for a batch, or the source is closing."""
+        with self._changed:
+            self._waiting = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._wanted or self._closing)
+            self._waiting = False
+
+    def process(self, frame: object, batch: Batch) -> None:
+        """`Process` for the loop: returns when Spark has run the batch; WithdrawnError when it is fenced before."""
+        with self._changed:
+            self._offered = batch
+            self._withdrawn = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._withdrawn or (self._offered is None and self._taken is None))
+            self._offered = self._taken = None
+            if self._withdrawn:
+                raise WithdrawnError
+
+    def idle(self) -> None:
+        """The turn found no records."""
+        with self._changed:
+            self._idle = True
+            self._changed.notify_all()
+
+    def ended(self, error: BaseException | None) -> None:
+        """The loop is over, by this error."""
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------ ports.Jobs
+
+    @contextmanager
+    def running(self, tag: str, description: str) -> Iterator[None]:
+        """Within it, `cancel` means this batch. (Spark names a stream's jobs by its query.)"""
+        with self._changed:
+            self._tag = tag
+        yield
+
+    def cancel(self, tag: str) -> None:
+        """Withdraw the batch if Spark has not taken it, or never asks again."""
+        with self._changed:
+            if tag == self._tag and (self._offered is not None or self._closing):
+                self._withdrawn = True
+                self._changed.notify_all()
+
+    # ------------------------------------------------------------------ Spark's thread
+
+    def complete(self) -> None:
+        """What Spark took is complete: returns when the loop has committed or dropped it, or tries for SETTLE_WAIT_MS.
+
+        Raises the error by which the loop ended.
+        """
+        with self._changed:
+            if self._taken is not None:
+                self._taken = None
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._ended, SETTLE_WAIT_MS / 1000)
+            self._raise_if_ended()
+
+    def next(self, timeout_ms: int) -> Batch | None:
+        """Take the next batch; None when there is nothing to read now, or nothing was heard in time.
+
+        Raises the error by which the loop ended.
+        """
+        with self._changed:
+            self._wanted, self._idle = True, False
+            self._changed.notify_all()
+            try:
+                self._changed.wait_for(lambda: self._offered or self._idle or self._ended, timeout_ms / 1000)
+            finally:
+                self._wanted = False
+            self._raise_if_ended()
+            self._taken, self._offered = self._offered, None
+            return self._taken
+
+    def close(self) -> None:
+        """Spark never asks again."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def _raise_if_ended(self) -> None:
+        if self._ended:
+            raise self._error or UnavailableError("the group was left; start the query again")

@@ -1,0 +1,149 @@
+"""`readStream.format("zkcoord")`: a structured streaming source that is a member of a group.
+
+    register_source(spark)
+    rows = spark.readStream.format("zkcoord").option("zookeeper", …).option("kafka.bootstrap.servers", …) \\
+        .option("group", "etl").option("subscribe", "clicks").load()
+
+It is the driver loop of `SparkConsumer` whose `process` hands the planned ranges to Spark and waits. The membership
+lives in the Python process in which Spark runs the source, a child of the JVM, one for each query.
+
+`latestOffset` being called again means that the batch before is complete: there it is committed, commands are obeyed,
+and the next one is planned. (Spark's `commit` comes later, and not for a query's last batch.)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import uuid
+from collections.abc import Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.handover import Handover
+from zkcoord.spark.ports import Parts
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.reader_ranges import register, split
+from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
+from zkcoord.spark.stream_options import StreamOptions, consumer_choices
+from zkcoord.spark.stream_parts import Known, StreamParts
+from zkcoord.spark.wiring import RealParts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOIN_WAIT_MS = 10_000  # for the first partitions: a query that reads what is there, and ends, asks but once
+ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
+LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make `format("zkcoord")` known to this session. UsageError without the packages that it needs."""
+    try:
+        from zkcoord.spark import reader_python, reader_stream
+    except ImportError as error:
+        raise UsageError(f"format('zkcoord') needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
+    register(spark, reader_stream.StreamSource, reader_python, reader_stream)
+
+
+class Source:
+    """The source of one query. All methods belong to the thread on which Spark asks."""
+
+    def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
+        """Nothing is connected before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
+        self._chosen = chosen
+        self._parts = parts or RealParts(
+            None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, chosen.topics, chosen.options
+        )
+        self._run_id = run_id or uuid.uuid4().hex[:12]
+        self._handover = Handover()
+        self._known = Known()
+        self._consumer: SparkConsumer | None = None
+        self._thread: threading.Thread | None = None
+        self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
+
+    def latest(self, start: Offset | None) -> Offset:
+        """The batch before is complete: commit it, obey commands, and plan; the last offset when nothing is to be read.
+
+        `start` is the last offset as Spark knows it (Spark 4.2 and newer). Raises what ended the membership.
+        """
+        if self._thread is None:
+            self._last = start or self._last
+            self._known.recover(ranges_in(self._last))
+            self._begin()
+            return self._next(JOIN_WAIT_MS)
+        self._handover.complete()
+        return self._last if self._known.enough else self._next(ASK_WAIT_MS)
+
+    def _next(self, wait_ms: int) -> Offset:
+        batch = self._handover.next(wait_ms)
+        if batch is not None:
+            self._last = offset_of(self._run_id, batch.generation, batch.ranges, self._known.ends)
+        return self._last
+
+    def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
+        """What the batch from `start` to `end` reads, in slices for tasks.
+
+        Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was.
+        """
+        if self._thread is None:
+            self._last = end
+        elif start and start["run"] != self._run_id and end["run"] in (self._run_id, EMPTY["run"]):
+            self._known.recover(ranges_in(start), ranges_in(end))
+        most = self._chosen.options.max_offsets_per_task
+        return tuple(part for each in to_read(start or EMPTY, end) for part in split(each, most))
+
+    def end_at_present(self) -> None:
+        """The query reads what is there now, and ends (Spark 4.2 and newer)."""
+        self._known.end_at_present()
+
+    def log_ends(self) -> Mapping[str, Any] | None:
+        """The ends of the logs that are held, as they were last heard, for `query.lastProgress`."""
+        found: dict[str, dict[str, int]] = {}
+        for each, end in sorted(self._known.ends.copy().items()):
+            found.setdefault(each.topic, {})[str(each.partition)] = end
+        return found or None
+
+    def stop(self) -> None:
+        """Leave the group: what Spark has not completed is not committed."""
+        if self._consumer is None or self._thread is None:
+            return
+        self._handover.close()
+        self._consumer.stop(cancel=True)
+        self._thread.join(LEAVE_WAIT_MS / 1000)
+
+    def _begin(self) -> None:
+        leave_at_sigterm()
+        chosen = self._chosen
+        self._consumer = SparkConsumer(
+            None,
+            chosen.zookeeper,
+            chosen.bootstrap_servers,
+            chosen.group,
+            chosen.topics,
+            parts=StreamParts(self._parts, chosen.group, self._handover, self._known),
+            **consumer_choices(chosen.options),
+        )
+        self._thread = threading.Thread(target=self._run, args=(self._consumer,), name="zkcoord-stream", daemon=True)
+        self._thread.start()
+
+    def _run(self, consumer: SparkConsumer) -> None:
+        try:
+            consumer.run(self._handover.process)
+        except BaseException as error:
+            self._handover.ended(error)
+        else:
+            self._handover.ended(None)
+
+
+def leave_at_sigterm() -> None:
+    """Spark ends a source's process with SIGTERM (twice): have it end as a program does, with `stop`."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SystemExit(0)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)

@@ -1,0 +1,85 @@
+"""What the streaming source's offsets say: the only place that spells and reads them. Pure.
+
+Spark keeps each batch's offset as JSON, before it runs the batch, and hands it back after a restart. So whole ranges
+stand there, not only their ends: a batch that is run again reads exactly what it read before, whoever owns its
+partitions by then.
+
+    {"version": 1, "run": "5f0c…", "generation": 7, "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950}}}}
+
+`end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import OffsetRange
+
+VERSION = 1
+Offset = Mapping[str, Any]
+EMPTY: Offset = {"version": VERSION, "run": "", "ranges": {}}
+
+
+def offset_of(run: str, generation: int, ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> Offset:
+    """The offset of a batch of the source's process `run`.
+
+    >>> offset_of("5f", 7, [OffsetRange("clicks", 0, 100, 600)], {TopicPartition("clicks", 0): 950})["ranges"]
+    {'clicks': {'0': {'lo': 100, 'hi': 600, 'end': 950}}}
+    """
+    by_topic: dict[str, dict[str, dict[str, int]]] = {}
+    for each in ranges:
+        end = ends.get(each.topic_partition, each.end)
+        by_topic.setdefault(each.topic, {})[str(each.partition)] = {"lo": each.start, "hi": each.end, "end": end}
+    return {"version": VERSION, "run": run, "generation": generation, "ranges": by_topic}
+
+
+def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
+    """The ranges, sorted. UsageError for what this source has not written: the checkpoint is another query's."""
+    try:
+        if offset["version"] == VERSION:
+            return tuple(
+                sorted(
+                    OffsetRange(topic, int(partition), int(each["lo"]), int(each["hi"]))
+                    for topic, partitions in offset["ranges"].items()
+                    for partition, each in partitions.items()
+                )
+            )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    raise UsageError(
+        f"the checkpoint holds the offset {str(offset)[:200]}, which this source has not written: start the query with "
+        "a checkpointLocation of its own (the group's offsets say where it goes on)"
+    )
+
+
+def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
+    """What the batch from `start` to `end` reads: the ranges in `end`, a fixed function of the two.
+
+    Without those records that the batch of `start` has read, when that was another process's batch and `end` begins a
+    partition where it began: then that batch is complete (Spark says so by asking for the next one) but its process
+    ended before it could commit. Within one process the same start means that somebody wants it read again.
+    """
+    if start == end:
+        return ()
+    ranges = ranges_in(end)
+    if start["run"] == end["run"]:
+        return ranges
+    done = {each.topic_partition: each for each in ranges_in(start)}
+    left = (after(each, done.get(each.topic_partition)) for each in ranges)
+    return tuple(each for each in left if each.start < each.end)
+
+
+def after(each: OffsetRange, done: OffsetRange | None) -> OffsetRange:
+    """What is left of a range when `done`, of the same partition, is complete; all of it if they began elsewhere.
+
+    >>> str(after(OffsetRange("t", 0, 5, 30), OffsetRange("t", 0, 5, 20)))
+    't-0-20-30'
+    >>> str(after(OffsetRange("t", 0, 6, 30), OffsetRange("t", 0, 5, 20)))
+    't-0-6-30'
+    """
+    if done is None or done.start != each.start:
+        return each
+    return each._replace(start=min(done.end, each.end))

@@ -1,0 +1,213 @@
+"""What the consumer behind the streaming source is wired from: a real membership and Kafka, and Spark as `Handover`.
+
+The membership's callbacks pass through here, since two things are known here alone: what an earlier process of this
+query has read without committing it (Spark's checkpoint tells), and how far a query that shall end has to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import ZkcoordError
+from zkcoord.spark.handover import Handover
+from zkcoord.spark.meter import Unmetered
+from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Parts, Progress, Reader, Report, Where
+from zkcoord.spark.progress import LogLines
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.stream_offsets import after
+
+Positions = Mapping[TopicPartition, int]
+
+
+class Known:
+    """Where the held partitions stand. The membership's worker, the loop and Spark's thread write it, a value each."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
+        self._reached: dict[TopicPartition, int] = {}  # held partitions
+        self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
+        self._done: dict[TopicPartition, OffsetRange] = {}  # complete, perhaps not committed
+        self._floors: dict[TopicPartition, int] = {}  # read up to here, while the loop's own position is older
+
+    def recover(self, done: Iterable[OffsetRange], planned: Iterable[OffsetRange] = ()) -> None:
+        """These ranges are complete, though perhaps not committed; `planned` was planned without knowing it."""
+        begun = {each.topic_partition: each for each in planned}
+        for each in done:
+            mine = begun.get(each.topic_partition)
+            if mine is not None and mine.start == each.start:
+                self._floors[each.topic_partition] = each.end
+            elif each.topic_partition not in self._reached:
+                self._done[each.topic_partition] = each
+
+    def started(self, positions: Positions) -> dict[TopicPartition, int]:
+        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning."""
+        found = {}
+        for each, position in positions.items():
+            at = after(OffsetRange(each.topic, each.partition, position, 2**63), self._done.pop(each, None)).start
+            found[each] = self._reached[each] = at
+            self._floors.pop(each, None)
+        return found
+
+    def stopped(self, partitions: Collection[TopicPartition], final: Positions) -> dict[TopicPartition, int]:
+        """The final offsets to commit."""
+        floors = {each: self._floors.pop(each, 0) for each in partitions}
+        self.lost(partitions)
+        return {each: max(offset, floors.get(each, 0)) for each, offset in final.items()}
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """They are not held any more."""
+        for each in partitions:
+            for kept in (self._reached, self._floors, self.ends, self._targets or {}):
+                kept.pop(each, None)
+
+    def heard(self, ends: Positions) -> None:
+        """These are the logs' ends now."""
+        self.ends |= ends
+        if self._targets is not None:
+            self._targets = {**ends, **self._targets}
+
+    def done(self, ranges: Iterable[OffsetRange]) -> None:
+        """A batch was committed."""
+        for each in ranges:
+            if each.topic_partition in self._reached:
+                self._reached[each.topic_partition] = each.end
+            self._floors.pop(each.topic_partition, None)
+
+    def end_at_present(self) -> None:
+        """The query shall read what is there now."""
+        self._targets = {}
+
+    @property
+    def enough(self) -> bool:
+        """A query that shall end has read what was there when each partition's end was first heard."""
+        targets = self._targets
+        if not targets:
+            return False
+        return all(at >= targets.get(each, at + 1) for each, at in self._reached.copy().items())
+
+
+class StreamParts:
+    """`ports.Parts` for the consumer behind the streaming source: `parts`, but for what Spark does here itself."""
+
+    def __init__(self, parts: Parts, group: str, handover: Handover, known: Known) -> None:
+        self._parts = parts
+        self._group = group
+        self._handover = handover
+        self._known = known
+
+    def membership(
+        self,
+        *,
+        on_start: Callable[[Positions], None],
+        on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
+        on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        reset: Callable[[tuple[TopicPartition, ...]], Positions],
+    ) -> Membership:
+        """A membership, not started, whose callbacks tell `Known`."""
+
+        def lost(partitions: tuple[TopicPartition, ...]) -> None:
+            self._known.lost(partitions)
+            on_lost(partitions)
+
+        return self._parts.membership(
+            on_start=lambda positions: on_start(self._known.started(positions)),
+            on_stop=lambda partitions: self._known.stopped(partitions, on_stop(partitions)),
+            on_lost=lost,
+            reset=reset,
+        )
+
+    def log_ends(self) -> LogEnds:
+        """A Kafka client whose answers are remembered; the caller closes it."""
+        return HeardEnds(self._parts.log_ends(), self._known)
+
+    def reader(self) -> Reader:
+        """None: Spark reads by itself what it is handed."""
+        return NoReader()
+
+    def jobs(self) -> Jobs:
+        """Spark, as far as a source can reach it."""
+        return self._handover
+
+    def meter(self) -> Meter:
+        """Spark counts the rows of a stream by itself (`query.lastProgress`)."""
+        return Unmetered()
+
+    def progress(self) -> Progress:
+        """The log, and the thread that waits for a batch."""
+        return StreamProgress(LogLines(self._group), self._handover, self._known)
+
+    def await_turn(self) -> None:
+        """When Spark asks."""
+        self._handover.await_turn()
+
+
+class HeardEnds:
+    """`ports.LogEnds` that tells `Known` of the ends it hears."""
+
+    def __init__(self, client: LogEnds, known: Known) -> None:
+        self._client = client
+        self._known = known
+
+    def ask_offsets(
+        self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
+    ) -> tuple[Positions, Mapping[TopicPartition, ZkcoordError]]:
+        """As `ports.LogEnds`."""
+        found, failed = self._client.ask_offsets(partitions, which, isolation, timeout_ms)
+        if which == "latest":
+            self._known.heard(found)
+        return found, failed
+
+    def reset_positions(self, partitions: Collection[TopicPartition], policy: Where) -> Positions:
+        """As `ports.LogEnds`."""
+        return self._client.reset_positions(partitions, policy)
+
+    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        """As `ports.LogEnds`."""
+        return self._client.partitions_of(topic)
+
+    def close(self) -> None:
+        """As `ports.LogEnds`."""
+        self._client.close()
+
+
+class NoReader:
+    """`ports.Reader` whose DataFrame is nothing: Spark makes it from the ranges itself."""
+
+    def read(self, ranges: Collection[OffsetRange]) -> Any:
+        """As `ports.Reader`."""
+        return None
+
+    def lacks(self, error: Exception) -> str | None:
+        """As `ports.Reader`."""
+        return None
+
+    def away(self, error: Exception) -> bool:
+        """As `ports.Reader`: Spark keeps a batch's errors to itself."""
+        return False
+
+
+class StreamProgress:
+    """`ports.Progress` for the log, for `Known` and for who waits for a batch."""
+
+    def __init__(self, log: LogLines, handover: Handover, known: Known) -> None:
+        self._log = log
+        self._handover = handover
+        self._known = known
+
+    def batch_done(self, report: Report) -> None:
+        """A batch was committed."""
+        self._known.done(report.batch.ranges)
+        self._log.batch_done(report)
+
+    def batch_lost(self) -> None:
+        """A batch was dropped."""
+        self._log.batch_lost()
+
+    def idle(self, lag: int) -> None:
+        """There is nothing to read."""
+        self._handover.idle()
+
+    def close(self) -> None:
+        """The run is over."""
