@@ -7,12 +7,12 @@ query has read without committing it (Spark's checkpoint tells), and how far a q
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import ZkcoordError
 from zkcoord.spark.handover import Handover
-from zkcoord.spark.meter import Unmetered
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Parts, Progress, Reader, Report, Where
 from zkcoord.spark.progress import LogLines
 from zkcoord.spark.ranges import OffsetRange
@@ -132,7 +132,7 @@ class StreamParts:
 
     def meter(self) -> Meter:
         """Spark counts the rows of a stream by itself (`query.lastProgress`)."""
-        return Unmetered()
+        return UnseenMeter()
 
     def progress(self) -> Progress:
         """The log, and the thread that waits for a batch."""
@@ -186,6 +186,25 @@ class NoReader:
     def away(self, error: Exception) -> bool:
         """As `ports.Reader`: Spark keeps a batch's errors to itself."""
         return False
+
+
+class UnseenMeter:
+    """`ports.Meter` of what only Spark sees."""
+
+    def __init__(self) -> None:
+        self._looks = count()
+
+    def watch(self, df: Any) -> Any:
+        """As `ports.Meter`."""
+        return df
+
+    def read(self, tag: str) -> tuple[int | None, int | None]:
+        """As `ports.Meter`: nothing is known."""
+        return None, None
+
+    def activity(self, tag: str) -> object:
+        """As `ports.Meter`: another value each time. A batch lasts until the next trigger, however little it does."""
+        return next(self._looks)
 
 
 class StreamProgress:
