@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from zkcoord.coordinator import Coordinator
 from zkcoord.spark import Batch
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DEADLINE_S = 60.0
+PROGRAM_DEADLINE_S = 300.0  # a Spark session of its own takes 6 s to begin on a quiet machine
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -57,3 +64,12 @@ def endless(df: DataFrame) -> int:
     """A job that takes hours, in tasks that can be cancelled."""
     spark = df.sparkSession
     return df.crossJoin(spark.range(10**13)).selectExpr("hash(value, id) as h").where("h = 1").count()
+
+
+def run_program(module: str, *arguments: object, **environment: str) -> Any:
+    """What a program of these tests prints as its last line, which is JSON."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])

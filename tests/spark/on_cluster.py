@@ -1,0 +1,145 @@
+"""A driver with two executors of its own: `python -m tests.spark.on_cluster ZOOKEEPER KAFKA TOPIC FOLDER`.
+
+Prints as one line of JSON what happened. Run with a SPARK_HOME that may be written to: executors work below it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.embedded import connector_jars
+from zkcoord.spark import Batch, SparkConsumer, spark_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+EXECUTORS = 2
+
+
+def session(hidden: str) -> SparkSession:
+    """Two executors of one core each, whose Python finds `hidden` first; with the Spark UI."""
+    config = {
+        "spark.executorEnv.PYTHONPATH": hidden,
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.executor.heartbeatInterval": "1s",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    jars = connector_jars()
+    return spark_session(
+        "cluster", jars=jars, master=f"local-cluster[{EXECUTORS},1,1024]", config=config, log_level="OFF"
+    )
+
+
+def lethal(flag: str, levels: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Work that kills its own Python worker (0), or the executor above it (2), at the first try of one task."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            yield from batches
+            return
+        victim = os.getpid()
+        for _ in range(levels):  # a worker's parent is the daemon that forked it, whose parent is the executor
+            victim = int(re.findall(r"\) \w (\d+)", Path(f"/proc/{victim}/stat").read_text())[0])
+        os.kill(victim, signal.SIGKILL)
+        yield from batches  # an executor's worker lives on for a moment
+
+    return work
+
+
+def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For each task, the executor that ran it, and whether zkcoord could be imported there."""
+    import pyarrow
+
+    for _ in batches:
+        pass
+    try:
+        importlib.import_module("zkcoord")
+    except ImportError:
+        found = False
+    else:
+        found = True
+    executor = int(re.findall(r"\) \w (\d+)", Path(f"/proc/{os.getppid()}/stat").read_text())[0])
+    yield pyarrow.RecordBatch.from_pydict({"executor": [executor], "zkcoord": [found]})
+
+
+class Scene:
+    """One topic, read by one consumer after the other, each of a group of its own."""
+
+    def __init__(self, spark: SparkSession, zookeeper: str, kafka: str, topic: str, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self._at = (zookeeper, kafka)
+        self._topic = topic
+
+    def read(self, group: str, process: Callable[[DataFrame, Batch], object], **choices: Any) -> SparkConsumer:
+        """Read everything; what `process` returns is nobody's business."""
+        zookeeper, kafka = self._at
+        consumer = SparkConsumer(
+            *(self.spark, zookeeper, kafka, group, [self._topic]), starting_offsets="earliest", **choices
+        )
+        consumer.run(process, max_batches=1)
+        return consumer
+
+    def spread(self, reader: Any) -> dict[str, Any]:
+        """What the tasks of one batch say of their place, the records, and the consumer's own count."""
+        found: dict[str, Any] = {}
+
+        def process(df: DataFrame, batch: Batch) -> None:
+            rows = df.mapInArrow(where, "executor bigint, zkcoord boolean").collect()
+            found["executors"] = len({row.executor for row in rows})
+            found["zkcoord"] = sorted({row.zkcoord for row in rows})
+            found["records"] = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
+
+        consumer = self.read(f"spread-{reader}", process, reader=reader)
+        return {**found, "offsets": consumer.metrics.offsets, "lost": consumer.metrics.lost}
+
+    def survive(self, name: str, levels: int, reader: Any) -> dict[str, Any]:
+        """A batch in the middle of which a worker or an executor is killed."""
+        found: dict[str, Any] = {}
+        flag = self.folder / name
+
+        def process(df: DataFrame, batch: Batch) -> None:
+            rows = df.select("partition", "offset").mapInArrow(
+                lethal(str(flag), levels), "partition int, offset bigint"
+            )
+            found["records"] = sorted((row.partition, row.offset) for row in rows.collect())
+            found["seq"] = batch.seq
+
+        consumer = self.read(name, process, reader=reader)
+        return {**found, "killed": flag.exists(), "batches": consumer.metrics.batches, "lost": consumer.metrics.lost}
+
+    def shown(self) -> list[str]:
+        """The descriptions of all jobs, as the Spark UI's REST API tells them."""
+        context = self.spark.sparkContext
+        with urllib.request.urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs") as answer:
+            return sorted({job.get("description", "") for job in json.load(answer)})
+
+
+def main(zookeeper: str, kafka: str, topic: str, folder: str) -> None:
+    """Everything, one after the other."""
+    spark = session(f"{folder}/hidden")
+    try:
+        scene = Scene(spark, zookeeper, kafka, topic, Path(folder))
+        told: dict[str, Any] = {reader: scene.spread(reader) for reader in ("kafka", "python")}
+        told["worker"] = scene.survive("worker", 0, "python")
+        told["executor"] = scene.survive("executor", 2, "kafka")
+        told["shown"] = scene.shown()
+    finally:
+        spark.stop()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,103 @@
+"""A consumer of a remote session, as a program: `python -m tests.spark.on_connect SERVER ZOOKEEPER KAFKA TOPIC`.
+
+Prints as one line of JSON what happened. A process of its own: one that has a classic session can have no remote one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.fakes import DEADLINE_S, InThread
+from tests.spark.together import endless
+from zkcoord.spark import Batch, SparkConsumer
+from zkcoord.spark.meter import meter_of
+from zkcoord.spark.ports import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def consumer_of(spark: SparkSession, place: tuple[str, str, str], group: str, **choices: Any) -> SparkConsumer:
+    """A consumer of the whole topic, in a group of its own."""
+    zookeeper, kafka, topic = place
+    return SparkConsumer(spark, zookeeper, kafka, group, [topic], starting_offsets="earliest", **choices)
+
+
+def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measure_bytes: bool) -> dict[str, Any]:
+    """One batch: its records, and what the consumer counts."""
+    records: list[Any] = []
+    reports: list[Report] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        records.extend(sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect()))
+
+    choices: dict[str, Any] = {"reader": reader, "measure_bytes": measure_bytes, "on_report": reports.append}
+    consumer_of(spark, place, f"read-{reader}", **choices).run(process, max_batches=1)
+    (report,) = reports
+    return {"records": records, "rows": report.rows, "bytes": report.bytes, "offsets": report.offsets}
+
+
+def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
+    """A batch that never ends is cancelled, and its records are read again by the next run."""
+    consumer = consumer_of(spark, place, "cancelled")
+    begun = threading.Event()
+    errors: list[str] = []
+    counts: list[int] = []
+
+    def hang(df: DataFrame, batch: Batch) -> None:
+        begun.set()
+        try:
+            endless(df)
+        except Exception as error:
+            errors.append(str(error))
+            raise
+
+    running = InThread(lambda: consumer.run(hang))
+    assert begun.wait(DEADLINE_S)
+    consumer.stop(cancel=True)
+    first = running.result()
+    second = consumer.run(lambda df, batch: counts.append(df.count()), max_batches=1)
+    return {
+        "batches": [first, second],
+        "counts": counts,
+        "lost": consumer.metrics.lost,
+        "cancelled": ["cancel" in error.lower() for error in errors],
+    }
+
+
+def gets_on(spark: SparkSession) -> list[bool]:
+    """Whether a look differs from the one before: after an operation, after nothing, after another operation."""
+    meter = meter_of(spark, measure_bytes=False)
+    looks = []
+    for rows in (0, 10, 0, 10):
+        if rows:
+            meter.watch(spark.range(rows)).count()
+        looks.append(meter.activity("any"))
+    return [one != other for one, other in pairwise(looks)]
+
+
+def main(server: str, *place: str) -> None:
+    """Everything, one after the other."""
+    from pyspark.sql import SparkSession
+
+    zookeeper, kafka, topic = place
+    spark = SparkSession.builder.remote(server).getOrCreate()
+    try:
+        at = (zookeeper, kafka, topic)
+        told: dict[str, Any] = {
+            "kafka": read(spark, at, "kafka", measure_bytes=False),
+            "python": read(spark, at, "python", measure_bytes=True),
+            "cancel": cancel(spark, at),
+            "gets_on": gets_on(spark),
+        }
+    finally:
+        spark.stop()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

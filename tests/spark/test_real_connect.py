@@ -1,0 +1,74 @@
+"""A consumer of a remote session (Spark Connect): a server of its own, and a program that is its client."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.together import coordinating, run_program
+from zkcoord.embedded import connector_jars
+from zkcoord.embedded.child import Child
+from zkcoord.embedded.java import pyspark_jars
+from zkcoord.embedded.server import LOOPBACK, free_ports
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
+START_DEADLINE_MS = 120_000
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"  # its jar is one of PySpark's
+
+
+@pytest.fixture
+def server(spark_java: None, tmp_path: Path) -> Iterator[str]:
+    """The address of a Connect server in local mode, with the connector. It leaves a folder where it runs."""
+    (port,) = free_ports(1)
+    config = {
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+    }
+    submit = [str(pyspark_jars().parent / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[2]"]
+    for key, value in config.items():
+        submit += ["--conf", f"{key}={value}"]
+    command = ["/bin/sh", "-c", f"cd {shlex.quote(str(tmp_path))} && exec {shlex.join([*submit, 'spark-internal'])}"]
+    child = Child("Spark Connect", command, tmp_path / "server.log", env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK})
+    child.start()
+    try:
+        child.await_ready(lambda: listens(port), START_DEADLINE_MS)
+        yield f"sc://{LOOPBACK}:{port}"
+    finally:
+        child.stop()
+
+
+def listens(port: int) -> bool:
+    """Whether somebody does."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_remote_session_reads_cancels_and_tells_how_it_gets_on(
+    server: str, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    topic = make_topic(2)
+    topic.show_in(chroot)
+    topic.fill(0, 20)
+    topic.fill(1, 5)
+    with coordinating(chroot):
+        told = run_program("tests.spark.on_connect", server, chroot, topic.bootstrap_servers, topic.name)
+    records = [[0, offset] for offset in range(20)] + [[1, offset] for offset in range(5)]
+    assert told["kafka"] == {"records": records, "rows": None, "bytes": None, "offsets": 25}
+    assert told["python"] == {"records": records, "rows": 25, "bytes": 25 * 3 + 10 * 7 + 10 * 8 + 5 * 7, "offsets": 25}
+    assert told["cancel"] == {"batches": [0, 1], "counts": [25], "lost": 1, "cancelled": [True]}
+    assert told["gets_on"] == [True, False, True]
