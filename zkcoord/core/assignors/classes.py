@@ -57,15 +57,20 @@ def _targets(
 
 def canonical(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
     """All partitions of `topics` in canonical order (by number, then topic), as plain tuples: they cost a third."""
+    return list(canonical_pairs(topics, partitions))
+
+
+def canonical_pairs(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> Iterable[tuple[str, int]]:
+    """The same, one by one: whoever makes something else of each keeps no tuple alive."""
     names = sorted(topics)
     numbers = partitions[names[0]] if names else ()
     if all(partitions[name] == numbers for name in names):
-        return list(zip(cycle(names), chain.from_iterable(map(repeat, numbers, repeat(len(names)))), strict=False))
+        return zip(cycle(names), chain.from_iterable(map(repeat, numbers, repeat(len(names)))), strict=False)
     by_number: dict[int, list[tuple[str, int]]] = {}
     for name in names:
         for number in partitions[name]:
             by_number.setdefault(number, []).append((name, number))
-    return [pair for number in sorted(by_number) for pair in by_number[number]]
+    return (pair for number in sorted(by_number) for pair in by_number[number])
 
 
 def as_partitions(pairs: Iterable[tuple[str, int]]) -> list[TopicPartition]:

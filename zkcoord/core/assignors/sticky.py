@@ -23,6 +23,8 @@ answer that looked at it could not be stable: a partition that must move is not 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkcoord.core.assignors.classes import classes_of
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.mixed import assign_mixed
@@ -36,10 +38,13 @@ def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
 
     Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing.
     """
+    hinted = _hinted(given)
+    if hinted:  # both classes and weights sort them, and sorting is nearly free of what is in order
+        given = replace(given, subscribers=tuple(sorted(given.subscribers, key=lambda member: member.consumer_id)))
     classes = classes_of(given.subscribers, given.partitions)
     if not classes:
         return {}
-    if _hinted(given):
+    if hinted:
         return assign_weighted(classes, given)
     if len(classes) == 1:
         return assign_uniform(classes[0], given)

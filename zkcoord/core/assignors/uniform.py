@@ -15,7 +15,14 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import chain, compress, filterfalse, repeat
 
-from zkcoord.core.assignors.classes import ThreadClass, as_partitions, canonical, canonical_key, owned_among
+from zkcoord.core.assignors.classes import (
+    ThreadClass,
+    as_partitions,
+    canonical,
+    canonical_key,
+    canonical_pairs,
+    owned_among,
+)
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.model import TopicPartition
 
@@ -41,7 +48,7 @@ def _holdings(
 ) -> tuple[dict[TopicPartition, str], list[int], list[TopicPartition]]:
     """(what threads of the group hold of its partitions, how many each thread holds, what nobody holds, in order)."""
     if not given.owned:
-        return {}, [0] * len(group.threads), as_partitions(canonical(group.topics, given.partitions))
+        return {}, [0] * len(group.threads), as_partitions(canonical_pairs(group.topics, given.partitions))
     total = sum(len(given.partitions[topic]) for topic in group.topics)
     owned = dict(given.owned)
     held = list(map(Counter(owned.values()).get, group.threads, repeat(0)))
