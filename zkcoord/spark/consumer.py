@@ -46,7 +46,7 @@ class SparkConsumer:
     mapping of topics (`"*"`: the rest) to these. `out_of_range`: where reading goes on when an offset is not in its
     log: as `starting_offsets` says (None), "earliest", "latest", or "fail": `run` raises UsageError.
     `reader`: "kafka", Spark's connector (a jar), or "python", confluent-kafka in Spark's Python workers (no jar; each
-    task costs some 100 ms more, so that many small batches suffer most). Both give the columns of Spark's own Kafka
+    task costs some tens of ms more, so that many small batches suffer most). Both give the columns of Spark's own Kafka
     source; `include_headers` adds headers.
     `config` holds Kafka settings: `X` is for librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the
     connector alone, `librdkafka.X` for librdkafka alone; settings of security are translated from either's spelling
