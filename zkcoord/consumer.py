@@ -20,8 +20,10 @@ from zkcoord import settings
 from zkcoord.assignors import check_offers
 from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.replay import REPLAY
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
+from zkcoord.shell.announcing import Announced
 from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
@@ -35,12 +37,14 @@ from zkcoord.tree.registration import (
     encode_registration,
     legal_instance,
 )
+from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
 from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
 
 Positions = Mapping[TopicPartition, int]
+Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class Consumer:
@@ -57,6 +61,10 @@ class Consumer:
     `on_lost(partitions)`
         the lease ended or the registration is gone; nothing of them can be committed any more. `on_start` is called
         again if they come back.
+    `on_replay(ranges)`
+        right before the `on_start` that names these partitions: partition -> (start, end), the range that was announced
+        for it and that no commit has passed, `start` being the next offset. To be processed exactly so, before anything
+        else of the partition. Raising is as raising in `on_start`. Without it no such ranges come.
     `reset(partitions) -> Mapping[partition, offset]`
         where partitions without an offset start; without it such a start is refused.
 
@@ -73,6 +81,8 @@ class Consumer:
     A partition may be read only while `allowed(partition)` is true.
     """
 
+    _fatal: ZkcoordError | None = None
+
     def __init__(
         self,
         zookeeper: str,
@@ -88,6 +98,7 @@ class Consumer:
         on_start: Callable[[Positions], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        on_replay: Callable[[Ranges], None] | None = None,
         reset: Callable[[tuple[TopicPartition, ...]], Positions] | None = None,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         rebalance_timeout_ms: int = settings.REBALANCE_TIMEOUT_MS,
@@ -106,25 +117,26 @@ class Consumer:
         document = subscription_of(topics, include, exclude, threads)
         document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces)
         document = replace(document, assignors=tuple(assignors), rack=rack, capacity=capacity)
-        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset({PING}))
+        offers = {PING} if on_replay is None else {PING, REPLAY}
+        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset(offers))
 
         def registration(negotiated_ms: int) -> bytes:
             now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
             return encode_registration(now)
 
         registration(session_timeout_ms)  # refuses now what would be refused at joining
-        self._fatal: ZkcoordError | None = None
+        self._rebalance_timeout_ms = rebalance_timeout_ms
         sessions = zookeeper_sessions(
             zookeeper,
             session_timeout_ms=session_timeout_ms,
             fatal=self._fail,
             **({} if zookeeper_config is None else {"config": zookeeper_config}),
         )
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._starts: dict[TopicPartition, int] = {}
-        start = partial(self._start, on_start)
-        functions: dict[str, Any] = {"start": start, "stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
+        functions: dict[str, Any] = {"stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        functions |= {"start": partial(self._start, on_start, on_replay), "replay": self._replay.update}
         self._worker = Worker(functions, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
         member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
@@ -167,22 +179,52 @@ class Consumer:
         and when this consumer was stopped. Raises UnavailableError when ZooKeeper does not answer within the rebalance
         timeout, and `error` when this consumer has ended by itself.
         """
+        counted = self._starts if starts is None else starts
+        self._ask_write("commit", Wanted(dict(offsets), {p: counted.get(p, 0) for p in offsets}))
+
+    def announce(self, ranges: Ranges) -> None:
+        """Say in ZooKeeper what is about to be processed: partition -> (start, end), from its committed offset on.
+
+        Returns when it stands there. Whoever is given one of these partitions before a commit has passed the range is
+        told to process exactly this range first (`on_replay`), this consumer too. Ranges announced earlier stay until a
+        commit has passed them, or their partitions are announced anew; a commit ends its ranges without another write.
+
+        Raises FencedError when a partition is not held, or was started again, or its committed offset is another one;
+        UsageError for a range that is none, and for more than fit into 256 KiB: nothing was announced then. Raises
+        UnavailableError as `commit` does.
+        """
+        for partition, (start, end) in ranges.items():
+            if not 0 <= start < end:
+                raise UsageError(f"{partition}: {start} to {end} is no range")
+        if not ranges:
+            return
+        _check_size(ranges)
+        self._ask_write("announce", Announced(dict(ranges), {p: self._starts.get(p, 0) for p in ranges}))
+
+    def _ask_write(self, name: str, wanted: Wanted | Announced) -> None:
         if self.error is not None:
             raise self.error
-        counted = self._starts if starts is None else starts
-        wanted = Wanted(dict(offsets), {p: counted.get(p, 0) for p in offsets})
-        future: Future[None] = self._driver.ask("commit", wanted)
+        future: Future[None] = self._driver.ask(name, wanted)
         try:
             future.result(self._rebalance_timeout_ms / 1000)
         except FutureTimeoutError:
-            raise UnavailableError("ZooKeeper did not answer the commit: it may have happened, or may still") from None
+            raise UnavailableError(f"ZooKeeper did not answer the {name}: it may have happened, or may still") from None
         except RuntimeError:  # of the driver: the loop has ended
             raise self.error or FencedError("the consumer was stopped") from None
         except FencedError as error:
             raise self.error or error from None
 
-    def _start(self, on_start: Callable[[Positions], None], positions: Positions) -> None:
+    def _start(
+        self,
+        on_start: Callable[[Positions], None],
+        on_replay: Callable[[Ranges], None] | None,
+        positions: Positions,
+    ) -> None:
+        replay = dict(self._replay)
+        self._replay.clear()
         try:
+            if replay and on_replay is not None:
+                on_replay(replay)
             on_start(positions)
         finally:  # only now: what is committed meanwhile was decided before
             self._starts |= {p: self._starts.get(p, 0) + 1 for p in positions}
@@ -238,6 +280,14 @@ def new_consumer_id(group: str, instance: str | None) -> str:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _check_size(ranges: Ranges) -> None:
+    size = len(encode_status(Status(batch={p: (start, end, 0) for p, (start, end) in ranges.items()})))
+    if size > ANNOUNCED_BYTES_MAX:
+        raise UsageError(
+            f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"
+        )
 
 
 def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:

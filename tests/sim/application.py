@@ -62,6 +62,7 @@ class Application:
         self._committed: dict[TopicPartition, int] = {}
         self._committing: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
+        self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed exactly so, while they begin there
         self.starts: dict[TopicPartition, int] = {}  # how often it was told to start each
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
@@ -101,6 +102,11 @@ class Application:
         for partition in sorted(positions):
             self.positions[partition] = self._committed[partition] = positions[partition]
             self._note("start", partition, positions[partition])
+
+    def _replay(self, ranges: dict[TopicPartition, tuple[int, int]]) -> None:
+        for partition, (start, end) in sorted(ranges.items()):
+            self.replays[partition] = (start, end)
+            self._note("replay", partition, start, end)
 
     def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         final = {}
@@ -180,6 +186,7 @@ class Application:
 
 HANDLERS: dict[str, Callable[[Application, Any], Any]] = {
     "start": Application._start,
+    "replay": Application._replay,
     "stop": Application._stop,
     "lost": Application._lost,
     "reset": Application._resolve,

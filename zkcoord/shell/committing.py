@@ -1,4 +1,5 @@
-"""Commits of a consumer's offsets: fenced by the registration, guarded by each offset's version.
+"""Commits of a consumer's offsets: fenced by the registration, guarded by each offset's version. (And announcements,
+which wait for the same turn.)
 
 What is asked for while one commit is under way goes with the next. An unknown or refused commit is read again: an own
 value at the next version was the own write; a foreign value becomes the partition's position, and is reported.
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
+from zkcoord.shell.announcing import Announcing
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.ports import CommitDone, Outcome
@@ -37,6 +39,7 @@ class Committing:
         self._active: list[Asked] = []
         self._offsets: dict[TopicPartition, int] = {}  # what the multis under way set
         self._lookup: Lookup | None = None
+        self.announcing = Announcing(desk)
 
     def add(self, wanted: Wanted, future: Future[None]) -> None:
         """Commit these offsets; `future` ends with None or a FencedError."""
@@ -52,6 +55,7 @@ class Committing:
         for _, future in [*self._active, *self._queue]:
             future.set_exception(error)
         self._active, self._queue, self._offsets = [], [], {}
+        self.announcing.fail(error)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """The application must not read these any more: what it asked for before does not count, even should they be
@@ -70,10 +74,11 @@ class Committing:
             if not self._lookup.clean:
                 return
             self._verify(self._lookup)
-        if self._active or not self._queue:
-            return
-        self._active, self._queue = self._queue, []
-        self._send()
+        if self._queue and not self._active:
+            self._active, self._queue = self._queue, []
+            self._send()
+        if not self._desk.writing:
+            self.announcing.advance()
 
     def _send(self) -> None:
         """Send what is asked for and not yet so; who names a partition that does not run any more is told."""

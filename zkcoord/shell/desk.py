@@ -42,7 +42,8 @@ class Desk:
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
         self.calls: dict[int, str] = {}  # token -> who waits for the answer
         self._names: frozenset[str] = frozenset()  # children of the channel
-        self._channel: Node | None = None  # as listed; its stat's version is the status's, which changes with the list
+        self._channel: Node | None = None  # as listed
+        self.status_version = 0  # as listed, and counted on with announcements, which do not change the list
         self._registration: Node | None = None
         self._lookups: dict[str, Lookup] = {}
         self._writer = ""  # whose multis are under way; "" = nobody's
@@ -79,6 +80,7 @@ class Desk:
 
     def _read_names(self, node: Node) -> None:
         self._channel, self._names = node, frozenset(node.children)
+        self.status_version = node.stat.version if node.stat else 0
         sequences = {name for name in node.children if is_sequence(name)}
         tracker = self._loop.tracker
         for gone in self.commands.keys() - sequences:
@@ -122,14 +124,20 @@ class Desk:
 
         A command that is obeyed never changes: whether it still stands is seen in the list, it is not read again.
         """
-        commands, channel = self.commands, self._channel
+        commands = self.commands
         for sequence in sequences:
             self._loop.tracker.unwant(self.paths.command(sequence))
         return Acknowledgement(
             commands={s: node.stat.version if (node := commands.get(s)) and node.stat else 0 for s in sequences},
             status=self.holdings.status(held, self.store_name),
-            status_version=channel.stat.version if channel and channel.stat else 0,
+            status_version=self.status_version,
         )
+
+    def announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """The multi that announced these has happened."""
+        self.holdings.announced(ranges)
+        self.status_version += 1
+        self.event("announced", {"partitions": sorted(ranges), "level": "debug"})
 
     # reading, writing, calling
 
@@ -161,14 +169,21 @@ class Desk:
         return answer
 
     def call(self, name: str, argument: Any, waiting: str = "task") -> None:
-        """Call the application; the answer goes to `waiting` (nobody waits for `lost`)."""
+        """Call the application; the answer goes to `waiting` (nobody waits for `lost` and `replay`)."""
         token = next(self._tokens)
-        if name != "lost":
+        if name not in ("lost", "replay"):
             self.calls[token] = waiting
         if name == "start":
             for partition in argument:
                 self.starts[partition] = self.starts.get(partition, 0) + 1
         self._callbacks.call(token, name, argument)
+
+    def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> None:
+        """Have the application start these; what was announced from these offsets on comes first."""
+        replay = {p: (r[0], r[1]) for p, r in sorted(self.holdings.batch.items()) if offsets.get(p) == r[0]}
+        if replay:
+            self.call("replay", replay)
+        self.call("start", offsets, waiting)
 
     def disown(self, waiting: str) -> None:
         """Nobody waits any more for what the application answers to these calls."""

@@ -18,6 +18,9 @@ from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.status import Status, encode_status, ranges_text
 
+Batch = dict[TopicPartition, tuple[int, int, int]]
+"""Announced ranges: start, end, generation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -112,6 +115,9 @@ class Holdings:
     held: dict[TopicPartition, Held] = field(default_factory=dict)
     running: set[TopicPartition] = field(default_factory=set)
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+    batch: Batch = field(default_factory=dict)
+    # announced, here or by whom a partition came from: start, end, generation. It counts while its start is the
+    # committed offset; what is not held any more stays, since nobody else may have it
     pinged: str = ""  # the sequence of the last ping that was answered
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
 
@@ -155,8 +161,39 @@ class Holdings:
             mine = self.held[partition]
             self.held[partition] = replace(mine, offset=offset, offset_version=mine.offset_version + 1)
 
+    def standing(self, held: Mapping[TopicPartition, Held], batch: Batch) -> Batch:
+        """Those of these announced ranges that no commit has passed, as far as this member knows."""
+        known = {**self.held, **held} if batch else held
+        return {p: r for p, r in sorted(batch.items()) if p not in known or known[p].offset == r[0]}
+
+    def left_over(self) -> set[TopicPartition]:
+        """What was announced, and is not held any more."""
+        return self.batch.keys() - self.held.keys()
+
+    def forget_passed(self, read: Lookup, but: Collection[TopicPartition]) -> None:
+        """Forget what is left over, but of these, and was passed by a commit or is somebody else's now."""
+        for partition in sorted((self.left_over() & read.partitions).difference(but)):
+            if read.owner(partition)[0] or read.position(partition).offset != self.batch[partition][0]:
+                del self.batch[partition]
+
+    def announce(self, ranges: Mapping[TopicPartition, tuple[int, int]], store_name: str) -> bytes:
+        """The channel's data with these ranges of held partitions announced; the same in memory is `announced`."""
+        return self._encoded(self.held, store_name, self._announced(ranges))
+
+    def announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """These ranges stand in the status now."""
+        self.batch = self._announced(ranges)
+
+    def _announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Batch:
+        new = {p: (start, end, self.held[p].generation) for p, (start, end) in ranges.items() if p in self.held}
+        return self.standing({}, {**self.batch, **new})
+
     def status(self, held: Mapping[TopicPartition, Held], store_name: str) -> bytes:
         """The channel's data once `held` is what is held."""
+        self.batch = self.standing(held, self.batch)
+        return self._encoded(held, store_name, self.batch)
+
+    def _encoded(self, held: Mapping[TopicPartition, Held], store_name: str, batch: Batch) -> bytes:
         by_generation: dict[int, dict[str, list[int]]] = {}
         for partition, mine in held.items():
             topics = by_generation.setdefault(mine.generation, {})
@@ -165,6 +202,7 @@ class Holdings:
         progress, lag = self.said or (None, None)
         status = Status(
             held=ranges,
+            batch=batch,
             store_name=store_name,
             refused=self.refused,
             progress=progress,

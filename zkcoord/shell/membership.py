@@ -166,6 +166,8 @@ class MembershipRole:
             self._task.written(outcomes)
         elif writer == "commit" and self._committing is not None:
             self._committing.written(outcomes)
+        elif writer == "announce" and self._committing is not None:
+            self._committing.announcing.written(outcomes)
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
         """The leader knew this session at some moment after `sent_ms`."""
@@ -189,12 +191,14 @@ class MembershipRole:
             desk.fetch_started(_offsets(desk, revived), self.generation)
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """`commit`: offsets, fenced (its argument is a Wanted); `stop`: leave the group."""
-        invariant(request.name in ("commit", "stop"), f"a consumer is asked to {request.name!r}")
+        """`commit`: offsets, fenced (its argument is a Wanted); `announce`: ranges (an Announced); `stop`: leave."""
+        invariant(request.name in ("commit", "announce", "stop"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
             self._leaving.append(request.future)
         elif self._committing is None or not self.member:
-            request.future.set_exception(FencedError("not a member of the group at present: nothing is committed"))
+            request.future.set_exception(FencedError("not a member of the group at present: nothing is written"))
+        elif request.name == "announce":
+            self._committing.announcing.add(request.argument, request.future)
         else:
             self._committing.add(request.argument, request.future)
 
@@ -371,7 +375,7 @@ class MembershipRole:
             self._revived = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
             looked_up.end()
             if self._revived:
-                desk.call("start", _offsets(desk, self._revived), waiting="revive")
+                desk.call_start(_offsets(desk, self._revived), waiting="revive")
 
     def _publish(self) -> None:
         readable: frozenset[TopicPartition] = frozenset()

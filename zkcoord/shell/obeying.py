@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
@@ -94,6 +94,9 @@ class StartTask:
         self._holds: dict[TopicPartition, Held] = {}
         for partition in self._threads:
             desk.holdings.refused.pop(partition, None)
+        for command in commands.values():  # in the status from the acknowledgement on, also of what is refused there
+            mine = {p: (*r, command.generation) for p, r in command.replay.items() if p in self._threads}
+            desk.holdings.batch.update(mine)
         self._owner_versions: dict[TopicPartition, int] = {}  # of what is granted; below: as read, in order
         self._positions: dict[TopicPartition, Position] = {}
         self._missing_parents: list[str] = []
@@ -105,6 +108,9 @@ class StartTask:
         self._given_versions = owner_versions
         self._lookup = self._desk.lookup(TASK)
         self._lookup.begin(self._threads, known_owners=owner_versions.keys(), parents=True)
+        left = self._desk.holdings.left_over() - self._threads.keys()
+        if left:
+            self._lookup.begin(left)
 
     def _end_lookup(self) -> None:
         """Keep what was read and follow it no more: the own acknowledgement would have it read again."""
@@ -114,6 +120,7 @@ class StartTask:
         self._owner_versions = dict(sorted({**given, **read}.items()))
         self._positions = {p: lookup.position(p) for p in self._owner_versions}
         self._missing_parents = lookup.missing_parents(p for p, at in self._positions.items() if at.offset is None)
+        self._desk.holdings.forget_passed(lookup, self._threads)
         lookup.end()
         self._looked = True
 
@@ -147,7 +154,9 @@ class StartTask:
             p for p, at in positions.items() if at.offset is None and p not in self._first and p not in self._refused
         ]
         if unknown:
-            self._ask("reset", tuple(unknown), tuple(unknown))
+            self._asked = ("reset", tuple(unknown))
+            self.step = Step.CALL
+            self._desk.call("reset", tuple(unknown))
             return
         starting = {
             p: self._first[p] if at.offset is None else at.offset
@@ -158,14 +167,11 @@ class StartTask:
         starting = {p: at for p, at in starting.items() if p not in running or self._told.get(p, at) != at}
         if starting:
             self._told.update(starting)
-            self._ask("start", starting, tuple(starting))
+            self._asked = ("start", tuple(starting))
+            self.step = Step.CALL
+            self._desk.call_start(starting)
             return
         self.step = Step.WRITE
-
-    def _ask(self, name: str, argument: Any, partitions: tuple[TopicPartition, ...]) -> None:
-        self.step = Step.CALL
-        self._asked = (name, partitions)
-        self._desk.call(name, argument)
 
     def called(self, done: CallDone) -> None:
         """The application answered: with offsets for a reset, with nothing or an error for a start."""

@@ -177,6 +177,11 @@ def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
     )
 
 
+def announce(paths: MemberPaths, status: bytes, status_version: int) -> Transaction:
+    """Say in the status what is about to be processed."""
+    return Transaction(writes=(paths.check(), SetNode(paths.channel, status, status_version)), why="announce")
+
+
 def refuse(paths: MemberPaths, command: Node, error: Exception) -> Transaction:
     """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator.
 

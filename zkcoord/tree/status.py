@@ -16,6 +16,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
+ANNOUNCED_BYTES_MAX = 256 * 1024  # of a status with an announcement: with the rest of its multi far below 1 MiB
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
 REASON_CHARS_MAX = 200  # a thousand refusals shall still fit into one acknowledgement
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into

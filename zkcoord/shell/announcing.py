@@ -1,0 +1,85 @@
+"""Announcements: the ranges of a batch stand in the member's status before any of it is processed.
+
+So whoever comes after a death, or after a stop in the middle of a batch, is given exactly these ranges. The write is
+the status in one multi with the fence; one that was refused or whose outcome is unknown is simply made again, since it
+says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UsageError
+from zkcoord.shell.desk import Desk
+from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.tree import member
+from zkcoord.tree.status import ANNOUNCED_BYTES_MAX
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+
+class Announced(NamedTuple):
+    """What a request `announce` asks for: ranges, and how often the application had been told to start each of these
+    partitions when it decided on them."""
+
+    ranges: Ranges
+    starts: Mapping[TopicPartition, int]
+
+
+class Announcing:
+    """The announcements of one registration."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._queue: list[tuple[Announced, Future[None]]] = []  # bounded by the program's threads, which wait
+
+    def add(self, announced: Announced, future: Future[None]) -> None:
+        """Announce these ranges; `future` ends with None, a FencedError or a UsageError."""
+        self._queue.append((announced, future))
+
+    def fail(self, error: Exception) -> None:
+        """Nothing can be announced any more."""
+        for _, future in self._queue:
+            future.set_exception(error)
+        self._queue.clear()
+
+    def advance(self) -> None:
+        """Send the first that is asked for; called only while no other write is under way."""
+        desk = self._desk
+        while self._queue and desk.may_write:
+            announced, future = self._queue[0]
+            wrong = self._wrong(announced)
+            if wrong is None:
+                status = desk.holdings.announce(announced.ranges, desk.store_name)
+                if len(status) <= ANNOUNCED_BYTES_MAX:
+                    desk.write("announce", [member.announce(desk.paths, status, desk.status_version)])
+                    return
+                wrong = UsageError(
+                    f"the status would have {len(status)} bytes with this announcement, {ANNOUNCED_BYTES_MAX} are"
+                    " allowed: announce fewer partitions at once"
+                )
+            self._queue.pop(0)
+            future.set_exception(wrong)
+
+    def _wrong(self, announced: Announced) -> Exception | None:
+        """Why these cannot be announced now: not held, started again since, or not from the committed offset on."""
+        desk = self._desk
+        for partition, (start, _) in sorted(announced.ranges.items()):
+            mine = desk.holdings.held.get(partition)
+            if mine is None or partition not in desk.holdings.running:
+                return FencedError(f"not held by this consumer any more: {partition}")
+            if announced.starts.get(partition, 0) != desk.starts.get(partition, 0):
+                return FencedError(f"decided before it was started again: {partition}")
+            if start != mine.offset:
+                return FencedError(f"{partition} is announced from {start}, its committed offset is {mine.offset}")
+        return None
+
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """The announcement under way was answered; if that is not certain it is decided on again."""
+        if self._queue and all(done.outcome is Outcome.COMMITTED for done in outcomes):
+            announced, future = self._queue.pop(0)
+            self._desk.announced(announced.ranges)
+            future.set_result(None)
