@@ -197,7 +197,7 @@ class DriverLoop:
         return ends
 
     def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
-        tag = f"zkcoord-{self._run_id}-{self._seq}"
+        tag = f"zkcoord-{self._settings.group}-{self._run_id}-{self._seq}"
         kept = self._holdings.begin(tag, ranges, view)
         if not kept:
             return Turn.AGAIN

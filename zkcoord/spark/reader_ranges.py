@@ -48,7 +48,7 @@ class PythonReader:
         self._spark = spark
         self._module = reader_python
         self._max_offsets_per_task = max_offsets_per_task
-        self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers)
+        self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers, timeout_ms=POLL_TIMEOUT_MS)
         register(spark, reader_python.RangesSource, reader_python)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
@@ -72,7 +72,7 @@ def read_plan(
     settings: Mapping[str, str],
     *,
     headers: bool,
-    timeout_ms: int = POLL_TIMEOUT_MS,
+    timeout_ms: int,
 ) -> dict[str, Any]:
     """What the workers are told beside their slices. Nothing is committed under their group id."""
     reading = {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"}
