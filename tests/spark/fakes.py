@@ -28,10 +28,10 @@ class FakeMembership:
     generation = 7
     error: Exception | None = None
 
-    def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, reset: Any) -> None:
+    def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any) -> None:
         self.world = world
         self.reset = reset
-        self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost
+        self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self.held: set[TopicPartition] = set()
         self._one_worker = threading.Lock()
 
@@ -57,9 +57,19 @@ class FakeMembership:
             each()
         self.world.commits.append(dict(offsets))
 
-    def give(self, positions: Positions) -> None:
+    def announce(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        for each in self.world.before_announcement[:1]:
+            self.world.before_announcement.remove(each)
+            each()
+        if len(ranges) > self.world.announced_max:
+            raise UsageError("more than a status can hold")
+        self.world.announced.append({str(each): span for each, span in ranges.items()})
+
+    def give(self, positions: Positions, replay: Mapping[TopicPartition, tuple[int, int]] | None = None) -> None:
         with self._one_worker:
             self.held |= positions.keys()
+            if replay:
+                self._on_replay(replay)
             self._on_start(positions)
 
     def take(self, *partitions: TopicPartition) -> Positions:
@@ -103,7 +113,10 @@ class World:
         self.away = False
         self.leased = True
         self.events: list[str] = []
+        self.announced: list[dict[str, tuple[int, int]]] = []
+        self.announced_max = 1_000
         self.commits: list[Positions] = []
+        self.before_announcement: list[Callable[[], None]] = []
         self.before_commit: list[Callable[[], None]] = []
         self.while_planning: list[Callable[[], None]] = []
         self.closed = 0  # by the Kafka client, by the progress

@@ -55,7 +55,11 @@ def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
     options = Options(rack="r1", capacity=5, assignors=("range",), instance="etl-1", hold_ms=7_000)
     parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
     consumer = parts.membership(
-        on_start=lambda p: None, on_stop=lambda p: {}, on_lost=lambda p: None, reset=lambda p: {}
+        on_start=lambda p: None,
+        on_stop=lambda p: {},
+        on_lost=lambda p: None,
+        on_replay=lambda p: None,
+        reset=lambda p: {},
     )
     assert isinstance(consumer, Consumer)
     found = decode_registration(consumer._role._settings.registration(6_000))
@@ -114,6 +118,7 @@ def test_a_batch_is_one_structured_log_line(caplog: pytest.LogCaptureFixture) ->
         "seq": 3,
         "generation": 9,
         "ranges": ["t-0-5-8", "t-3-0-2"],
+        "replayed": False,
         "offsets_count": 5,
         "rows": 4,
         "bytes": 400,

@@ -59,12 +59,17 @@ class SparkConsumer:
     How it ends: `at_stop`, for `stop` and signals, and `at_rebalance`, for a stop command that takes a partition of the
     running batch away: "finish" that batch first, or "cancel" it: nothing of it is committed, it is read again.
 
+    What is read again: a batch's ranges are announced before it is processed, and after a crash or a cancellation
+    whoever reads these partitions next processes exactly these ranges first (`batch.replayed`). `announce=False` saves
+    the announcement, a write to ZooKeeper for each batch; then what this consumer does not finish is cut anew.
+
     Who is told: `on_report(report)` is called on the thread of `run` after each committed batch; `metrics` sums up.
     `measure_bytes` has Spark count rows and bytes exactly, which costs time.
     `warm_up(df)` replaces the write to nowhere that warms the session, with a DataFrame of one record or none: give one
     that uses Python workers if `process` does.
 
     At-least-once: a batch is committed after `process` returned. A batch's end is committed, not its count of rows.
+    With a sink keyed by ranges (`write_parquet_ranges`) or offsets (`write_sql`), effectively once.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class SparkConsumer:
             min_batch_ms=options.min_batch_ms,
             max_batch_ms=options.longest_batch_ms(),
             rebalance_timeout_ms=options.rebalance_timeout_ms,
+            announce=options.announce,
         )
         self._parts = parts or RealParts(spark, zookeeper, bootstrap_servers, group, topics, options)
         self._totals = Totals()
@@ -167,6 +173,7 @@ class SparkConsumer:
             on_start=run.on_start,
             on_stop=run.on_stop,
             on_lost=run.on_lost,
+            on_replay=run.holdings.replay,
             reset=lambda partitions: starts.positions(log_ends, partitions),
         )
         run.allowed = membership.allowed

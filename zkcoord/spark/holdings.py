@@ -7,9 +7,13 @@ The rule: every start of a partition is a new `epoch`. A batch remembers the epo
 counts for a partition only while that partition is still held at that epoch. So nothing is committed, and no position
 moves, on account of a partition that was lost (and perhaps started again) in between.
 
-    begin ──► RUNNING ──claim──► COMMITTING ──► finish            `fenced`: what it reads was lost; it is cancelled,
-                 ▲                    │                             and `claim` says no
-                 └─── commit_failed ──┘
+    begin ──► RUNNING ──claim──► WRITING ──► finish            `fenced`: what it reads was lost; it is cancelled,
+                 ▲                  │                             and `claim` says no
+                 └── commit_failed, ┘
+                     announced
+
+A range that was announced, here or by whom the partition came from, stays with the position it begins at until a commit
+moves that position: whatever happens in between, exactly this range is read next.
 """
 
 from __future__ import annotations
@@ -34,19 +38,21 @@ COMMIT_WAIT_MS = 10_000  # a commit that belongs to a lost session fails with it
 class Hold(NamedTuple):
     """A held partition: the next offset to read, and the start that it is held by.
 
-    `sure` is False after a commit that failed: then nobody may call `position` the committed offset.
+    `sure` is False after a commit that failed: then nobody may call `position` the committed offset. `announced`: where
+    the range ends that was announced from this position on.
     """
 
     position: int
     epoch: int
     sure: bool = True
+    announced: int | None = None
 
 
 class Phase(Enum):
     """Where the running batch is."""
 
     RUNNING = "running"
-    COMMITTING = "committing"
+    WRITING = "writing"  # its announcement, or its commit
 
 
 class End(Enum):
@@ -63,6 +69,7 @@ class Running:
     """The batch under way: `tag` names it for a cancellation, `epochs` are those that its partitions are held by."""
 
     tag: str
+    ranges: tuple[OffsetRange, ...]
     epochs: Mapping[TopicPartition, int]
     phase: Phase = Phase.RUNNING
     fenced: str = ""  # why it may not be committed any more
@@ -85,11 +92,17 @@ class Holdings:
         self._holds: dict[TopicPartition, Hold] = {}
         self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
         self._running: Running | None = None
+        self._announced: dict[TopicPartition, tuple[int, int]] = {}  # not passed by a commit; also of what is not held
         self._epoch = 0
         self._change = 0
         self._leaving = False
 
     # ------------------------------------------------------------------ the worker thread: commands
+
+    def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """These ranges were announced by whom the partitions come from; the `start` that names them is next."""
+        with self._changed:
+            self._announced |= ranges
 
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
@@ -107,7 +120,10 @@ class Holdings:
                 raise UnavailableError("a commit of an earlier ownership is still under way; start again later")
             self._epoch += 1
             for each, position in positions.items():
-                self._holds[each] = Hold(position, self._epoch)
+                start, end = self._announced.get(each, (position, None))
+                if start != position:  # somebody has done it, or moved the offset
+                    del self._announced[each]
+                self._holds[each] = Hold(position, self._epoch, announced=end if start == position else None)
                 self._stopping.discard(each)
             self._notify()
 
@@ -177,17 +193,39 @@ class Holdings:
             )
             if kept:
                 epochs = {each.topic_partition: self._holds[each.topic_partition].epoch for each in kept}
-                self._running = Running(tag=tag, epochs=epochs)
+                self._running = Running(tag=tag, ranges=kept, epochs=epochs)
             return kept
 
     def claim(self) -> bool:
-        """Whether the running batch may be committed now. If so, a new start of its partitions waits until it is."""
+        """Whether the running batch may be announced or committed now. If so, a new start of its partitions waits until
+        it is."""
         with self._changed:
             batch = self._batch()
-            if batch.fenced or any(not self._held_by(each, epoch) for each, epoch in batch.epochs.items()):
+            if batch.fenced or len(self._still_held(batch)) < len(batch.epochs):
                 return False
-            self._running = replace(batch, phase=Phase.COMMITTING)
+            self._running = replace(batch, phase=Phase.WRITING)
             return True
+
+    def announced(self) -> bool:
+        """The running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
+        with self._changed:
+            batch = self._batch()
+            for each in batch.ranges:
+                self._announced[each.topic_partition] = (each.start, each.end)
+            self._running = replace(batch, phase=Phase.RUNNING)
+            for partition in self._still_held(batch):
+                end = self._announced[partition][1]
+                self._holds[partition] = self._holds[partition]._replace(announced=end)
+            self._notify()
+            return not batch.fenced
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was announced of these cannot be read any more."""
+        with self._changed:
+            for each in partitions:
+                self._announced.pop(each, None)
+                if each in self._holds:
+                    self._holds[each] = self._holds[each]._replace(announced=None)
 
     def commit_failed(self) -> None:
         """The commit may have failed and will be tried again, after another `claim`."""
@@ -203,14 +241,13 @@ class Holdings:
         with self._changed:
             batch = self._batch()
             self._running = None
-            for each, epoch in batch.epochs.items():
-                hold = self._holds.get(each)
-                if hold is None or hold.epoch != epoch:
-                    continue
+            for each in batch.epochs if end is End.COMMITTED else ():
+                self._announced.pop(each, None)
+            for each in self._still_held(batch):
                 if end is End.COMMITTED:
-                    self._holds[each] = hold._replace(position=offsets[each], sure=True)
+                    self._holds[each] = Hold(offsets[each], batch.epochs[each])
                 elif end is not End.UNTRIED:
-                    self._holds[each] = hold._replace(sure=False)
+                    self._holds[each] = self._holds[each]._replace(sure=False)
             self._notify()
             return batch.fenced
 
@@ -227,14 +264,15 @@ class Holdings:
 
     def fence(self, tag: str, why: str) -> bool:
         """Batch `tag` may not be committed any more, and is cancelled; returns at once, True if there is its end to
-        wait for. One that is being committed reads no more: whether that succeeds decides."""
+        wait for. One that is being announced will not read, one that is being committed reads no more: whether that
+        succeeds decides."""
         with self._changed:
             batch = self._running
             if batch is None or batch.tag != tag:
                 return False
             self._running = replace(batch, fenced=batch.fenced or why)
             self._notify()
-        if batch.phase is Phase.COMMITTING:
+        if batch.phase is Phase.WRITING:
             return False
         if not batch.fenced:
             self._cancel(tag)
@@ -264,6 +302,10 @@ class Holdings:
         if self._running is None:
             raise InvariantError("there is no running batch")
         return self._running
+
+    def _still_held(self, batch: Running) -> list[TopicPartition]:
+        """Its partitions that are held by the starts that it began with."""
+        return [each for each, epoch in batch.epochs.items() if self._held_by(each, epoch)]
 
     def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
         hold = self._holds.get(partition)

@@ -1,4 +1,4 @@
-"""The driver loop: plan ranges, let the user process them, commit, again. It runs on the thread that calls `run`.
+"""The driver loop: plan ranges, announce, let the user process them, commit, again. On the thread that calls `run`.
 
 Each turn decides anew from what is held now (`Holdings`), what the log has, and nothing else. A turn ends in one of
 the values of `Turn`; only COMMITTED moves a position.
@@ -18,6 +18,7 @@ from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.alarm import slow_batch_alarm
+from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.holdings import End, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
@@ -71,6 +72,7 @@ class LoopSettings:
     min_batch_ms: int
     max_batch_ms: int
     rebalance_timeout_ms: int
+    announce: bool
 
 
 class DriverLoop:
@@ -102,6 +104,7 @@ class DriverLoop:
         self._progress = progress
         self._command_times = command_times
         self._await_turn = await_turn
+        self._announcer = Announcer(membership, holdings, settings.group)
         self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.out_of_range)
         self._pace = Pace(
             max_offsets=settings.max_offsets_per_batch,
@@ -171,16 +174,17 @@ class DriverLoop:
         except (UnavailableError, FencedError) as error:
             self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")
             return Turn.AWAY
-        positions = {each: hold.position for each, hold in held.items()}
-        ranges = plan_ranges(positions, ends, self._pace.offsets, self._seq)
-        lag = sum(max(0, ends[each] - position) for each, position in positions.items() if each in ends)
+        replays = announced_ranges(held, ends, self._pace.offsets)
+        fresh = {each: hold.position for each, hold in held.items() if hold.announced is None}
+        ranges = replays or plan_ranges(fresh, ends, self._pace.offsets, self._seq)
+        lag = sum(max(0, ends[each] - hold.position) for each, hold in held.items() if each in ends)
         self._pulse.report(lag)
         if not ranges:
             self._progress.idle(lag)
             return Turn.NO_RECORDS
-        if self._pace.wait_ms(offsets_in(ranges), mono_ms()) > 0:
+        if not replays and self._pace.wait_ms(offsets_in(ranges), mono_ms()) > 0:
             return Turn.TOO_FEW
-        return self._batch(process, leased, ranges, lag, began_ns)
+        return self._batch(process, leased, self._announcer.fitting(ranges, self._seq), lag, began_ns)
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
         """The ends of those partitions whose leader answers; says once which do not, and when they do again."""
@@ -201,8 +205,17 @@ class DriverLoop:
         kept = self._holdings.begin(tag, ranges, view)
         if not kept:
             return Turn.AGAIN
-        batch = Batch(id=batch_id(kept), seq=self._seq, generation=self._membership.generation, ranges=kept)
+        batch = Batch(
+            id=batch_id(kept),
+            seq=self._seq,
+            generation=self._membership.generation,
+            ranges=kept,
+            replayed=view.holds[kept[0].topic_partition].announced is not None,
+        )
         self._seq += 1
+        not_begun = self._announce(view, batch)
+        if not_begun is not None:
+            return not_begun
         self._pace.began(mono_ms())
         try:
             with self._pulse.during(tag, lag):
@@ -210,7 +223,7 @@ class DriverLoop:
         except Exception as error:
             if self._unreachable(batch, error):
                 return Turn.AWAY
-            if not self._explained(view, batch, error):
+            if not self._explained(batch, error):
                 raise
             return Turn.AGAIN
         if end is not End.COMMITTED:
@@ -220,6 +233,22 @@ class DriverLoop:
         self._pulse.report(lag, offsets_in(kept))
         self._report(batch, tag, lag, (began_ns, *at_ns))
         return Turn.COMMITTED
+
+    def _announce(self, view: View, batch: Batch) -> Turn | None:
+        """None when the batch, which has begun, may read; else it is over."""
+        if not self._settings.announce:
+            return None
+        said = Said.FENCED
+        try:
+            said = self._announcer.announce(batch.ranges)
+        finally:
+            if said is not Said.ANNOUNCED:
+                self._holdings.finish(End.REFUSED if said is Said.REFUSED else End.UNTRIED, {})
+        if said is Said.REFUSED:
+            self._await_reason(view)
+        if said is Said.ANNOUNCED:
+            return None
+        return Turn.AWAY if said is Said.AWAY else Turn.AGAIN
 
     def _report(self, batch: Batch, tag: str, lag: int, at_ns: tuple[int, ...]) -> None:
         """Tell of a committed batch, and let the next ones be as large as this one's time says."""
@@ -313,12 +342,17 @@ class DriverLoop:
             generation=batch.generation,
             ranges=[str(each) for each in batch.ranges],
         )
+        if end is End.REFUSED:
+            self._await_reason(seen)
+        return Turn.LOST
+
+    def _await_reason(self, seen: View) -> None:
+        """A write was refused: wait for the command that explains it, unless it has come."""
         now = self._holdings.view()
         epochs = {each: hold.epoch for each, hold in now.holds.items()}
         unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())
-        if end is End.REFUSED and unexplained and not now.leaving:
+        if unexplained and not now.leaving:
             self._holdings.await_change(now.change, FENCED_WAIT_MS)
-        return Turn.LOST
 
     def _unreachable(self, batch: Batch, error: Exception) -> bool:
         """Whether `process` failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
@@ -328,11 +362,11 @@ class DriverLoop:
         self._tell(logging.WARNING, "batch_failed", f"batch {batch.seq} failed since Kafka is away: {_line(error)}")
         return True
 
-    def _explained(self, view: View, batch: Batch, error: Exception) -> bool:
+    def _explained(self, batch: Batch, error: Exception) -> bool:
         """Whether `process` failed because the records are gone; then positions were moved and reading goes on."""
         try:
             partitions = [each.topic_partition for each in batch.ranges]
-            explained = self._out_of_log.explains(view, partitions, self._settings.isolation)
+            explained = self._out_of_log.explains(partitions, self._settings.isolation)
         except UsageError as told:  # positions that shall not be moved, or a topic that is gone
             raise told from error
         except Exception as unknown:

@@ -39,6 +39,7 @@ class Choices(TypedDict, total=False):
     max_batch_ms: int | None
     at_stop: Ending
     at_rebalance: Ending
+    announce: bool
     measure_bytes: bool
     on_report: Callable[[Report], object] | None
     config: Mapping[str, str] | None
@@ -70,6 +71,7 @@ class Options:
     max_batch_ms: int | None = None
     at_stop: Ending = "finish"
     at_rebalance: Ending = "finish"
+    announce: bool = True
     measure_bytes: bool = False
     on_report: Callable[[Report], object] | None = None
     config: Mapping[str, str] | None = None

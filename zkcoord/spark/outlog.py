@@ -1,4 +1,4 @@
-"""Positions that the log does not have (any more), and where to go on: the reset policy, said aloud.
+"""Positions and announced ranges that the log does not have (any more), and where to go on: the reset policy, told.
 
 Never `failOnDataLoss=false`: that reads what is left in silence, and the commit would pass over the rest.
 """
@@ -19,6 +19,8 @@ from zkcoord.spark.starting import StartingPoints
 ASK_TIMEOUT_MS = 5_000  # a question to Kafka that holds up the loop; it is asked again
 BEHIND = "lies behind the log's end: the topic was created again, or its log was cut"
 BEFORE = "lies before the log's start: records were deleted before this group read them"
+CUT = "the announced range {0}..{1} is not whole in the log any more, which ends at {2}: it was cut"
+ASKED = "Nothing is read (out_of_range='fail'): set the group's offset, or choose out_of_range='earliest' or 'latest'"
 TAG = "reset"  # names a batch that reads nothing: there is nothing to cancel
 
 
@@ -36,25 +38,45 @@ class OutOfLog:
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
-        """Compare the positions in `view` with the ends, and new ones with the starts too; True when some were moved.
+        """Compare the positions in `view` with the ends, and new ones with the starts too; True when something changed:
+        positions were moved, or an announced range is announced no more, since the log ends within it.
 
         Cheap: one more request when partitions were started since the last call, or when something is wrong.
         UnavailableError and FencedError when the new positions cannot be committed: nothing was moved. UsageError when
         positions shall not be moved.
         """
-        beyond = {each: hold for each, hold in view.holds.items() if each in ends and hold.position > ends[each]}
+        high = ends
+        beyond = {each: hold for each, hold in view.holds.items() if each in ends and _needs(hold) > ends[each]}
         if beyond and isolation == "read_committed":  # perhaps only beyond an open transaction
             high, _ = self._log_ends.ask_offsets(beyond, "latest", "read_uncommitted", ASK_TIMEOUT_MS)
-            beyond = {each: hold for each, hold in beyond.items() if each in high and hold.position > high[each]}
+            beyond = {each: hold for each, hold in beyond.items() if each in high and _needs(hold) > high[each]}
         started = [each for each, hold in view.holds.items() if self._checked.get(each) != hold.epoch and each in ends]
-        return self._move(view, beyond, self._before_start(view, started))
+        before = self._before_start(view, started)
+        cut = {each: hold for each, hold in beyond.items() if hold.position <= high[each] and each not in before}
+        ended = self._end_announcements(cut, high)
+        moved = self._move(view, {each: hold for each, hold in beyond.items() if hold.position > high[each]}, before)
+        return ended or moved
 
-    def explains(self, view: View, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
+    def explains(self, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
         """Whether a batch of these failed because its records are gone; if so, their positions were moved."""
         ends, _ = self._log_ends.ask_offsets(partitions, "latest", isolation, ASK_TIMEOUT_MS)
+        view = self._holdings.view()
         for each in partitions:
             self._checked.pop(each, None)
-        return self.repair(View({each: view.holds[each] for each in partitions}, view.change, False), ends, isolation)
+        mine = {each: hold for each, hold in view.holds.items() if each in partitions}
+        return self.repair(View(mine, view.change, False), ends, isolation)
+
+    def _end_announcements(self, cut: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int]) -> bool:
+        """The log ends within these ranges, and their positions are in it: reading goes on there, with fresh ranges."""
+        texts = {each: CUT.format(hold.position, hold.announced, ends[each]) for each, hold in sorted(cut.items())}
+        if texts and self._points is None:
+            first = min(texts)
+            raise UsageError(f"{first}: {texts[first]}. {ASKED}")
+        self._holdings.forget(texts)
+        for each, text in texts.items():
+            told = f"{each}: {text}. What is left of it is read anew, and may then be there twice"
+            log_event(logging.WARNING, "announcement_ended", told, partitions=[str(each)])
+        return bool(texts)
 
     def _before_start(self, view: View, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Hold]:
         if not partitions:
@@ -103,7 +125,9 @@ def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartiti
     first = min([*beyond, *before])
     hold, why = (beyond[first], BEHIND) if first in beyond else (before[first], BEFORE)
     others = f" (and {len(beyond) + len(before) - 1} more)" if len(beyond) + len(before) > 1 else ""
-    return (
-        f"{first}{others}: offset {hold.position} {why}. Nothing is read, as out_of_range='fail' asks: set the group's "
-        "offset, or choose out_of_range='earliest' or 'latest'"
-    )
+    return f"{first}{others}: offset {hold.position} {why}. {ASKED}"
+
+
+def _needs(hold: Hold) -> int:
+    """The least end of a log that has all of it."""
+    return hold.position if hold.announced is None else hold.announced

@@ -44,6 +44,7 @@ class LogLines:
             seq=batch.seq,
             generation=batch.generation,
             ranges=[str(each) for each in batch.ranges],
+            replayed=batch.replayed,
             offsets_count=report.offsets,
             rows=report.rows,
             bytes=report.bytes,

@@ -37,13 +37,16 @@ class Batch:
 
     `id` depends on the ranges alone, so a batch that is read again has its old id; a batch whose ranges were split over
     several consumers after a death has not: a sink that shall have no duplicates keys by range, not by `id`.
-    `seq` counts this consumer's batches from 0; `generation` is the group's rebalance number when the batch began.
+    `seq` rises from 0 with this consumer's batches; `generation` is the group's rebalance number when the batch began.
+    `replayed`: all its ranges were announced before, by this consumer or by one whose partitions it took over, and may
+    have been processed, wholly or in part.
     """
 
     id: str
     seq: int
     generation: int
     ranges: tuple[OffsetRange, ...]  # sorted, none empty, at most one for a partition
+    replayed: bool = False
 
 
 def batch_id(ranges: Iterable[OffsetRange]) -> str:

@@ -160,8 +160,9 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def _whole(options: Options) -> Options:
-    """A batch's time has the wait for the next trigger in it: only what no stop waits for makes batches smaller."""
-    return replace(options, max_batch_ms=options.rebalance_timeout_ms)
+    """A batch's time has the wait for the next trigger in it: only what no stop waits for makes batches smaller. Its
+    ranges stand in Spark's checkpoint, and may begin beyond the committed offset, so they are not announced."""
+    return replace(options, max_batch_ms=options.rebalance_timeout_ms, announce=False)
 
 
 def _nothing(frame: object) -> None:

@@ -103,6 +103,7 @@ class StreamParts:
         on_start: Callable[[Positions], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Positions],
     ) -> Membership:
         """A membership, not started, whose callbacks tell `Known`."""
@@ -115,6 +116,7 @@ class StreamParts:
             on_start=lambda positions: on_start(self._known.started(positions)),
             on_stop=lambda partitions: self._known.stopped(partitions, on_stop(partitions)),
             on_lost=lost,
+            on_replay=on_replay,
             reset=reset,
         )
 

@@ -45,6 +45,7 @@ class RealParts:
         on_start: Callable[[Mapping[TopicPartition, int]], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
     ) -> Membership:
         """A `zkcoord.Consumer`, not started."""
@@ -62,6 +63,7 @@ class RealParts:
             on_start=on_start,
             on_stop=on_stop,
             on_lost=on_lost,
+            on_replay=on_replay,
             reset=reset,
             session_timeout_ms=self._options.session_timeout_ms,
             rebalance_timeout_ms=self._options.rebalance_timeout_ms,

@@ -1,0 +1,94 @@
+"""Announce and replay: a range is written down before it is processed, and what was written down is processed as it is.
+
+So whoever comes after a crash, this program or another one, processes the same range again, and a sink that keys by
+ranges holds nothing twice (design, section 7). A range that was announced comes first, in a batch of such ranges only;
+it is never split, merged or joined by fresh ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import Enum
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.spark.holdings import Hold, Holdings
+from zkcoord.spark.ports import Membership
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange
+
+
+class Said(Enum):
+    """How an announcement ended."""
+
+    ANNOUNCED = "announced"
+    FENCED = "fenced"  # something of it was lost, or is being stopped
+    REFUSED = "refused"  # ZooKeeper says so; the command that explains it is on its way
+    AWAY = "away"
+    TOO_LARGE = "too large"  # batches name fewer partitions from now on
+
+
+def announced_ranges(
+    holds: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int], max_offsets: int
+) -> tuple[OffsetRange, ...]:
+    """The announced ranges to read next: whole ones, `max_offsets` in all or a single larger one. Sorted.
+
+    Those whose log does not answer, or does not show their end to us yet, are left for later.
+
+    >>> holds = {TopicPartition("t", n): Hold(0, 1, announced=end) for n, end in ((0, 70), (1, 60), (2, 20), (3, None))}
+    >>> [str(each) for each in announced_ranges(holds, dict.fromkeys(holds, 100), 100)]
+    ['t-0-0-70', 't-2-0-20']
+    """
+    found: list[OffsetRange] = []
+    left = max_offsets
+    for each, hold in sorted(holds.items()):
+        if hold.announced is None or ends.get(each, hold.position) < hold.announced:
+            continue
+        size = hold.announced - hold.position
+        if size <= left or not found:
+            found.append(OffsetRange(each.topic, each.partition, hold.position, hold.announced))
+            left -= size
+    return tuple(found)
+
+
+class Announcer:
+    """Writes ranges into the member's status. For the batch thread."""
+
+    def __init__(self, membership: Membership, holdings: Holdings, group: str) -> None:
+        self._membership, self._holdings, self._group = membership, holdings, group
+        self._ranges_max: int | None = None
+
+    def fitting(self, ranges: tuple[OffsetRange, ...], turn: int) -> tuple[OffsetRange, ...]:
+        """As many of these as one announcement takes; `turn`, a number that rises, says whose turn it is."""
+        if self._ranges_max is None or len(ranges) <= self._ranges_max:
+            return ranges
+        first = turn * self._ranges_max % len(ranges)
+        return tuple(sorted((ranges + ranges)[first : first + self._ranges_max]))
+
+    def announce(self, ranges: tuple[OffsetRange, ...]) -> Said:
+        """Announce the running batch, whose ranges these are; only ANNOUNCED lets it begin to read."""
+        if not self._holdings.claim():
+            return Said.FENCED
+        try:
+            self._membership.announce({each.topic_partition: (each.start, each.end) for each in ranges})
+        except FencedError as error:
+            self._tell(logging.WARNING, "announcement_refused", f"the batch is not begun: {error}")
+            return Said.REFUSED
+        except UnavailableError as error:
+            self._tell(logging.WARNING, "announcement_delayed", f"no batch can be begun: {error}")
+            return Said.AWAY
+        except UsageError:
+            if len(ranges) == 1:
+                raise
+            self._ranges_max = len(ranges) // 2
+            self._tell(
+                logging.WARNING,
+                "announcement_too_large",
+                f"{len(ranges)} ranges are too many for one announcement: batches have {self._ranges_max} from now on",
+            )
+            return Said.TOO_LARGE
+        return Said.ANNOUNCED if self._holdings.announced() else Said.FENCED
+
+    def _tell(self, level: int, event: str, text: str) -> None:
+        log_event(level, event, text, group=self._group)
