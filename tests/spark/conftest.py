@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.spark.streams import Stream
+from tests.spark.together import coordinating
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,3 +94,15 @@ class Topic:
 @pytest.fixture
 def make_topic(kafka: EmbeddedKafka) -> Callable[[int], Topic]:
     return lambda partitions: Topic(kafka.bootstrap_servers, partitions)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Stream]:
+    """With a coordinator that serves, and a topic of two partitions."""
+    topic = make_topic(2)
+    topic.show_in(chroot)
+    with coordinating(chroot):
+        yield Stream(spark, chroot, topic)
+        for query in spark.streams.active:
+            query.stop()
+    gc.collect()  # the sockets that PySpark leaves, here, where their warning is known

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import threading
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.test_real_group import coordinating
-from zkcoord.clock import mono_ms
-from zkcoord.spark import register_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
-    from tests.spark.conftest import Topic
+from tests.spark.streams import Stream, await_progress
+from tests.spark.together import DEADLINE_S
 
 pytestmark = [
     pytest.mark.spark,
@@ -29,70 +17,6 @@ pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
 ]
-DEADLINE_S = 60.0
-
-
-class Stream:
-    """Queries of one group on one topic, and what each of their batches held."""
-
-    def __init__(self, spark: SparkSession, zookeeper: str, topic: Topic) -> None:
-        register_source(spark)
-        self.spark, self.zookeeper, self.topic = spark, zookeeper, topic
-        self.group = f"g-{uuid.uuid4().hex[:8]}"
-        self.batches: list[
-            tuple[str, int, list[tuple[int, int]]]
-        ] = []  # query, number, (partition, offset) of each row
-        self.before: Callable[[int], None] = lambda number: None  # called in each batch, before its rows are taken
-        self._changed = threading.Condition()
-
-    def rows(self, **options: str) -> DataFrame:
-        return (
-            self.spark.readStream.format("zkcoord")
-            .option("zookeeper", self.zookeeper)
-            .option("kafka.bootstrap.servers", self.topic.bootstrap_servers)
-            .option("group", self.group)
-            .option("subscribe", self.topic.name)
-            .option("startingOffsets", "earliest")
-            .option("sessionTimeoutMs", "6000")
-            .options(**options)
-            .load()
-        )
-
-    def start(
-        self, name: str, checkpoint: Path, trigger: dict[str, Any] | None = None, **options: str
-    ) -> StreamingQuery:
-        def process(df: DataFrame, number: int) -> None:
-            self.before(number)
-            rows = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
-            with self._changed:
-                self.batches.append((name, number, rows))
-                self._changed.notify_all()
-
-        writer = self.rows(**options).writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
-        return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
-
-    @property
-    def records(self) -> Counter[tuple[int, int]]:
-        return Counter(row for _, _, rows in self.batches for row in rows)
-
-    def by(self, name: str) -> set[int]:
-        return {partition for query, _, rows in self.batches for partition, _ in rows if query == name}
-
-    def wait_for(self, what: Callable[[], bool], *queries: StreamingQuery) -> None:
-        with self._changed:
-            assert self._changed.wait_for(what, DEADLINE_S), [each.exception() for each in queries] or self.batches
-
-
-@pytest.fixture
-def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str) -> Iterator[Stream]:
-    """With a coordinator that serves, and a topic of two partitions."""
-    topic = make_topic(2)
-    topic.show_in(chroot)
-    with coordinating(chroot):
-        yield Stream(spark, chroot, topic)
-        for query in spark.streams.active:
-            query.stop()
-    gc.collect()  # the sockets that PySpark leaves, here, where their warning is known
 
 
 def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Path) -> None:
@@ -104,17 +28,6 @@ def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Pa
     stream.wait_for(lambda: len(stream.records) == 35, query)
     query.stop()
     assert set(stream.records.values()) == {1}
-
-
-def await_progress(query: StreamingQuery, number: int) -> dict[str, Any]:
-    """The progress of a batch that Spark has noted as complete."""
-    deadline = mono_ms() + DEADLINE_S * 1000
-    while mono_ms() < deadline:
-        for each in query.recentProgress:
-            if each["batchId"] == number and each["numInputRows"]:
-                return dict(each)
-        threading.Event().wait(0.05)
-    raise AssertionError(query.recentProgress)
 
 
 def test_a_restarted_query_does_not_read_a_complete_batch_again_that_was_not_committed(
@@ -161,25 +74,15 @@ def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Pa
     assert stream.records == Counter({(0, offset): 1 for offset in range(27)})
 
 
-def test_partitions_move_between_two_queries_and_no_record_comes_twice(stream: Stream, tmp_path: Path) -> None:
-    stream.topic.fill(0, 20)
-    stream.topic.fill(1, 20)
-    first = stream.start("first", tmp_path / "first")
-    stream.wait_for(lambda: len(stream.records) == 40, first)
-    second = stream.start("second", tmp_path / "second")
-    for count in range(1, 200):
-        stream.topic.fill(0, 1)
-        stream.topic.fill(1, 1)
-        stream.wait_for(lambda count=count: len(stream.records) == 40 + 2 * count, first, second)
-        if stream.by("second"):
-            break
-    assert len(stream.by("second")) == 1
-    first.stop()
-    stream.topic.fill(0, 5)
-    stream.topic.fill(1, 5)
-    stream.wait_for(lambda: len(stream.records) == 50 + 2 * count, second)
-    second.stop()
-    assert set(stream.records.values()) == {1}
+def test_stateful_operators_count_over_all_batches(stream: Stream, tmp_path: Path) -> None:
+    words = stream.rows().selectExpr("explode(split(cast(value as string), '-')) as word").groupBy("word").count()
+    writer = words.writeStream.outputMode("complete").format("memory").queryName("words")
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    for count in (20, 5):
+        stream.topic.fill(1, count)
+        query.processAllAvailable()
+    found = {row["word"]: row["count"] for row in stream.spark.table("words").collect()}
+    assert found == {"value": 25, **{str(number): 2 if number < 5 else 1 for number in range(20)}}
 
 
 @pytest.mark.parametrize(

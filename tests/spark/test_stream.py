@@ -167,6 +167,7 @@ def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_o
 
 def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: World) -> None:
     world.given = {P1: 0}
+    world.ends = {P0: 10, P1: 5}
     source = source_of(world)
     broken = offset("before", "0 0 4", "1 0 4")
     assert read(source, broken, broken) == []

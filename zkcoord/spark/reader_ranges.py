@@ -9,8 +9,6 @@ from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
-
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.reader_kafka import POLL_TIMEOUT_MS
@@ -81,6 +79,8 @@ def read_plan(
 
 def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
     """Make a Python data source known to this session; its modules go to workers by value: they need no zkcoord."""
+    from pyspark import cloudpickle
+
     for each in modules:
         cloudpickle.register_pickle_by_value(each)
     known = _known.setdefault(spark, set())

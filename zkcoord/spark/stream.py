@@ -13,6 +13,7 @@ and the next one is planned. (Spark's `commit` comes later, and not for a query'
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import uuid
@@ -20,13 +21,14 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.handover import Handover
 from zkcoord.spark.ports import Parts
-from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange, offsets_in
 from zkcoord.spark.reader_ranges import register, split
-from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
+from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read, within
 from zkcoord.spark.stream_options import StreamOptions, consumer_choices
 from zkcoord.spark.stream_parts import Known, StreamParts
 from zkcoord.spark.wiring import RealParts
@@ -92,8 +94,41 @@ class Source:
             self._last = end
         elif start and start["run"] != self._run_id and end["run"] in (self._run_id, EMPTY["run"]):
             self._known.recover(ranges_in(start), ranges_in(end))
+        ranges = to_read(start or EMPTY, end)
+        if end["run"] != self._run_id:
+            ranges = self._still_there(ranges)
         most = self._chosen.options.max_offsets_per_task
-        return tuple(part for each in to_read(start or EMPTY, end) for part in split(each, most))
+        return tuple(part for each in ranges for part in split(each, most))
+
+    def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Of a batch of an earlier process, what the logs still have; UsageError if that is not all, unless told so."""
+        if not ranges:
+            return ()
+        partitions = [each.topic_partition for each in ranges]
+        client = self._parts.log_ends()
+        try:
+            starts, _ = client.ask_offsets(partitions, "earliest", None, None)
+            ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
+        finally:
+            client.close()
+        left = []
+        for each in ranges:
+            at = each.topic_partition
+            if isinstance(failed.get(at), UnavailableError):
+                raise failed[at]
+            found = within(each, starts.get(at, each.end), ends.get(at, each.start))
+            if found != each:
+                self._tell_gone(each, found)
+            left.append(found)
+        return tuple(each for each in left if each.start < each.end)
+
+    def _tell_gone(self, each: OffsetRange, found: OffsetRange) -> None:
+        left = f"{offsets_in([found])} offsets are left of {each}"
+        text = f"the last batch of the checkpoint cannot be read again as it was: {left}"
+        if self._chosen.options.out_of_range == "fail":
+            raise UsageError(f"{text}. Set the option failOnDataLoss=false to go on with these")
+        names = [str(each.topic_partition)]
+        log_event(logging.WARNING, "records_gone", text, group=self._chosen.group, partitions=names)
 
     def end_at_present(self) -> None:
         """The query reads what is there now, and ends (Spark 4.2 and newer)."""

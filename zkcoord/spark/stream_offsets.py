@@ -72,6 +72,16 @@ def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
     return tuple(each for each in left if each.start < each.end)
 
 
+def within(each: OffsetRange, start: int, end: int) -> OffsetRange:
+    """What a log from `start` to `end` has of a range; empty when that is nothing.
+
+    >>> str(within(OffsetRange("t", 0, 5, 30), 20, 25)), str(within(OffsetRange("t", 0, 5, 30), 40, 50))
+    ('t-0-20-25', 't-0-30-30')
+    """
+    low = min(max(each.start, start), each.end)
+    return each._replace(start=low, end=max(low, min(each.end, end)))
+
+
 def after(each: OffsetRange, done: OffsetRange | None) -> OffsetRange:
     """What is left of a range when `done`, of the same partition, is complete; all of it if they began elsewhere.
 

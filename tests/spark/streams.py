@@ -1,0 +1,82 @@
+"""Structured streaming queries of one group, and what each of their batches held."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.together import DEADLINE_S
+from zkcoord.clock import mono_ms
+from zkcoord.spark import register_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.spark.conftest import Topic
+
+
+class Stream:
+    """Queries of one group on one topic, and what each of their batches held."""
+
+    def __init__(self, spark: SparkSession, zookeeper: str, topic: Topic) -> None:
+        register_source(spark)
+        self.spark, self.zookeeper, self.topic = spark, zookeeper, topic
+        self.group = f"g-{uuid.uuid4().hex[:8]}"
+        self.batches: list[
+            tuple[str, int, list[tuple[int, int]]]
+        ] = []  # query, number, (partition, offset) of each row
+        self.before: Callable[[int], None] = lambda number: None  # called in each batch, before its rows are taken
+        self._changed = threading.Condition()
+
+    def rows(self, **options: str) -> DataFrame:
+        return (
+            self.spark.readStream.format("zkcoord")
+            .option("zookeeper", self.zookeeper)
+            .option("kafka.bootstrap.servers", self.topic.bootstrap_servers)
+            .option("group", self.group)
+            .option("subscribe", self.topic.name)
+            .option("startingOffsets", "earliest")
+            .option("sessionTimeoutMs", "6000")
+            .options(**options)
+            .load()
+        )
+
+    def start(
+        self, name: str, checkpoint: Path, trigger: dict[str, Any] | None = None, **options: str
+    ) -> StreamingQuery:
+        def process(df: DataFrame, number: int) -> None:
+            self.before(number)
+            rows = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
+            with self._changed:
+                self.batches.append((name, number, rows))
+                self._changed.notify_all()
+
+        writer = self.rows(**options).writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
+        return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+    @property
+    def records(self) -> Counter[tuple[int, int]]:
+        return Counter(row for _, _, rows in self.batches for row in rows)
+
+    def by(self, name: str) -> set[int]:
+        return {partition for query, _, rows in self.batches for partition, _ in rows if query == name}
+
+    def wait_for(self, what: Callable[[], bool], *queries: StreamingQuery) -> None:
+        with self._changed:
+            assert self._changed.wait_for(what, DEADLINE_S), [each.exception() for each in queries] or self.batches
+
+
+def await_progress(query: StreamingQuery, number: int) -> dict[str, Any]:
+    """The progress of a batch that Spark has noted as complete."""
+    deadline = mono_ms() + DEADLINE_S * 1000
+    while mono_ms() < deadline:
+        for each in query.recentProgress:
+            if each["batchId"] == number and each["numInputRows"]:
+                return dict(each)
+        threading.Event().wait(0.05)
+    raise AssertionError(query.recentProgress)

@@ -1,0 +1,171 @@
+"""Queries of `format("zkcoord")` whose partitions come and go: second members, replays, restarts, ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.world import wait_until
+from tests.spark.streams import Stream, await_progress
+from tests.spark.together import DEADLINE_S
+from zkcoord import Consumer, TopicPartition
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
+
+
+@contextmanager
+def member(stream: Stream) -> Iterator[dict[TopicPartition, int]]:
+    """A plain member of the group, which reads nothing; what it holds, and from where."""
+    held: dict[TopicPartition, int] = {}
+
+    def stop(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        return {each: held.pop(each) for each in partitions}
+
+    def lost(partitions: tuple[TopicPartition, ...]) -> None:
+        for each in partitions:
+            held.pop(each, None)
+
+    callbacks = {"on_start": held.update, "on_stop": stop, "on_lost": lost}
+    with Consumer(stream.zookeeper, stream.group, [stream.topic.name], **callbacks):  # type: ignore[arg-type]
+        yield held
+
+
+def test_partitions_move_between_two_queries_and_no_record_comes_twice(stream: Stream, tmp_path: Path) -> None:
+    stream.topic.fill(0, 20)
+    stream.topic.fill(1, 20)
+    first = stream.start("first", tmp_path / "first")
+    stream.wait_for(lambda: len(stream.records) == 40, first)
+    second = stream.start("second", tmp_path / "second")
+    for count in range(1, 200):
+        stream.topic.fill(0, 1)
+        stream.topic.fill(1, 1)
+        stream.wait_for(lambda count=count: len(stream.records) == 40 + 2 * count, first, second)
+        if stream.by("second"):
+            break
+    assert len(stream.by("second")) == 1
+    first.processAllAvailable()
+    first.stop()
+    stream.topic.fill(0, 5)
+    stream.topic.fill(1, 5)
+    stream.wait_for(lambda: len(stream.records) == 50 + 2 * count, second)
+    second.stop()
+    assert set(stream.records.values()) == {1}
+
+
+def test_a_member_that_joins_is_given_a_partition_when_the_batch_is_complete(stream: Stream, tmp_path: Path) -> None:
+    stream.topic.fill(0, 20)
+    stream.topic.fill(1, 10)
+    query = stream.start("a", tmp_path, {"processingTime": "5 seconds"})
+    await_progress(query, 0)
+    with member(stream) as held:
+        wait_until(lambda: len(held) == 1, "a partition")  # the next trigger tells that the batch is complete
+        ((given, position),) = held.items()
+        assert position == {0: 20, 1: 10}[given.partition]
+        stream.topic.fill(given.partition, 5)
+        stream.topic.fill(1 - given.partition, 5)
+        stream.wait_for(lambda: len(stream.records) == 35, query)
+    stream.wait_for(lambda: len(stream.records) == 40, query)  # it left: the query goes on where it was
+    assert set(stream.records.values()) == {1}
+
+
+def test_a_batch_that_outlasts_the_rebalance_timeout_is_not_committed_and_comes_again_elsewhere(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.topic.fill(0, 20)
+    stream.topic.fill(1, 10)
+    query = stream.start("a", tmp_path, {"processingTime": "1 hour"}, rebalanceTimeoutMs="1000")
+    await_progress(query, 0)
+    with member(stream) as held:
+        wait_until(lambda: len(held) == 1, "a partition")
+        assert set(held.values()) == {0}
+
+
+def test_a_broken_batch_is_read_again_by_its_query_while_another_member_has_its_partitions(
+    stream: Stream, tmp_path: Path
+) -> None:
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink is away")
+
+    stream.topic.fill(0, 7)
+    stream.topic.fill(1, 4)
+    stream.before = fail
+    first = stream.start("first", tmp_path / "first")
+    with pytest.raises(Exception, match="the sink is away"):
+        first.awaitTermination(int(DEADLINE_S))
+    stream.before = lambda number: None
+    second = stream.start("second", tmp_path / "second")
+    stream.wait_for(lambda: len(stream.records) == 11, second)
+    again = stream.start("again", tmp_path / "first")
+    stream.wait_for(lambda: "again" in {name for name, _, _ in stream.batches}, again)
+    broken = [(0, offset) for offset in range(7)] + [(1, offset) for offset in range(4)]
+    assert stream.batches[-1] == ("again", 0, broken), "whole, as it was: a sink may have part of it"
+    for count in range(1, 200):
+        stream.topic.fill(0, 1)
+        stream.topic.fill(1, 1)
+        stream.wait_for(lambda count=count: len(stream.records) == 11 + 2 * count, again, second)
+        if any(number > 0 for name, number, _ in stream.batches if name == "again"):
+            break
+    first_time = {row: times for row, times in stream.records.items() if row not in broken}
+    assert set(first_time.values()) == {1}, "what they share from now on comes once"
+    assert {stream.records[row] for row in broken} == {2}
+
+
+def test_a_query_leaves_the_group_when_it_is_stopped(stream: Stream, tmp_path: Path) -> None:
+    from kazoo.client import KazooClient
+
+    stream.topic.fill(0, 3)
+    query = stream.start("a", tmp_path, sessionTimeoutMs="60000")
+    query.processAllAvailable()
+    client = KazooClient(stream.zookeeper)
+    client.start(DEADLINE_S)
+    try:
+        ids = f"/consumers/groups/{stream.group}/ids"
+        assert len(client.get_children(ids)) == 1
+        query.stop()
+        wait_until(lambda: client.get_children(ids) == [], "the end of the session, before its 60 s")
+        assert client.get(f"/consumers/groups/{stream.group}/offsets/{stream.topic.name}/0")[0] == b"3"
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_records_that_were_deleted_before_they_were_read_fail_the_query_or_are_passed_over(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.topic.fill(0, 30)
+    query = stream.start("a", tmp_path)
+    query.processAllAvailable()
+    query.stop()
+    stream.topic.fill(0, 30)
+    stream.topic.delete_before(0, 50)
+    again = stream.start("again", tmp_path)
+    with pytest.raises(Exception, match="records were deleted before this group read them"):
+        again.awaitTermination(int(DEADLINE_S))
+    on = stream.start("on", tmp_path, failOnDataLoss="false")
+    stream.wait_for(lambda: len(stream.records) == 40, on)
+
+
+def test_a_broken_batch_whose_records_were_deleted_fails_the_query_or_has_what_is_left(
+    stream: Stream, tmp_path: Path
+) -> None:
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink is away")
+
+    stream.topic.fill(0, 30)
+    stream.before = fail
+    with pytest.raises(Exception, match="the sink is away"):
+        stream.start("a", tmp_path).awaitTermination(int(DEADLINE_S))
+    stream.before = lambda number: None
+    stream.topic.delete_before(0, 20)
+    with pytest.raises(Exception, match=r"cannot be read again as it was.*failOnDataLoss=false"):
+        stream.start("again", tmp_path).awaitTermination(int(DEADLINE_S))
+    on = stream.start("on", tmp_path, failOnDataLoss="false")
+    stream.wait_for(lambda: len(stream.records) == 10, on)
