@@ -11,7 +11,7 @@ the number L) lets any class lose a thread of that level. So a gain at L is alwa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
 from zkcoord.core.assignors.classes import ThreadClass
 from zkcoord.core.assignors.levels import Flow
@@ -91,6 +91,7 @@ class Witness:
         full = level > quotient and self._at[index].get(level, 0) >= remainder
         if level > quotient + 1 or (full and not self._raise_load(index)):
             kept[topic] -= 1
+            self._givers[topic][index] = None
             self._refused.add((topic, index, level))
             return False
         return True
@@ -143,6 +144,7 @@ class Witness:
             return False
         wanted = max(most - self.flow.shares[index][topic], 1)
         self.flow.shares[index][topic] += self._follow(index, topic, ways, wanted)
+        self._givers[topic][index] = None
         return True
 
     def _raise_load(self, index: int) -> bool:
@@ -155,38 +157,58 @@ class Witness:
         return True
 
     def _ways_to(self, goal: _Node, start: _Node | None = None) -> dict[_Node, _Node]:
-        """Each node from which the residual graph leads to `goal`, with the next node on a shortest path there.
+        """Each node from which the residual graph leads to `goal`, with the next node on a way there.
 
-        Walks backwards from the goal, until it meets `start`.
+        Walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from it.
         """
         ways: dict[_Node, _Node] = {goal: goal}
-        queue = [goal]
-        for node in queue:  # grows while it is walked: breadth first
-            for step in self._into(node):
-                if step not in ways:
-                    ways[step] = node
-                    if step == start:
+        queue: list[_Node] = [goal]
+        spare = self._spare(start) if isinstance(start, int) else []
+        for node in queue:  # grows while it is walked
+            if isinstance(node, int):
+                steps = self._into_class(node, ways)
+            elif isinstance(node, str):
+                steps = [index for index in self._givers_of(node) if index not in ways]
+            else:
+                steps = [index for index in self._below(node[0]) if index not in ways]
+            for step in steps:
+                ways[step] = node
+                if step == start:
+                    return ways
+                if spare and isinstance(start, int) and isinstance(step, int):
+                    between = next((topic for topic in spare if topic in self._kept[step]), None)
+                    if between is not None:
+                        ways.setdefault(between, step)
+                        ways[start] = between
                         return ways
-                    queue.append(step)
+            queue += steps
         return ways
 
-    def _into(self, node: _Node) -> Iterator[_Node]:
-        """The nodes with an arc to `node`."""
-        flow, kept = self.flow, self._kept
-        if isinstance(node, str):
-            shares = flow.shares
-            for index in self._givers[node]:
-                if shares[index][node] > kept[index][node]:
-                    yield index
-        elif isinstance(node, int):
-            yield from kept[node]
-            if self._can_lose(node) > 0:
-                yield (flow.top(node),)
-        else:
-            bottom = node[0] - 1
-            for index, load in enumerate(flow.load):
-                if load // flow.threads[index] == bottom:
-                    yield index
+    def _into_class(self, index: int, ways: Mapping[_Node, _Node]) -> list[_Node]:
+        """The topics and the level with an arc to a class, that are not in `ways`."""
+        steps: list[_Node] = [topic for topic in self._kept[index] if topic not in ways]
+        level = (self.flow.top(index),)
+        if level not in ways and self._can_lose(index) > 0:
+            steps.append(level)
+        return steps
+
+    def _spare(self, index: int) -> list[str]:
+        """The topics of which a class can give a partition back."""
+        kept = self._kept[index]
+        return [topic for topic, share in self.flow.shares[index].items() if share > kept[topic]]
+
+    def _givers_of(self, topic: str) -> list[int]:
+        """The classes that can give a partition of a topic back; those that cannot are not asked again."""
+        shares, kept, givers = self.flow.shares, self._kept, self._givers[topic]
+        found = [index for index in givers if shares[index][topic] > kept[index][topic]]
+        if len(found) < len(givers):
+            self._givers[topic] = dict.fromkeys(found)
+        return found
+
+    def _below(self, level: int) -> list[int]:
+        """The classes of which a thread can be lifted to a level."""
+        threads = self.flow.threads
+        return [n for n, load in enumerate(self.flow.load) if load // threads[n] == level - 1]
 
     def _can_lose(self, index: int) -> int:
         """How many threads of a class may come down from its top level with what they keep."""
