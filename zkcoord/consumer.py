@@ -239,6 +239,13 @@ class Consumer:
             raise UsageError(f"progress {progress} and lag {lag} are counts, neither is negative")
         self._role.said = (progress, lag)
 
+    def join_when(self, ready: Callable[[], bool]) -> None:
+        """Register, at first and after each loss, only when `ready()` is true: one that registers must be able to obey.
+
+        It is asked at least each sixth of the session timeout, on the membership's own thread: it must return at once.
+        """
+        self._role.may_join = ready
+
     def allowed(self, partition: TopicPartition) -> bool:
         """True while the partition may be read: acknowledged, started, and the lease holds now."""
         lease = self._role.lease

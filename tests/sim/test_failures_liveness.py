@@ -45,6 +45,27 @@ def test_f06_a_member_that_is_alive_in_zookeeper_and_dead_inside_is_evicted_with
 
 
 @on_seeds()
+def test_f06_an_evicted_member_that_cannot_obey_yet_registers_only_when_it_can(seed: int) -> None:
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    hung = script.member("consumer0")
+    role(script, "consumer0").said = (10, 7)
+    role(script, "consumer0").may_join = lambda: False
+    script.set_policy(probe_interval_ms=PROBE_MS, max_probes=3)
+    world.run_until(lambda: (GROUP, hung) not in script.field.registrations, 20_000, "its eviction")
+    other = script.member("consumer1")
+    world.run_for(60_000)
+    assert [name for group, name in script.field.registrations if group == GROUP] == [other]
+    role(script, "consumer0").said = None
+    role(script, "consumer0").may_join = lambda: True
+    world.run_until(lambda: len(script.field.registrations) == 2, 20_000, "it is back")
+    script.settle()
+    script.set_policy(probe_interval_ms=None)
+    script.calm()
+
+
+@on_seeds()
 def test_f06_probes_do_no_harm_to_who_works_and_are_not_sent_unasked(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()

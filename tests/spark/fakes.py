@@ -48,6 +48,9 @@ class FakeMembership:
         """How the work goes, as it was told."""
         self.reported = (progress, lag)
 
+    def join_when(self, ready: Callable[[], bool]) -> None:
+        self.ready = ready
+
     def allowed(self, partition: TopicPartition) -> bool:
         return partition in self.held and self.world.leased
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.fakes import DEADLINE_S, World
+from tests.spark.fakes import DEADLINE_S, InThread, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark import pulse
@@ -90,3 +90,26 @@ def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
     world.consumer(max_offsets_per_batch=10).run(process, max_batches=1)
     assert reported == [(progress, 30)]
     assert world.member.reported == (progress + 10, 20)
+
+
+def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkcoord.spark.holdings.CANCEL_WAIT_MS", 1)
+    begun, over = threading.Event(), threading.Event()
+
+    def hang(frame: object, batch: Batch) -> None:
+        begun.set()
+        assert over.wait(DEADLINE_S)
+
+    consumer = world.consumer()
+    running = InThread(lambda: consumer.run(hang))
+    assert begun.wait(DEADLINE_S)
+    assert world.member.ready()
+    world.member.lose(A)
+    assert not world.member.ready()
+    consumer.stop()
+    over.set()
+    assert running.result() == 0
+    assert world.member.ready()
+    assert world.commits == []

@@ -59,6 +59,7 @@ class MembershipRole:
         self._tokens = count(1)
         self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
+        self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._leaving: list[Future[None]] = []
         self._starts: dict[TopicPartition, int] = {}
         self._topics = TopicCheck(settings.group, settings.topics, events)
@@ -216,7 +217,8 @@ class MembershipRole:
             self._loop.sync(now_ms)
         try:
             loop = self._loop
-            if not self.member and loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms):
+            able = loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms)
+            if not self.member and able and self.may_join():
                 self._join(now_ms)
         except SchemaError as error:
             self._loop.fail(error, now_ms)

@@ -177,6 +177,7 @@ class SparkConsumer:
             reset=lambda partitions: starts.positions(log_ends, partitions),
         )
         run.allowed = membership.allowed
+        membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else
         progress = Tellers(self._parts.progress(), self._totals, self._options.on_report)
         loop = DriverLoop(
             self._loop_settings,
