@@ -13,6 +13,7 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.assignors import Assignor, all_assignors, installed_assignors
+from zkcoord.core.candidates import PROTOCOLS
 from zkcoord.core.janitor import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
@@ -116,5 +117,6 @@ def _description() -> bytes:
     """What a candidate's node says of its process."""
     version = settings.version()
     since = datetime.now(UTC).isoformat(timespec="seconds")
+    speaks = "-".join(map(str, PROTOCOLS))
     description = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}
-    return json.dumps(description).encode("ascii")
+    return json.dumps({**description, "protocols": speaks}).encode("ascii")

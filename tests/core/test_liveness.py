@@ -76,7 +76,7 @@ def test_a_session_timeout_below_the_groups_minimum_is_rejected_with_the_reason(
 def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_reason() -> None:
     view = replace(probed(), probe_interval_ms=None)
     assert decided(replace(view, members={"a": member("a", protocols=(1, 4))})) == []
-    reason = "speaks the protocols 2 to 4, the coordinator 1"
+    reason = "speaks the protocols 2 to 4, the others 1"
     newer = replace(view, members={"a": member("a", protocols=(2, 4))})
     assert RejectMember(consumer_id="a", why=reason) in decided(newer)
 

@@ -36,12 +36,13 @@ def coordinator(
     pages: Pages | None = None,
     layout: Layout = DRAFT,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
+    description: bytes | None = None,
     **settings: Any,
 ) -> ProductActor:
-    """A coordinator's process; with `pages` it keeps a journal there."""
+    """A coordinator's process; with `pages` it keeps a journal there; `description`: what its candidate's node says."""
     given = {
         "wanted_id": None,
-        "description": json.dumps({"host": process.client}).encode(),
+        "description": description or json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads(layout.name),
         "first_writes": partial(first_revision_writes, layout_name=layout.name),
         "revision": history()[-1].revision,

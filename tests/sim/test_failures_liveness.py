@@ -188,7 +188,7 @@ def test_a_member_of_other_protocols_is_told_so_and_the_others_go_on(seed: int) 
     script.join("consumer1")
     world = script.world
     world.run_until(lambda: bool(world.events("rejected")), 20_000, "it is sent away")
-    assert world.events("rejected")[0].fields["why"] == "speaks the protocols 2 to 3, the coordinator 1"
+    assert world.events("rejected")[0].fields["why"] == "speaks the protocols 2 to 3, the others 1"
     assert world.events("rejected")[0].client == "consumer1#1"
     world.stop("consumer1")
     assert {script.owner(p) for p in script.partitions()} == {script.member("consumer0")}

@@ -12,12 +12,12 @@ from zkcoord.cli.reading import read_tree
 from zkcoord.cli.wishing import Answer, by_version, wait, who_and_when
 from zkcoord.errors import UsageError
 from zkcoord.migrate import BlockingTree
-from zkcoord.tree.candidate import asked_to_resign, describe, with_resign
+from zkcoord.tree.candidate import asked_to_resign, describe, protocols_of, with_resign
 from zkcoord.tree.paths import CANDIDATES
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import SetNode, Write
 
-COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "SINCE")
+COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "PROTOCOLS", "SINCE")
 
 
 @click.group(cls=Group)
@@ -37,7 +37,7 @@ def list_(settings: Settings) -> None:
         for document in documents:
             print_json(document)
     else:
-        keys = ("coordinator", "state", "epoch", "host", "pid", "version", "since")
+        keys = [column.lower() for column in COLUMNS]
         click.echo(table(COLUMNS, [[document[key] for key in keys] for document in documents]))
 
 
@@ -101,5 +101,7 @@ def _document(node: Node, serving: str | None, epoch: int | None) -> dict[str, A
         "coordinator": number,
         "state": "resigning" if resigning else "serving" if serves else "standing by",
         "epoch": epoch if serves else None,
-        **{key: said.get(key) for key in ("host", "pid", "version", "since")},
+        **{key: said.get(key) for key in ("host", "pid", "version")},
+        "protocols": "-".join(map(str, protocols_of(node.data))),
+        "since": said.get("since"),
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkcoord.core.view import GroupView, Member
 
-PROTOCOL = 1
-"""The version of zkcoord's protocol that this coordinator sends."""
+PROTOCOLS = (1, 1)
+"""The lowest and the highest version of zkcoord's protocol that this program speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,43 @@ def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str])
     return None
 
 
+def in_common(
+    protocols: tuple[int, int], others: Iterable[tuple[str, tuple[int, int]]]
+) -> tuple[tuple[int, int], dict[str, str]]:
+    """(the lowest and the highest protocol that all can speak, whom that leaves out: name -> why).
+
+    In the order given: who would leave nothing in common with those before is left out. What is sent is the highest
+    that is left, so whoever speaks the lowest decides.
+
+    >>> in_common((1, 3), [("a", (1, 2)), ("b", (3, 4)), ("c", (2, 2))])
+    ((2, 2), {'b': 'speaks the protocols 3 to 4, the others 1 to 2'})
+    """
+    low, high = protocols
+    left: dict[str, str] = {}
+    for name, (lowest, highest) in others:
+        if lowest > high or highest < low:
+            left[name] = f"speaks {_spoken(lowest, highest)}, the others {low if low == high else f'{low} to {high}'}"
+        else:
+            low, high = max(low, lowest), min(high, highest)
+    return (low, high), left
+
+
+def _spoken(low: int, high: int) -> str:
+    return f"the protocol {low}" if low == high else f"the protocols {low} to {high}"
+
+
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
-    """Whom the group's rules let take part, and whom to send away, with the reason: who would understand it."""
+    """Whom the group's rules let take part, and whom to send away, with the reason: who would understand it.
+
+    Who knows only the draft is sent nothing that any protocol adds, and has no part in its choice.
+    """
     admitted: list[Member] = []
-    rejected: dict[str, str] = {}
+    in_order = sorted((m for m in candidates if m.coordinated), key=lambda m: (m.czxid, m.consumer_id))
+    _, rejected = in_common(view.protocols, [(member.consumer_id, member.protocols) for member in in_order])
     for member in candidates:
-        low, high = member.protocols
-        if not low <= PROTOCOL <= high:
-            rejected[member.consumer_id] = f"speaks the protocols {low} to {high}, the coordinator {PROTOCOL}"
-        elif member.coordinated and member.session_timeout_ms < view.session_timeout_min_ms:
+        if member.consumer_id in rejected:
+            continue
+        if member.coordinated and member.session_timeout_ms < view.session_timeout_min_ms:
             rejected[member.consumer_id] = (
                 f"its session timeout of {member.session_timeout_ms} ms is below the group's minimum of "
                 f"{view.session_timeout_min_ms} ms"

@@ -184,6 +184,7 @@ class GroupView:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
     topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
     marked: frozenset[str] = frozenset()  # topics whose mark stands
+    protocols: tuple[int, int] = (1, 1)  # lowest and highest that all coordinators speak
     changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
     leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up
     # the group record: what people decided

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.candidates import PROTOCOLS
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import (
     Decision,
@@ -42,6 +43,8 @@ KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka 
 
 ELECTION, GROUP = "election", "group"
 
+APART = "the two cannot take over from one another; run only coordinators that speak what the members speak"
+
 DECISIONS_MAX = 10_000
 """Of one group in one step: what is sent ahead of the first answer is bounded, about a second of a server's work."""
 
@@ -73,6 +76,7 @@ class CoordinatorRole:
         self._memory: dict[str, Memory] = {}
         self._pending: set[str] = set()  # groups to decide on
         self._wake_at_ms: dict[str, int] = {}
+        self._protocols = PROTOCOLS  # that all coordinators speak
         self._topics: TopicTable | None = None  # once this coordinator serves
         self._root_czxid = 0
         self._absent: set[str] = set()  # of KAFKA
@@ -88,6 +92,7 @@ class CoordinatorRole:
         self._session_timeout_ms = session_timeout_ms
         for path, kind, watch in self._standing.wants():
             self._loop.tracker.want(path, kind, watch=watch)
+        self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
 
     def session_resumed(self, now_ms: int) -> None:
         """Everything is read anew; nothing to do."""
@@ -114,6 +119,8 @@ class CoordinatorRole:
             if node.path == ROOT:
                 self._root_czxid = node.stat.czxid if node.stat else 0
             if self._standing is not None and self._standing.take(node):
+                if node.path.startswith(CANDIDATES):
+                    self._read_candidates(self._standing, node)
                 continue
             if self._topics is not None and about_topics(node):
                 self._pending |= self._topics.read(node)
@@ -202,7 +209,8 @@ class CoordinatorRole:
 
     def _stand(self, standing: Standing, now_ms: int) -> None:
         loop = self._loop
-        if not loop.tracker.clean("") or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
+        scopes = ("", CANDIDATES, standing.own_path)
+        if not all(map(loop.tracker.clean, scopes)) or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
             return
         if standing.schema() is not None:
             if standing.leader():
@@ -214,6 +222,8 @@ class CoordinatorRole:
             if standing.taken():
                 self._report.problem(CANDIDATES, f"the id {standing.wanted_id} is taken: waiting; choose another --id")
                 return
+        if (why := standing.waits_for()) is not None:
+            self._report.problem(CANDIDATES, why)
         transaction = standing.next_transaction()
         if transaction is not None:
             self._loop.commit(transaction, ELECTION, now_ms, ELECTION)
@@ -255,6 +265,26 @@ class CoordinatorRole:
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
             self._memory[group] = Memory(retention=Retention(retention_ms=self._retention_ms))
 
+    def _read_candidates(self, standing: Standing, node: Node) -> None:
+        """Follow all candidates: what every group is sent depends on the protocols that they speak.
+
+        Each is read in a scope of its own, so that one that cannot be read stops nothing.
+        """
+        tracker = self._loop.tracker
+        if node.kind is Kind.CHILDREN:
+            fresh, gone = standing.follow()
+            for path in fresh:
+                tracker.want(path, watch=True, scope=path)
+            for path in gone:
+                tracker.unwant(path)
+                self._report.problem(path, None)
+        protocols, left = standing.protocols()
+        for name, _ in standing.others():
+            self._report.problem(f"{CANDIDATES}/{name}", left.get(name) and f"coordinator {name} {left[name]}: {APART}")
+        if protocols != self._protocols:
+            self._protocols = protocols
+            self._pending |= self._groups.keys()
+
     def _read_kafka(self, node: Node) -> None:
         """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
         self._absent = self._absent - {node.path} if node.exists else self._absent | {node.path}
@@ -274,6 +304,7 @@ class CoordinatorRole:
             return False
         following.set_topics(table)
         following.judge(table, self._root_czxid)
+        following.set_protocols(self._protocols)
         following.take_leftovers()
         if not tracker.clean(group) or following.channels.look_again(following.nodes):
             return False

@@ -137,6 +137,11 @@ class Following:
         if changed != self.nodes.view.changed:
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, changed=changed))
 
+    def set_protocols(self, protocols: tuple[int, int]) -> None:
+        """Take over what all coordinators speak."""
+        if protocols != self.nodes.view.protocols:
+            self.nodes = replace(self.nodes, view=replace(self.nodes.view, protocols=protocols))
+
     def look_up(self, topics: Set[str]) -> None:
         """Read what is left of these topics, and follow what is left of no other."""
         for topic in sorted(topics - self._looking):

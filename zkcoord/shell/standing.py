@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from zkcoord.core.candidates import in_common
 from zkcoord.errors import CorruptError, SchemaError
-from zkcoord.tree.candidate import asked_to_resign
+from zkcoord.tree.candidate import asked_to_resign, protocols_of
 from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch
 from zkcoord.tree.snapshot import Kind, Node
@@ -28,7 +29,7 @@ class Standing:
 
     layout: Layout
     wanted_id: int | None  # None: the smallest free one
-    description: bytes  # of this candidate: host, pid, version
+    description: bytes  # of this candidate: host, pid, version, the protocols that it speaks
     first_reads: tuple[str, ...]
     first_writes: FirstWrites
     revision: str
@@ -40,9 +41,56 @@ class Standing:
         """What must be read, and whether it is watched."""
         watched = [(path, Kind.DATA, True) for path in (SCHEMA, EPOCH, self.layout.coordinator)]
         first = [(path, Kind.DATA, False) for path in self.first_reads if path not in (SCHEMA, EPOCH)]
-        wants = [*watched, *first, (CANDIDATES, Kind.CHILDREN, False)]
+        wants = [*watched, *first]
         self.nodes.update({(path, kind): None for path, kind, _ in wants})
+        self.nodes[CANDIDATES, Kind.CHILDREN] = None
         return wants
+
+    @property
+    def own_path(self) -> str:
+        """The node of the id that was chosen; "" before."""
+        return "" if self.candidate_id is None else self.layout.candidate(self.candidate_id)
+
+    def follow(self) -> tuple[list[str], list[str]]:
+        """(candidates' nodes to be read and watched from now on, those to be forgotten), by the list of candidates."""
+        listed = self.nodes[CANDIDATES, Kind.CHILDREN]
+        now = {f"{CANDIDATES}/{name}" for name in (listed.children if listed is not None else ())}
+        known = {path for path, _ in self.nodes if path.startswith(f"{CANDIDATES}/")}
+        gone = sorted(known - now - {self.own_path})
+        for path in gone:
+            del self.nodes[path, Kind.DATA]
+        fresh = sorted(now - known)
+        self.nodes.update({(path, Kind.DATA): None for path in fresh})
+        return fresh, gone
+
+    def others(self) -> list[tuple[str, tuple[int, int]]]:
+        """The other candidates' ids and the protocols that they speak, in the order of standing; one that was not read
+        yet counts as one that says nothing."""
+        found = []
+        for (path, _), node in self.nodes.items():
+            if not path.startswith(f"{CANDIDATES}/"):
+                continue
+            stat = node.stat if node is not None else None
+            if (stat.ephemeral_owner == self.session_id) if stat is not None else path == self.own_path:
+                continue
+            found.append((_czxid(node), path.rpartition("/")[2], protocols_of(node.data if node is not None else b"")))
+        return [(name, protocols) for _, name, protocols in sorted(found)]
+
+    def protocols(self) -> tuple[tuple[int, int], dict[str, str]]:
+        """What this coordinator and the others can all speak, and who of them it leaves out, with the reason."""
+        return in_common(protocols_of(self.description), self.others())
+
+    def waits_for(self) -> str | None:
+        """Why this candidate must not serve: one that stood before it speaks no protocol that it speaks; None: it may.
+
+        So nobody takes over from a coordinator whose members it would send away.
+        """
+        _, left = self.protocols()
+        own = _czxid(self._node(self.own_path))
+        for name, why in left.items():
+            if 0 < _czxid(self._node(f"{CANDIDATES}/{name}")) < own:
+                return f"coordinator {name} {why}: waiting until it is gone; stop one of the two"
+        return None
 
     def take(self, node: Node) -> bool:
         """Take an answer in; False when it is none of the election's."""
@@ -96,7 +144,7 @@ class Standing:
         if self.candidate_id is None:
             self.candidate_id = next(n for n in range(ID_MAX) if str(n) not in taken)
         path = self.layout.candidate(self.candidate_id)
-        self.nodes[(path, Kind.DATA)] = None
+        self.nodes.setdefault((path, Kind.DATA), None)
         return path
 
     def next_transaction(self) -> Transaction | None:
@@ -107,16 +155,12 @@ class Standing:
             return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
         if self.candidate_id is None:
             return None
-        candidate, coordinator = (
-            self._node(self.layout.candidate(self.candidate_id)),
-            self._node(self.layout.coordinator),
-        )
+        candidate, coordinator = self._node(self.own_path), self._node(self.layout.coordinator)
         if candidate is None or candidate.stat is None:
-            path = self.layout.candidate(self.candidate_id)
-            return Transaction(writes=(CreateNode(path, self.description, ephemeral=True),), why="candidate")
+            return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
         if candidate.stat.ephemeral_owner != self.session_id or schema.migration is not None:
             return None
-        if coordinator is None or coordinator.exists:
+        if coordinator is None or coordinator.exists or self.waits_for() is not None:
             return None
         epoch, version = self.epoch()
         return Transaction(
@@ -130,14 +174,14 @@ class Standing:
 
     def asked_to_resign(self) -> str | None:
         """Who asked this candidate to resign, None if nobody did: a tool sets `resign` in its node."""
-        node = None if self.candidate_id is None else self._node(self.layout.candidate(self.candidate_id))
+        node = self._node(self.own_path)
         if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
             return None
         return asked_to_resign(node.data)
 
     def taken(self) -> bool:
         """True when another session holds the id that was chosen."""
-        node = None if self.candidate_id is None else self._node(self.layout.candidate(self.candidate_id))
+        node = self._node(self.own_path)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id
 
     def _node(self, path: str) -> Node | None:
@@ -146,3 +190,8 @@ class Standing:
     def _version(self, path: str) -> int:
         node = self._node(path)
         return -1 if node is None or node.stat is None else node.stat.version
+
+
+def _czxid(node: Node | None) -> int:
+    """When a node was made; 0: it is not there, or was not read yet."""
+    return node.stat.czxid if node is not None and node.stat is not None else 0

@@ -1,8 +1,10 @@
 """The only place that reads candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, and who was asked to resign.
 
-    {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","resign":{"who":"ann@b","run":"5f1c"}}
+    {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","protocols":"1-1",
+     "resign":{"who":"ann@b","run":"5f1c"}}
 
-A candidate writes its own; a tool adds `resign`. All else is for people, so what cannot be read is left out.
+A candidate writes its own; a tool adds `resign`; other coordinators read `protocols`. All else is for people. What
+cannot be read counts as not said.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import compact, read_document
+from zkcoord.tree.registration import read_protocols
 
 _WHAT = "candidate"
 
@@ -26,6 +29,18 @@ def describe(data: bytes) -> dict[str, Any]:
         return dict(read_document(_WHAT, data).fields) if data else {}
     except CorruptError:
         return {}
+
+
+def protocols_of(data: bytes) -> tuple[int, int]:
+    """The lowest and the highest protocol that a candidate speaks; the first alone, if it says nothing readable.
+
+    >>> protocols_of(b'{"protocols":"1-2"}'), protocols_of(b'{"host":"a"}'), protocols_of(b'{"protocols":"two"}')
+    ((1, 2), (1, 1), (1, 1))
+    """
+    try:
+        return read_protocols(read_document(_WHAT, data))
+    except CorruptError:
+        return (1, 1)
 
 
 def asked_to_resign(data: bytes) -> str | None:

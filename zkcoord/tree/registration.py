@@ -126,7 +126,7 @@ def decode_registration(data: bytes) -> Registration:
         assignors=document.texts("assignors"),
         rebalance_timeout_ms=document.integer("rebalance_timeout_ms", low=1, default=REBALANCE_TIMEOUT_MS),
         session_timeout_ms=document.integer("session_timeout_ms", low=1, high=INT32_MAX, default=SESSION_TIMEOUT_MS),
-        protocols=_protocols(document),
+        protocols=read_protocols(document),
         offers=frozenset(document.texts("offers")),
         hold_ms=document.integer("hold_ms", default=0),
         rack=document.optional_text("rack"),
@@ -236,7 +236,8 @@ def _instance(document: Document) -> str | None:
     return instance
 
 
-def _protocols(document: Document) -> tuple[int, int]:
+def read_protocols(document: Document) -> tuple[int, int]:
+    """The lowest and the highest protocol that a registration, or a candidate, says it speaks."""
     text = document.text("protocols", default="1-1")
     match = re.fullmatch(r"([1-9][0-9]{0,4})-([1-9][0-9]{0,4})", text)
     if match is None or int(match[1]) > int(match[2]):
