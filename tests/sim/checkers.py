@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from tests.sim.field import START, Facts, Field, Value, consumer_of
 from tests.sim.rest_checkers import at_rest, record_of, state_of
 from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
+from tests.sim.wish_checkers import quarantined_partitions_are_not_granted, records_are_peoples, wishes_are_obeyed
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
 from zkcoord.tree.writes import DeleteNode, SetNode
@@ -287,6 +288,9 @@ TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     offsets_are_dropped_only_with_their_topic,
     incarnations_only_grow,
     eager_groups_stop_before_they_start,
+    records_are_peoples,
+    wishes_are_obeyed,
+    quarantined_partitions_are_not_granted,
 )
 JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
 

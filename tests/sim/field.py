@@ -90,7 +90,7 @@ class Facts:
     marks: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, topic, texts
     channels_gone: list[tuple[str, str]] = field(default_factory=list)
     evicted_marks: list[tuple[str, str]] = field(default_factory=list)
-    records: list[str] = field(default_factory=list)  # groups whose record was written
+    records: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, before, after
     states: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     epoch_raised: bool = False
 
@@ -157,11 +157,8 @@ class Field:
             elif (match := GROUP_PATH.match(path)) is not None:
                 self._read_group(facts, match, before and before.data, after and after.data)
             elif (match := RECORD_PATH.match(path)) is not None:
-                if match[2]:
-                    old, new = (parse_json(node.data) if node else {} for node in (before, after))
-                    facts.states.append((match[1], old, new))
-                else:
-                    facts.records.append(match[1])
+                old, new = (parse_json(node.data) if node else {} for node in (before, after))
+                (facts.states if match[2] else facts.records).append((match[1], old, new))
         return facts
 
     def _read_group(self, facts: Facts, match: re.Match[str], before: bytes | None, after: bytes | None) -> None:

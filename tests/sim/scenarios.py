@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from tests.sim import checkers
-from tests.sim.actors import GROUP, ConsumerFactory, coordinator, make_topics, topic_json
+from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator, make_topics, topic_json
 from tests.sim.application import Logs
 from tests.sim.field import Field, parse_json
 from tests.sim.options import Options
+from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
@@ -38,6 +39,7 @@ class Scene:
         topics: Mapping[str, int] = TOPICS,
         rebalance_timeout_ms: int = 8_000,
         hold_ms: int = 0,
+        coordinates: Callable[[SimProcess], ProductActor] = coordinator,
     ) -> None:
         self.world = world
         self.field: Field = checkers.watch(world)
@@ -48,7 +50,7 @@ class Scene:
         if hold_ms:
             self.consumers.are_static(hold_ms)
         for n in range(coordinators):
-            world.spawn(f"coordinator{n}", coordinator)
+            world.spawn(f"coordinator{n}", coordinates)
         for n in range(consumers):
             self.join(f"consumer{n}")
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import storm
 from tests.sim.test_churn import churn, life
+from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError, World
 
 SAFETY, LIVENESS, BUG = 1, 3, 4
@@ -36,6 +37,7 @@ SCENES: dict[str, tuple[Callable[[int], World], str]] = {
     "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
     "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn_ends_in_a_calm"),
     "life": (life, "tests/sim/test_churn.py::test_a_storm_with_all_of_a_groups_life"),
+    "strange": (strange, "tests/sim/test_strange.py::test_a_storm_in_strange_conditions_ends_in_a_calm"),
 }
 PROGRESS_SECONDS = 10
 

@@ -309,6 +309,46 @@ def test_a_mark_that_begins_again_at_an_old_number_is_seen() -> None:
         field.submit(field.coordinator, *field.checks(), CreateNode(path, mark(field, 2)))
 
 
+RECORD = "/zkcoord/groups/g"
+DECIDED = {"policy": {"max_moves": 3}, "wish": {"hold": {"run": "r"}}}
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        ({**DECIDED, "policy": {"max_moves": None}}, "changed policy in the record of g"),
+        ({**DECIDED, "wish": {}}, "took back the wish hold of g and answered None"),
+        ({**DECIDED, "wish": {"hold": {"run": "s"}}}, "took back the wish hold"),
+    ],
+)
+def test_a_record_that_a_coordinator_edits_is_seen(record: dict[str, Any], complaint: str) -> None:
+    field = Scene()
+    field.ensemble.operate(SetNode(RECORD, json.dumps(DECIDED).encode(), 0))
+    lawful = {**DECIDED, "assignor": None, "wish": {"hold": None}, "done": {"hold": {"run": "r", "state": "held"}}}
+    field.submit(field.coordinator, field.checks()[0], SetNode(RECORD, json.dumps(lawful).encode(), 1))
+    field.ensemble.operate(SetNode(RECORD, json.dumps(DECIDED).encode(), 2))
+    with pytest.raises(SimulationError, match=complaint):
+        field.submit(field.coordinator, field.checks()[0], SetNode(RECORD, json.dumps(record).encode(), 3))
+
+
+@pytest.mark.parametrize(("wish", "option"), [("pause", "start-fetcher"), ("hold", "stop-fetcher")])
+def test_a_command_against_a_wish_is_seen(wish: str, option: str) -> None:
+    field = Scene()
+    field.member("a")
+    field.ensemble.operate(SetNode(RECORD, json.dumps({"wish": {wish: {"run": "r"}}}).encode(), 0))
+    with pytest.raises(SimulationError, match="a was sent a"):
+        field.submit(field.coordinator, *field.checks(), field.command("a", option))
+
+
+def test_a_grant_of_what_is_in_quarantine_is_seen() -> None:
+    field = Scene()
+    field.member("a")
+    state = b'{"version":1,"generation":1,"target":"x","quarantined":{"t-0":{"why":"","czxid":1}}}'
+    field.submit(field.coordinator, *field.checks()[:2], SetNode(STATE, state, 0))
+    with pytest.raises(SimulationError, match="t-0 is in quarantine, and was granted to a-0"):
+        field.grant("a")
+
+
 def test_what_is_left_at_rest_is_named() -> None:
     field = Scene()
     assert list(at_rest(field.world, field.known)) == []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.sim.actors import GROUP, ConsumerFactory, coordinator, topic_json
+from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator, topic_json
 from tests.sim.field import parse_json
 from tests.sim.options import seeds
+from tests.sim.process import SimProcess
 from tests.sim.scenarios import Scene
 from tests.sim.world import World
 from zkcoord.core.topics import DELETED_MS
@@ -26,8 +27,14 @@ SEEDS = 30
 class Churn:
     """What people do to a running group: one act at a time, drawn from the world's seed."""
 
-    def __init__(self, world: World, scene: Scene, kinds: Sequence[str]) -> None:
-        self.world, self.scene, self.kinds = world, scene, kinds
+    def __init__(
+        self,
+        world: World,
+        scene: Scene,
+        kinds: Sequence[str],
+        coordinates: Callable[[SimProcess], ProductActor] = coordinator,
+    ) -> None:
+        self.world, self.scene, self.kinds, self._coordinates = world, scene, kinds, coordinates
         self.next_consumer, self.next_coordinator = 5, 2
 
     def _pick(self, items: Sequence[Any]) -> Any:
@@ -59,7 +66,7 @@ class Churn:
             process.restarts = False
             self.world.trace(process.client, "is asked to stop")
             process.inbox.put(Request("stop"))
-        self.world.spawn(f"coordinator{self.next_coordinator}", coordinator)
+        self.world.spawn(f"coordinator{self.next_coordinator}", self._coordinates)
         self.next_coordinator += 1
 
     def grow(self) -> None:

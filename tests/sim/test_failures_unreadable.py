@@ -6,10 +6,11 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.field import consumer_of
-from tests.sim.script import on_seeds
+from tests.sim.script import Script, on_seeds
 from tests.sim.test_failures_input import TwoGroups
 from zkcoord.shell.loop import UNREADABLE_MS
 from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
+from zkcoord.tree.writes import ANY_VERSION, DeleteNode
 
 
 def owning(script: TwoGroups) -> set[str]:
@@ -74,3 +75,21 @@ def test_a_consumer_that_may_not_read_waits_says_so_and_joins_when_it_may(seed: 
     world.ensemble.closed.clear()
     script.settle()
     script.calm()
+
+
+@on_seeds()
+def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_is_gone(seed: int) -> None:
+    """It waited for the command that it could not read, and read on, with a lease, in a session without a member."""
+    script = Script(seed, consumers=2, topics={"t": 6})
+    script.settle()
+    world, name = script.world, "consumer0"
+    member = script.member(name)
+    world.ensemble.closed.update(f"{DRAFT.channel(GROUP, member)}/{number:010d}" for number in range(20))
+    script.join("late")  # something is to be stopped
+    world.run_until(lambda: script.outstanding(name) > 0, what="a command that it cannot read")
+    world.run_for(1_000)
+    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION))
+    world.run_for(1_000)
+    assert script.application(name).positions == {}
+    world.ensemble.closed.clear()
+    script.settle()

@@ -102,13 +102,12 @@ class Desk:
 
     @property
     def registration_gone(self) -> bool:
-        """True when the own registration, or the channel, was seen to be gone, or the mark of an eviction stands."""
-        if not self._loop.settled or not self._loop.tracker.clean(CHANNEL):
-            return False
-        channel, registration = self._channel, self._registration
-        if channel is None or registration is None:
-            return False
-        return not channel.exists or not registration.exists or EVICTED_MARK in self._names
+        """True once the own registration, or the channel, was seen to be gone, or the mark of an eviction to stand.
+
+        None of these is ever taken back, so it counts whatever else is still to be read, or cannot be.
+        """
+        seen = [node for node in (self._registration, self._channel) if node is not None]
+        return not all(node.exists for node in seen) or EVICTED_MARK in self._names
 
     @property
     def refused_mark(self) -> bool:

@@ -1,0 +1,64 @@
+"""Checkers of what people decide: their record is theirs, and what they wish counts from the moment it is written.
+
+Every transaction of a coordinator checks the record's version, so what is applied agrees with the record as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.sim.field import START, STOP, Facts, Field
+from tests.sim.rest_checkers import record_of, state_of
+
+OPERATOR = "operator"
+ANSWERED = ("wish", "done")
+
+
+def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
+    """A coordinator changes nothing in a record but what it answers; it forgets all of it with a deletion."""
+    if facts.session.process == OPERATOR:
+        return
+    for group, old, new in facts.records:
+        if not old or not new:
+            continue
+        for key in sorted(old.keys() - set(ANSWERED)):
+            if not _keeps(old[key], new.get(key)):
+                yield f"{facts.session.client} changed {key} in the record of {group}: {old[key]} to {new.get(key)}"
+        done = new.get("done") or {}
+        for name, wish in sorted((old.get("wish") or {}).items()):
+            kept = (new.get("wish") or {}).get(name)
+            if wish and kept != wish and (kept or (done.get(name) or {}).get("run") != wish.get("run")):
+                yield f"{facts.session.client} took back the wish {name} of {group} and answered {done.get(name)}"
+
+
+def _keeps(old: Any, new: Any) -> bool:
+    """True when `new` says what `old` said; one at its default may be left out, or stand there now."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(_keeps(value, new.get(key)) for key, value in old.items())
+    return bool(old == new or (new is None and not old))
+
+
+def wishes_are_obeyed(facts: Facts, field: Field) -> Iterator[str]:
+    """Nothing is started in a group that is paused or being deleted, nothing is stopped in one that is held."""
+    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses it
+    for command in facts.made_commands:
+        if tuple(command[:3]) in rewritten or facts.session.process == OPERATOR:
+            continue
+        record = record_of(field, command.group)
+        wish, done = record.get("wish") or {}, record.get("done") or {}
+        delete, answer = wish.get("delete") or {}, done.get("delete") or {}
+        deleting = delete and answer.get("state") == "deleting" and answer.get("run") == delete.get("run")
+        still = bool(wish.get("pause") or deleting)
+        if command.option == START and still:
+            yield f"{command.consumer} was sent a start, {command.group} is paused or being deleted"
+        if command.option == STOP and wish.get("hold") and not still:
+            yield f"{command.consumer} was sent a stop, {command.group} is held"
+
+
+def quarantined_partitions_are_not_granted(facts: Facts, field: Field) -> Iterator[str]:
+    """What the state says is given to nobody is given to nobody."""
+    for value in facts.owners:
+        granted = value.after and not value.after.startswith("!") and value.after != value.before
+        if granted and str(value.partition) in (state_of(field, value.group).get("quarantined") or {}):
+            yield f"{value.partition} is in quarantine, and was granted to {value.after}"
