@@ -1,22 +1,26 @@
-"""A structured streaming job, before and after: the same transformation, the same function for each batch.
+"""A structured streaming job, before and after: the same transformation, and what is written once stays written once.
 
-    python examples/moved_over.py before|after ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
+    python examples/moved_over.py before|stream|after ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
 
-| before                                 | after                                                                     |
-| -------------------------------------- | ------------------------------------------------------------------------- |
-| `readStream.format("kafka")`, options  | arguments of `SparkConsumer`; `kafka.X` goes into `config` as it is       |
-| `subscribe`, `subscribePattern`        | `topics`, `include`                                                       |
-| `startingOffsets`, `startingTimestamp` | `starting_offsets`                                                        |
-| `failOnDataLoss`                       | `out_of_range="fail"`, or where to go on                                  |
-| `maxOffsetsPerTrigger`                 | `max_offsets_per_batch`                                                   |
-| `trigger(processingTime=...)`          | `min_batch_ms`                                                            |
-| `trigger(availableNow=True)`           | `run(..., idle_timeout_ms=5_000)`: until nothing came for five seconds    |
-| `foreachBatch(f)`, `f(df, number)`     | `run(f)`, `f(df, batch)`: `batch.id` is the same for the same ranges      |
-| `checkpointLocation`                   | nothing: offsets are the group's, at first those of `starting_offsets`    |
-| a second application, a share by hand  | start it: partitions move by themselves                                   |
+`stream` changes least: another format, two options more, and the query is a member of a group. `after` is the driver
+loop: no checkpoint, less time for each batch, batches that can be cancelled.
 
-Stateful operators (`withWatermark`, `dropDuplicates`, windows) have no counterpart: a batch is an ordinary DataFrame;
-`windowed_aggregation.py` shows what takes their place.
+| before: `format("kafka")`              | stream: `format("zkcoord")`  | after: `SparkConsumer`                       |
+| -------------------------------------- | ---------------------------- | -------------------------------------------- |
+| options                                | as they are                  | arguments; `kafka.X` goes into `config`      |
+| -                                      | `zookeeper`, `group`         | the same                                     |
+| `subscribe`, `subscribePattern`        | as they are                  | `topics`, `include`                          |
+| `startingOffsets`, `startingTimestamp` | where the group has none yet | `starting_offsets`, likewise                 |
+| `failOnDataLoss`                       | as it is                     | `out_of_range="fail"`, or where to go on     |
+| `maxOffsetsPerTrigger`                 | as it is                     | `max_offsets_per_batch`                      |
+| `trigger(processingTime=...)`          | as it is                     | `min_batch_ms`                               |
+| `trigger(availableNow=True)`           | as it is                     | `run(..., idle_timeout_ms=5_000)`            |
+| `foreachBatch(f)`, `f(df, number)`     | as it is; `stream_batch`     | `run(f)`, `f(df, batch)`                     |
+| `checkpointLocation`                   | a new one                    | nothing: offsets are the group's             |
+| a second application, a share by hand  | start it                     | start it: partitions move by themselves      |
+
+Stateful operators (`withWatermark`, `dropDuplicates`, windows) work on a stream; a batch of the driver loop is an
+ordinary DataFrame, and `windowed_aggregation.py` shows what takes their place.
 """
 
 from __future__ import annotations
@@ -27,14 +31,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcoord.spark import Batch, SparkConsumer
+from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch, write_parquet_ranges
 
 OPTIONS = {"kafka.max.partition.fetch.bytes": "4194304"}  # and kafka.security.protocol, kafka.sasl.jaas.config, ...
 
 
 def transform(df: DataFrame) -> DataFrame:
     """What the job is about; it does not know where its rows come from."""
-    return df.selectExpr("cast(key as string) as key", "upper(cast(value as string)) as value", "timestamp")
+    keep = ("topic", "partition", "cast(key as string) as key", "upper(cast(value as string)) as value", "timestamp")
+    return df.selectExpr(*keep)
 
 
 def before(spark: SparkSession, bootstrap_servers: str, topic: str, folder: Path) -> None:
@@ -53,6 +58,31 @@ def before(spark: SparkSession, bootstrap_servers: str, topic: str, folder: Path
         .load()
     )
     writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(folder / "_checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def stream(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path) -> None:
+    """The same as a member of a group. Ranges of offsets name what is written, not numbers of batches: whoever reads a
+    range again replaces its file."""
+
+    def process(df: DataFrame, number: int) -> None:
+        batch = stream_batch(df.sparkSession, checkpoint, number)
+        write_parquet_ranges(transform(df), batch, folder)
+
+    checkpoint = folder / "_checkpoint"
+    register_source(spark)
+    rows = (
+        spark.readStream.format("zkcoord")
+        .option("zookeeper", zookeeper)
+        .option("group", "moved-over-stream")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 100_000)
+        .options(**OPTIONS)
+        .load()
+    )
+    writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -76,11 +106,13 @@ def after(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 
 def main() -> None:
-    """One of the two."""
+    """One of the three."""
     which, zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
     spark = SparkSession.builder.appName("moved over").getOrCreate()
     if which == "before":
         before(spark, bootstrap_servers, topic, Path(folder))
+    elif which == "stream":
+        stream(spark, zookeeper, bootstrap_servers, topic, Path(folder))
     else:
         after(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.spark.together import DEADLINE_S
 from zkcoord.clock import mono_ms
-from zkcoord.spark import register_source
+from zkcoord.spark import Batch, register_source, stream_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +30,7 @@ class Stream:
         self.batches: list[
             tuple[str, int, list[tuple[int, int]]]
         ] = []  # query, number, (partition, offset) of each row
+        self.ranges: list[tuple[str, Batch]] = []
         self.before: Callable[[int], None] = lambda number: None  # called in each batch, before its rows are taken
         self._changed = threading.Condition()
 
@@ -51,9 +52,14 @@ class Stream:
     ) -> StreamingQuery:
         def process(df: DataFrame, number: int) -> None:
             self.before(number)
+            held = stream_batch(self.spark, checkpoint, number)
             rows = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
             with self._changed:
+                assert set(rows) <= {
+                    (each.partition, offset) for each in held.ranges for offset in range(each.start, each.end)
+                }
                 self.batches.append((name, number, rows))
+                self.ranges.append((name, held))
                 self._changed.notify_all()
 
         writer = self.rows(**options).writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))

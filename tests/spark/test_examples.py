@@ -62,10 +62,18 @@ def test_spark_examples(spark: SparkSession, group: str, topic: Topic, tmp_path:
     assert {row["key"] for row in rows} == {"key"}
     assert sum(row["count"] for row in rows) == 30
     moved_over.before(spark, topic.bootstrap_servers, topic.name, tmp_path / "before")
+    moved_over.stream(*where, tmp_path / "stream")
     assert moved_over.after(*where, tmp_path / "after", max_batches=1) == 1
-    both = [spark.read.parquet(str(tmp_path / name)).select("value").collect() for name in ("before", "after")]
-    assert sorted(row.value for row in both[0]) == sorted(row.value for row in both[1])
-    assert len(both[1]) == 30
+    found = [
+        sorted(row.value for row in spark.read.parquet(str(tmp_path / name)).select("value").collect())
+        for name in ("before", "stream", "after")
+    ]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 30
+    assert {file.name for file in (tmp_path / "stream").glob("*.parquet")} == {
+        f"{topic.name}-0-0-20.parquet",
+        f"{topic.name}-1-0-10.parquet",
+    }
 
 
 def test_the_plain_example(group: str, topic: Topic, tmp_path: Path) -> None:

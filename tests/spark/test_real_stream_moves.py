@@ -12,6 +12,7 @@ from tests.integration.world import wait_until
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S
 from zkcoord import Consumer, TopicPartition
+from zkcoord.spark import OffsetRange
 
 pytestmark = [
     pytest.mark.spark,
@@ -96,21 +97,24 @@ def test_a_broken_batch_is_read_again_by_its_query_while_another_member_has_its_
 
     stream.topic.fill(0, 7)
     stream.topic.fill(1, 4)
+    ranges = (OffsetRange(stream.topic.name, 0, 0, 7), OffsetRange(stream.topic.name, 1, 0, 4))
     stream.before = fail
     first = stream.start("first", tmp_path / "first")
     with pytest.raises(Exception, match="the sink is away"):
         first.awaitTermination(int(DEADLINE_S))
     stream.before = lambda number: None
+    stream.topic.fill(0, 5)
     second = stream.start("second", tmp_path / "second")
-    stream.wait_for(lambda: len(stream.records) == 11, second)
+    stream.wait_for(lambda: len(stream.records) == 16, second)
     again = stream.start("again", tmp_path / "first")
     stream.wait_for(lambda: "again" in {name for name, _, _ in stream.batches}, again)
     broken = [(0, offset) for offset in range(7)] + [(1, offset) for offset in range(4)]
     assert stream.batches[-1] == ("again", 0, broken), "whole, as it was: a sink may have part of it"
+    assert stream.ranges[-1][1].ranges == ranges
     for count in range(1, 200):
         stream.topic.fill(0, 1)
         stream.topic.fill(1, 1)
-        stream.wait_for(lambda count=count: len(stream.records) == 11 + 2 * count, again, second)
+        stream.wait_for(lambda count=count: len(stream.records) == 16 + 2 * count, again, second)
         if any(number > 0 for name, number, _ in stream.batches if name == "again"):
             break
     first_time = {row: times for row, times in stream.records.items() if row not in broken}

@@ -12,7 +12,7 @@ from tests.spark.fakes import InThread, World
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.stream import Source
 from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
 from zkcoord.spark.stream_options import stream_options
@@ -27,22 +27,32 @@ def ranges(*texts: str) -> tuple[OffsetRange, ...]:
 
 
 def offset(run: str, *texts: str) -> Offset:
-    return offset_of(run, 7, ranges(*texts), {})
+    return offset_of(run, Batch(id="", seq=0, generation=7, ranges=ranges(*texts)), {})
 
 
 def test_an_offset_holds_its_ranges_whole() -> None:
-    made = offset_of("5f", 7, ranges("0 100 600", "1 0 5"), {P0: 950})
+    batch = Batch(id="", seq=0, generation=7, ranges=ranges("0 100 600", "1 0 5"), replayed=True)
+    made = offset_of("5f", batch, {P0: 950})
     assert made == {
         "version": 1,
         "run": "5f",
         "generation": 7,
+        "replayed": True,
         "ranges": {"t": {"0": {"lo": 100, "hi": 600, "end": 950}, "1": {"lo": 0, "hi": 5, "end": 5}}},
     }
     assert ranges_in(made) == ranges("0 100 600", "1 0 5")
 
 
 @pytest.mark.parametrize(
-    "written", [{"clicks": {"0": 5}}, {**EMPTY, "version": 2}, [], None, {"version": 1, "ranges": {"t": {"x": 1}}}]
+    "written",
+    [
+        {"clicks": {"0": 5}},
+        {**EMPTY, "version": 2},
+        [],
+        None,
+        {"version": 1, "ranges": {}},
+        {**EMPTY, "ranges": {"t": {"x": 1}}},
+    ],
 )
 def test_an_offset_of_another_source_is_refused(written: Any) -> None:
     with pytest.raises(UsageError, match="checkpointLocation of its own"):
@@ -160,6 +170,7 @@ def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_o
     assert read(source, before, before) == []  # Spark tells where the query was
     found = source.latest(None)
     assert ranges_in(found) == ranges("0 4 10", "1 3 5")
+    assert world.commits == [{P0: 4}]
     assert read(source, before, found) == ["0 4 10", "1 3 5"]
     source.stop()
     assert world.final == {P0: 4, P1: 3}

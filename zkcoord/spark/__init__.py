@@ -6,6 +6,7 @@ from zkcoord.spark.session import spark_session
 from zkcoord.spark.sink_sql import write_sql
 from zkcoord.spark.sinks import write_parquet_ranges
 from zkcoord.spark.stream import register_source
+from zkcoord.spark.stream_batch import stream_batch
 
 __all__ = [
     "Batch",
@@ -13,6 +14,7 @@ __all__ = [
     "SparkConsumer",
     "register_source",
     "spark_session",
+    "stream_batch",
     "write_parquet_ranges",
     "write_sql",
 ]

@@ -58,10 +58,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _planning(self) -> Any:
         if self._source is None:
-            from zkcoord.spark.stream import Source
+            from zkcoord.spark.stream import Source, leave_at_sigterm
             from zkcoord.spark.stream_options import stream_options
 
             self._source = Source(stream_options(self._options))
+            leave_at_sigterm()
         return self._source
 
     def initialOffset(self) -> Mapping[str, Any]:  # noqa: N802
@@ -99,4 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def stop(self) -> None:
         """Leave the group."""
         if self._source is not None:
+            from zkcoord.spark.stream import finish_in_peace
+
+            finish_in_peace()
             self._source.stop()

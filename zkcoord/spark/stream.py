@@ -82,7 +82,7 @@ class Source:
     def _next(self, wait_ms: int) -> Offset:
         batch = self._handover.next(wait_ms)
         if batch is not None:
-            self._last = offset_of(self._run_id, batch.generation, batch.ranges, self._known.ends)
+            self._last = offset_of(self._run_id, batch, self._known.ends)
         return self._last
 
     def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
@@ -90,6 +90,8 @@ class Source:
 
         Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was.
         """
+        for each in (start or EMPTY, end):
+            ranges_in(each)
         if self._thread is None:
             self._last = end
         elif start and start["run"] != self._run_id and end["run"] in (self._run_id, EMPTY["run"]):
@@ -150,7 +152,6 @@ class Source:
         self._thread.join(LEAVE_WAIT_MS / 1000)
 
     def _begin(self) -> None:
-        leave_at_sigterm()
         chosen = self._chosen
         self._consumer = SparkConsumer(
             None,
@@ -177,8 +178,14 @@ def leave_at_sigterm() -> None:
     """Spark ends a source's process with SIGTERM (twice): have it end as a program does, with `stop`."""
 
     def leave(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        finish_in_peace()
         raise SystemExit(0)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, leave)
+
+
+def finish_in_peace() -> None:
+    """The group is being left: SIGTERM asks for nothing more."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -4,42 +4,50 @@ Spark keeps each batch's offset as JSON, before it runs the batch, and hands it 
 stand there, not only their ends: a batch that is run again reads exactly what it read before, whoever owns its
 partitions by then.
 
-    {"version": 1, "run": "5f0c…", "generation": 7, "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950}}}}
+    {"version": 1, "run": "5f0c…", "generation": 7, "replayed": false,
+     "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950}}}}
 
 `end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.ranges import Batch, OffsetRange
 
 VERSION = 1
 Offset = Mapping[str, Any]
 EMPTY: Offset = {"version": VERSION, "run": "", "ranges": {}}
 
 
-def offset_of(run: str, generation: int, ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> Offset:
-    """The offset of a batch of the source's process `run`.
+def offset_of(run: str, batch: Batch, ends: Mapping[TopicPartition, int]) -> Offset:
+    """The offset of a batch of the source's process `run`; `ends` are those of the logs.
 
-    >>> offset_of("5f", 7, [OffsetRange("clicks", 0, 100, 600)], {TopicPartition("clicks", 0): 950})["ranges"]
+    >>> batch = Batch(id="", seq=0, generation=7, ranges=(OffsetRange("clicks", 0, 100, 600),))
+    >>> offset_of("5f", batch, {TopicPartition("clicks", 0): 950})["ranges"]
     {'clicks': {'0': {'lo': 100, 'hi': 600, 'end': 950}}}
     """
     by_topic: dict[str, dict[str, dict[str, int]]] = {}
-    for each in ranges:
+    for each in batch.ranges:
         end = ends.get(each.topic_partition, each.end)
         by_topic.setdefault(each.topic, {})[str(each.partition)] = {"lo": each.start, "hi": each.end, "end": end}
-    return {"version": VERSION, "run": run, "generation": generation, "ranges": by_topic}
+    said = {"generation": batch.generation, "replayed": batch.replayed}
+    return {"version": VERSION, "run": run, **said, "ranges": by_topic}
+
+
+def is_offset(value: object) -> bool:
+    """Whether this source has written it."""
+    return isinstance(value, dict) and value.get("version") == VERSION and {"run", "ranges"} <= value.keys()
 
 
 def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
     """The ranges, sorted. UsageError for what this source has not written: the checkpoint is another query's."""
     try:
-        if offset["version"] == VERSION:
+        if is_offset(offset):
             return tuple(
                 sorted(
                     OffsetRange(topic, int(partition), int(each["lo"]), int(each["hi"]))

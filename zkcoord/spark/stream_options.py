@@ -74,6 +74,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> 
     "startingOffsets": ("starting_offsets", _starting),
     "startingTimestamp": ("starting_offsets", _since),
     "outOfRange": ("out_of_range", _text),
+    "announce": ("announce", _flag),
     "includeHeaders": ("include_headers", _flag),
     "maxOffsetsPerTrigger": ("max_offsets_per_batch", _number),
     "maxRecordsPerPartition": ("max_offsets_per_task", _number),
@@ -160,9 +161,8 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def _whole(options: Options) -> Options:
-    """A batch's time has the wait for the next trigger in it: only what no stop waits for makes batches smaller. Its
-    ranges stand in Spark's checkpoint, and may begin beyond the committed offset, so they are not announced."""
-    return replace(options, max_batch_ms=options.rebalance_timeout_ms, announce=False)
+    """A batch's time has the wait for the next trigger in it: only what no stop waits for makes batches smaller."""
+    return replace(options, max_batch_ms=options.rebalance_timeout_ms)
 
 
 def _nothing(frame: object) -> None:

@@ -6,15 +6,16 @@ query has read without committing it (Spark's checkpoint tells), and how far a q
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import ZkcoordError
+from zkcoord.errors import FencedError, UnavailableError, ZkcoordError
 from zkcoord.spark.handover import Handover
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Parts, Progress, Reader, Report, Where
-from zkcoord.spark.progress import LogLines
+from zkcoord.spark.progress import LogLines, log_event
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.stream_offsets import after
 
@@ -28,6 +29,7 @@ class Known:
         self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
         self._reached: dict[TopicPartition, int] = {}  # held partitions
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
+        self._uncommitted: dict[TopicPartition, int] = {}  # held partitions whose complete range is not committed yet
         self._done: dict[TopicPartition, OffsetRange] = {}  # complete, perhaps not committed
         self._floors: dict[TopicPartition, int] = {}  # read up to here, while the loop's own position is older
 
@@ -48,6 +50,9 @@ class Known:
             at = after(OffsetRange(each.topic, each.partition, position, 2**63), self._done.pop(each, None)).start
             found[each] = self._reached[each] = at
             self._floors.pop(each, None)
+            self._uncommitted.pop(each, None)
+            if at != position:
+                self._uncommitted[each] = at
         return found
 
     def stopped(self, partitions: Collection[TopicPartition], final: Positions) -> dict[TopicPartition, int]:
@@ -59,8 +64,22 @@ class Known:
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """They are not held any more."""
         for each in partitions:
-            for kept in (self._reached, self._floors, self.ends, self._targets or {}):
+            for kept in (self._reached, self._floors, self._uncommitted, self.ends, self._targets or {}):
                 kept.pop(each, None)
+
+    def commit(self, membership: Membership) -> None:
+        """Commit what was complete when its partition was started; nothing else of it may be announced before."""
+        due = {each: at for each, at in self._uncommitted.copy().items() if membership.allowed(each)}
+        if not due:
+            return
+        try:
+            membership.commit(due)
+        except UnavailableError:
+            return  # later
+        except FencedError as error:  # what explains it is on its way
+            log_event(logging.WARNING, "commit_refused", f"what the checkpoint has is not committed: {error}")
+        for each in due:
+            self._uncommitted.pop(each, None)
 
     def heard(self, ends: Positions) -> None:
         """These are the logs' ends now."""
@@ -96,6 +115,7 @@ class StreamParts:
         self._group = group
         self._handover = handover
         self._known = known
+        self._membership: Membership | None = None
 
     def membership(
         self,
@@ -112,13 +132,14 @@ class StreamParts:
             self._known.lost(partitions)
             on_lost(partitions)
 
-        return self._parts.membership(
+        self._membership = self._parts.membership(
             on_start=lambda positions: on_start(self._known.started(positions)),
             on_stop=lambda partitions: self._known.stopped(partitions, on_stop(partitions)),
             on_lost=lost,
             on_replay=on_replay,
             reset=reset,
         )
+        return self._membership
 
     def log_ends(self) -> LogEnds:
         """A Kafka client whose answers are remembered; the caller closes it."""
@@ -141,8 +162,10 @@ class StreamParts:
         return StreamProgress(LogLines(self._group), self._handover, self._known)
 
     def await_turn(self) -> None:
-        """When Spark asks."""
+        """When Spark asks, and what an earlier process of the query has completed is committed."""
         self._handover.await_turn()
+        if self._membership is not None:
+            self._known.commit(self._membership)
 
 
 class HeardEnds:
