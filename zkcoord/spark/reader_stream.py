@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
-from zkcoord.spark.reader_python import HEADERS, SCHEMA, Slice, read_slice
+from zkcoord.spark.reader_python import HEADERS, SCHEMA, Slice, read_in_worker
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -91,8 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one slice."""
-        plan = self._plan
-        return read_slice(plan["settings"], partition, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
+        return read_in_worker(self._plan, partition)
 
     def commit(self, end: Any) -> None:
         """Nothing: it comes late. `latestOffset` commits."""
