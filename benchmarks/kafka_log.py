@@ -8,19 +8,25 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "bench"
-RECORD = os.urandom(50).hex().encode()  # 100 bytes
+RECORD_BYTES = 100
 
 
-def fill(bootstrap_servers: str, partitions: int, rows: int) -> None:
-    """Make TOPIC and put `rows` times RECORD into it, evenly."""
+def create_topic(bootstrap_servers: str, partitions: int) -> None:
+    """Make TOPIC, empty."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(60)
+
+
+def fill(bootstrap_servers: str, partitions: int, rows: int, record_bytes: int = RECORD_BYTES) -> None:
+    """Make TOPIC and put `rows` times one record into it, evenly."""
+    create_topic(bootstrap_servers, partitions)
+    record = os.urandom(record_bytes // 2).hex().encode()
     settings = {"queue.buffering.max.messages": 500_000, "linger.ms": 50, "log_level": 0}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
     for number in range(rows):
         while True:
             try:
-                producer.produce(TOPIC, RECORD, partition=number % partitions)
+                producer.produce(TOPIC, record, partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.1)

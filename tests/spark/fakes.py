@@ -132,6 +132,7 @@ class World:
         self.on_cancel: list[Callable[[], None]] = []
         self.idle_told = threading.Event()
         self.asked = threading.Event()
+        self.requests: list[tuple[str, int]] = []  # for log ends: which, of how many partitions
         self.member: FakeMembership | None = None
 
     # ---- ports.Parts
@@ -182,6 +183,7 @@ class World:
             self.while_planning.remove(each)
             each()
         self.asked.set()
+        self.requests.append((which, len(partitions)))
         if self.away:
             return {}, {each: UnavailableError("Kafka does not answer") for each in partitions}
         if which == "earliest":

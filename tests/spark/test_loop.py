@@ -48,6 +48,23 @@ def test_batches_follow_each_other_without_gap_and_are_committed_in_order(world:
     assert world.member.reported == (25, 0)  # offsets done, offsets left
 
 
+def test_a_batch_costs_one_request_for_all_its_ends_and_a_started_partition_one_more_for_its_logs_start(
+    world: World,
+) -> None:
+    consumer = world.consumer(max_offsets_per_batch=10)
+    assert consumer.run(lambda frame, batch: world.requests.append(("batch", batch.seq)), max_batches=3) == 3
+    joined = world.requests.index(("batch", 0)) - 2  # before it is the warm-up
+    assert world.requests[joined:] == [
+        ("latest", 2),
+        ("earliest", 2),
+        ("batch", 0),
+        ("latest", 2),
+        ("batch", 1),
+        ("latest", 2),
+        ("batch", 2),
+    ]
+
+
 def test_a_partition_started_during_a_batch_takes_part_in_the_next(world: World) -> None:
     world.given = {A: 0}
     job = Job(world)

@@ -1,0 +1,216 @@
+"""What the benchmarks of Spark share: servers and one session, the runners, their verdicts.
+
+A runner reads TOPIC with batches of `rows` records and hands each batch to `work`. Ours: the driver loop with either
+reader, and the streaming source. Spark's own: queries over its Kafka source, {foreachBatch, noop} x {plain, tuned}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafka_log import TOPIC
+
+from zkcoord.coordinator import Coordinator
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
+from zkcoord.spark import SparkConsumer, register_source, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+OUT = Path(__file__).parent / "out"
+TUNED = {  # what helps a native query with big batches
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": "4194304",
+    "kafka.fetch.max.bytes": "67108864",
+}
+NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
+Work = Callable[..., None]  # of a DataFrame, and of a batch or its number
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every runner works on."""
+
+    spark: SparkSession
+    zookeeper: str
+    bootstrap_servers: str
+    scratch: Path
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure; `at_most` says on which side of the goal it shall be. Without a goal it is only told."""
+
+    name: str
+    value: float
+    goal: float | None = None
+    at_most: bool = False
+
+    @property
+    def holds(self) -> bool:
+        if self.goal is None:
+            return True
+        return self.value <= self.goal if self.at_most else self.value >= self.goal
+
+
+def to_nowhere(df: DataFrame, batch: object = None) -> None:
+    """The work of most benchmarks: every row is read and written to nothing."""
+    df.write.format("noop").mode("append").save()
+
+
+def group_name(kind: str) -> str:
+    """Of a group that nobody had before."""
+    return f"{kind}-{uuid.uuid4().hex[:8]}"
+
+
+def make_consumer(
+    bench: Bench,
+    rows: int,
+    *,
+    reader: Literal["kafka", "python"] = "kafka",
+    starting: str = "earliest",
+    group: str | None = None,
+    announce: bool = True,
+) -> SparkConsumer:
+    """A Spark consumer. Without `group` it is alone in one of its own."""
+    return SparkConsumer(
+        bench.spark,
+        bench.zookeeper,
+        bench.bootstrap_servers,
+        group or group_name("loop"),
+        [TOPIC],
+        reader=reader,
+        starting_offsets=starting,
+        max_offsets_per_batch=rows,
+        announce=announce,
+    )
+
+
+def start_source(
+    bench: Bench, rows: int, work: Work | None, starting: str = "earliest", group: str | None = None
+) -> StreamingQuery:
+    """A query over `readStream.format("zkcoord")`; to nowhere without `work`, without `group` in one of its own."""
+    rows_in = (
+        bench.spark.readStream.format("zkcoord")
+        .option("zookeeper", bench.zookeeper)
+        .option("kafka.bootstrap.servers", bench.bootstrap_servers)
+        .option("group", group or group_name("source"))
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", str(rows))
+        .load()
+    )
+    return start_query(bench, rows_in, work)
+
+
+def start_native(
+    bench: Bench, rows: int, work: Work | None, *, tuned: bool, offsets: Mapping[str, str] | None = None
+) -> StreamingQuery:
+    """A query over Spark's own source; `offsets` are its options of what is read from where (all, from the beginning).
+
+    To nowhere without `work`.
+    """
+    rows_in = (
+        bench.spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bench.bootstrap_servers)
+        .option("maxOffsetsPerTrigger", str(rows))
+        .options(**(offsets or {"subscribe": TOPIC, "startingOffsets": "earliest"}))
+        .options(**(TUNED if tuned else {}))
+        .load()
+    )
+    return start_query(bench, rows_in, work)
+
+
+def start_query(bench: Bench, rows_in: DataFrame, work: Work | None) -> StreamingQuery:
+    """Start it with a fresh checkpoint."""
+    writer = rows_in.writeStream.option("checkpointLocation", str(bench.scratch / uuid.uuid4().hex))
+    return (writer.format("noop") if work is None else writer.foreachBatch(work)).start()
+
+
+def await_query(query: Any, done: Callable[[], bool], timeout_s: float) -> None:
+    """Wait until `done`; raises what ended the query before."""
+    pause = threading.Event()
+    for _ in range(int(timeout_s / 0.02)):
+        if done():
+            return
+        if query.exception() is not None:
+            raise query.exception()
+        pause.wait(0.02)
+    raise TimeoutError(f"the query was not there within {timeout_s} s: {query.lastProgress}")
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """The options that all of them have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="under a minute; completes, but proves little")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
+    return parser
+
+
+def conclude(name: str, raw: Mapping[str, object], measures: Sequence[Measure], json_file: Path | None) -> int:
+    """Write the raw figures, print the measures; 0 when all goals are reached. One without a goal has `-` for it."""
+    OUT.mkdir(exist_ok=True)
+    (OUT / f"{name}_raw.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
+    if json_file is not None:
+        figures = [{"measure": m.name, "value": m.value, "goal": m.goal, "ok": m.holds} for m in measures]
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    for each in measures:
+        goal = "-" if each.goal is None else f"{each.goal:g}"
+        print(f"{each.name} {each.value:.2f} {goal} {'ok' if each.holds else 'short'}")
+    return 0 if all(each.holds for each in measures) else 1
+
+
+@contextmanager
+def stderr_to(file: Path) -> Iterator[None]:
+    """What is started meanwhile writes its standard error to `file`."""
+    file.parent.mkdir(exist_ok=True)
+    kept = os.dup(2)
+    with file.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def start(stack: ExitStack, name: str, prepare: Callable[[str], None]) -> Bench:
+    """Servers, what `prepare(bootstrap servers)` makes, a coordinator, Spark (`local[2]`)."""
+    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
+    zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
+    kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g"))
+    prepare(kafka.bootstrap_servers)
+    serving = threading.Event()
+    coordinator = Coordinator(zookeeper.hosts, on_serving=lambda number, epoch: serving.set())
+    coordinator.start()
+    stack.callback(coordinator.stop)
+    assert serving.wait(60), coordinator.error
+    with stderr_to(OUT / f"{name}.log"):  # a query that is stopped prints thousands of lines
+        spark = spark_session(
+            "zkcoord benchmark",
+            jars=connector_jars(),
+            environment=spark_environment(),
+            log_level="OFF",
+            config={"spark.driver.memory": "2g", "spark.local.dir": str(scratch)},
+        )
+    stack.callback(spark.stop)
+    register_source(spark)
+    return Bench(spark, zookeeper.hosts, kafka.bootstrap_servers, scratch)
+
+
+def told(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,35 @@
+"""The programs in `benchmarks/` come to an end and say what they measured; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader")
+MEASURE = re.compile(r"(\w+) (-?\d+\.\d+) (-|[\d.]+) (ok|short)")
+TIMEOUT_S = 600
+
+
+@pytest.mark.zookeeper
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("name", OF_SPARK)
+def test_a_quick_run_ends_with_its_measures(name: str, tmp_path: Path, spark_java: None) -> None:
+    told = tmp_path / "measures.json"
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(told)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    measures = json.loads(told.read_text(encoding="utf-8")) if told.exists() else []
+    assert measures, done.stderr[-3000:]
+    printed = [MEASURE.fullmatch(line) for line in done.stdout.splitlines()[-len(measures) :]]
+    assert [(line[1], line[4] == "ok") for line in printed if line] == [(m["measure"], m["ok"]) for m in measures]
+    assert done.returncode == (0 if all(each["ok"] for each in measures) else 1)
