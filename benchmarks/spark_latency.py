@@ -4,11 +4,11 @@
 
 Embedded ZooKeeper and Kafka, a real coordinator, one Spark (`local[2]`), 8 partitions. A process of its own produces
 10 records each 10 ms without a pause. The runners take turns, each from the log's end on and as fast as it can (no
-minimum batch time, the default trigger): `loop` and `loop_python`, a SparkConsumer with either reader; `source`, a
-query over `format("zkcoord")`; `foreach` and `foreach_tuned`, queries over `format("kafka")`. The work of all is to
-collect the records' times. A record's clock starts at its time stamp (the call of `produce`) and stops when the batch
-that has it is collected; what a runner collects in its first seconds does not count. Latencies:
-benchmarks/out/spark_latency_raw.json.
+minimum batch time, the default trigger), after a turn that does not count: `loop` and `loop_python`, a SparkConsumer
+with either reader; `source`, a query over `format("zkcoord")`; `foreach` and `foreach_tuned`, queries over
+`format("kafka")`. The work of all is to collect the records' times. A record's clock starts at its time stamp (the call
+of `produce`) and stops when the batch that has it is collected; what a runner collects in its first seconds does not
+count. Latencies: benchmarks/out/spark_latency_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `latency_p50` and `latency_p99`
 are the loop's over the better native one's; the same for the others, after their names, without a goal.
@@ -47,8 +47,9 @@ PARTITIONS = 8
 EACH_MS, AT_ONCE = 10, 10  # 1,000 records a second
 ROWS_MAX = 100_000  # of a batch: more than ever waits
 OURS, NATIVE = ("loop", "loop_python", "source"), ("foreach", "foreach_tuned")
-FULL = (10, 25, 3)  # seconds that do not count, seconds that count, rounds
-QUICK = (4, 4, 1)
+FULL = (3, 20, 3)  # seconds that do not count, seconds that count, rounds
+QUICK = (1, 4, 1)
+WARM_S = {True: 5, False: 15}  # quick or not: of each runner before any counts, while the JVM compiles what it uses
 GOAL = 1.0  # ours over native's, at most
 
 
@@ -126,10 +127,12 @@ def centiles(latencies: list[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def measure(bench: Bench, names: tuple[str, ...], times: tuple[int, int, int]) -> dict[str, list[float]]:
+def measure(bench: Bench, names: tuple[str, ...], quick: bool) -> dict[str, list[float]]:
     """Runner -> the latency of each record, in ms. The runners take turns in every round."""
-    skip_s, count_s, rounds = times
+    skip_s, count_s, rounds = QUICK if quick else FULL
     found: dict[str, list[float]] = {name: [] for name in names}
+    for name in names:
+        run(bench, name, 0, WARM_S[quick])
     for turn in range(rounds):
         for name in names if turn % 2 == 0 else reversed(names):
             watch = run(bench, name, skip_s, count_s)
@@ -163,7 +166,7 @@ def main() -> int:
         producing = subprocess.Popen([sys.executable, __file__, "--produce", bench.bootstrap_servers])
         stack.callback(producing.wait)
         stack.callback(producing.terminate)
-        found = measure(bench, names, QUICK if chosen.quick else FULL)
+        found = measure(bench, names, chosen.quick)
     cuts = {name: centiles(latencies) for name, latencies in found.items()}
     for name, (p50, p99) in cuts.items():
         print(f"{name:<14} p50 {p50:6.0f} ms  p99 {p99:6.0f} ms  {len(found[name]):,} records")

@@ -70,7 +70,7 @@ class Size:
     rounds: int
 
 
-FULL = (Size(10_000, 10, 3), Size(100_000, 8, 3), Size(1_000_000, 4, 5), Size(TINY, 10, 3))
+FULL = (Size(10_000, 10, 2), Size(100_000, 10, 2), Size(1_000_000, 10, 2), Size(TINY, 10, 2))
 FULL_LARGE = (*FULL[:2], Size(1_000_000, 2, 10), FULL[3])  # records of 1 KB: a log of 5 GB
 QUICK = (Size(10_000, 6, 1), Size(TINY, 6, 1))
 WARM = (Size(TINY, 4, 1), Size(10_000, 8, 1))  # before anything counts: the JVM compiles what all runners use

@@ -3,7 +3,7 @@
     python benchmarks/spark_rebalance.py [--quick] [--json FILE]
 
 Embedded ZooKeeper and Kafka, a real coordinator, one Spark (`local[2]`), 8 partitions of 100-byte records, batches of
-10,000, a write to nowhere. Each runner reads from the beginning, first *steady*, alone with all partitions, then
+10,000, a write to nowhere. After a turn that does not count, each runner reads from the beginning, first *steady*, alone with all partitions, then
 *churned*: every 10 s half of the partitions go to somebody else, or come back. For `loop`, a SparkConsumer, and
 `source`, a query over `format("zkcoord")`, that is another consumer of the group, which joins and leaves (it reads
 nothing, and takes no time of this machine). Spark's own source cannot be told: `noop` and `noop_tuned` are stopped and
@@ -79,6 +79,7 @@ class Plan:
 
 
 FULL = Plan(skip_s=5, steady_s=20, period_s=10, changes=4, rounds=2, rows=14_000_000)
+WARM = Plan(skip_s=0, steady_s=4, period_s=2, changes=2, rounds=1, rows=0)
 QUICK = Plan(skip_s=2, steady_s=4, period_s=3, changes=2, rounds=1, rows=3_000_000)
 
 
@@ -209,23 +210,25 @@ def rates(done: Done, plan: Plan) -> tuple[float, float]:
     def rate(since_s: float, until_s: float) -> float:
         return sum(rows for at, rows in done if since_s <= at - first < until_s) / (until_s - since_s)
 
-    assert all(rows == ROWS for _, rows in done), "the log is too short"
+    assert all(rows > 0.9 * ROWS for _, rows in done), "the log is too short"  # native shares out, and rounds
     return rate(plan.skip_s, plan.churn_at_s), rate(plan.churn_at_s, plan.end_s)
 
 
 def measure(bench: Bench, names: tuple[str, ...], plan: Plan) -> dict[str, list[tuple[float, float]]]:
     """Runner -> (steady, churned) rows per second of each round. The runners take turns."""
-    runners: dict[str, Callable[[], Done]] = {
-        "loop": lambda: run_loop(bench, plan),
-        "source": lambda: run_source(bench, plan),
-        "noop": lambda: run_native(bench, plan, tuned=False),
-        "noop_tuned": lambda: run_native(bench, plan, tuned=True),
+    runners: dict[str, Callable[[Plan], Done]] = {
+        "loop": lambda which: run_loop(bench, which),
+        "source": lambda which: run_source(bench, which),
+        "noop": lambda which: run_native(bench, which, tuned=False),
+        "noop_tuned": lambda which: run_native(bench, which, tuned=True),
     }
     bench.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for name in names:
+        runners[name](WARM)
     for turn in range(plan.rounds):
         for name in names if turn % 2 == 0 else reversed(names):
-            steady, churned = rates(runners[name](), plan)
+            steady, churned = rates(runners[name](plan), plan)
             found[name].append((steady, churned))
             told(f"round {turn} {name:<12} {steady:9,.0f} rows/s, churned {churned:9,.0f}: {churned / steady:.2f}")
     return found
