@@ -3,12 +3,13 @@
     python benchmarks/spark_rebalance.py [--quick] [--json FILE]
 
 Embedded ZooKeeper and Kafka, a real coordinator, one Spark (`local[2]`), 8 partitions of 100-byte records, batches of
-10,000, a write to nowhere. After a turn that does not count, each runner reads from the beginning, first *steady*, alone with all partitions, then
-*churned*: every 10 s half of the partitions go to somebody else, or come back. For `loop`, a SparkConsumer, and
-`source`, a query over `format("zkcoord")`, that is another consumer of the group, which joins and leaves (it reads
-nothing, and takes no time of this machine). Spark's own source cannot be told: `noop` and `noop_tuned` are stopped and
-started again with another `assign`, from the end of their last whole batch, in the same session (a deployment would
-start another program). Rows count when their batch is done. Rates: benchmarks/out/spark_rebalance_raw.json.
+10,000, a write to nowhere. After a turn that does not count, each runner reads from the beginning, first *steady*,
+alone with all partitions, then *churned*: every 10 s half of the partitions go to somebody else, or come back. For
+`loop`, a SparkConsumer, and `source`, a query over `format("zkcoord")`, that is another consumer of the group, which
+joins and leaves (it reads nothing, and takes no time of this machine). Spark's own source cannot be told: `noop` and
+`noop_tuned` are stopped and started again with another `assign`, from the end of their last whole batch, in the same
+session (a deployment would start another program). Rows count when their batch is done. Rates:
+benchmarks/out/spark_rebalance_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rebalance_kept` is what of its
 steady rows per second the loop keeps while churned, over the same of the better native one (at least); `loop_kept` and
