@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.sim.actors import GROUP
 from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds, sends
 
 
-def eager(seed: int, **size: int) -> Script:
+def eager(seed: int, **size: Any) -> Script:
     """A settled eager group."""
     script = Script(seed, **size)
     script.settle()
@@ -122,4 +124,31 @@ def test_the_coordinator_dies_right_after_the_first_grant(seed: int) -> None:
     world.run_until(lambda: script.leader() != old, what="another serves")
     script.settle()
     assert (GROUP, script.member("consumer2")) in script.field.registrations
+    script.calm()
+
+
+@on_seeds()
+def test_a_pause_in_the_middle_of_the_stops_that_is_taken_back_lets_nobody_start_before_all_have_stopped(
+    seed: int,
+) -> None:
+    """Resumed while one still stopped, and would get all of it back: the others were granted theirs before."""
+    script = eager(seed, consumers=2, topics={"t": 3})
+    world = script.world
+    fewest = min(("consumer0", "consumer1"), key=lambda name: len(script.owned(name)))  # a joiner takes nothing of it
+    mine = script.owned(fewest)
+    go_on = hold_calls(script.application(fewest))
+    script.join("consumer2")
+    world.run_until(lambda: bool(script.state().get("stopping")) and script.outstanding(fewest) > 0)
+    script.wish("pause")
+    world.run_until(lambda: script.state()["stopping"] is False, what="the pause counts")
+    others = [p for p in script.partitions() if p not in mine]
+    world.run_until(lambda: [p for p in others if script.owner(p)] == [], what="the others have stopped")
+    since_ms = world.now_ms
+    script.resume()
+    world.run_for(3_000)
+    assert script.owned(fewest) == mine
+    assert script.commands_sent(START, since_ms=since_ms) == []
+    go_on()
+    script.settle()
+    assert script.owned(fewest) == mine
     script.calm()

@@ -3,6 +3,12 @@
 kazoo's own has two queues with a thread each, for watch events and for replies, so that their order is lost; here
 both stand in one queue, in the order in which the connection's thread read them from the socket. And kazoo's own
 `select` opens and closes an epoll object at every wait.
+
+The queue has no limit of its own, since nothing that stands in it may be dropped and its writer, the connection, must
+not block. It holds at most one entry for each request that was sent and not answered (the loop bounds those: reads by
+`READS_PER_REQUEST_MAX` a step, a group's decisions by `DECISIONS_MAX`), and one for each watch that stands: a watch
+fires once, and is set again only by a read that the loop sends after it took the event. What runs here puts into the
+inbox, and does not wait.
 """
 
 from __future__ import annotations
