@@ -32,7 +32,8 @@ def static(name: str, czxid: int = 1, **fields: Any) -> Member:
 
 def known(last_id: str, *partitions: TopicPartition) -> Instance:
     """What the state remembers of an instance."""
-    return Instance(last_id=last_id, hold_ms=HOLD_MS, threads={"t": 1}, share=dict.fromkeys(partitions, 0))
+    share = dict.fromkeys(partitions, 0)
+    return Instance(last_id=last_id, hold_ms=HOLD_MS, threads={"t": 1}, share=share, assignor="sticky")
 
 
 SHARES = {"a": known("a1", T0, T1), "b": known("b1", T2, T3)}
@@ -161,3 +162,41 @@ def test_a_channel_of_who_is_away_is_removed() -> None:
     away = without_a(full())
     away = replace(away, channels={**away.channels, "a1": channel("a1")})
     assert decided(away) == [PurgeChannel(consumer_id="a1", why="its registration is gone")]
+
+
+def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_youngest() -> None:
+    """Each member likes another one best; whoever is away, all waits as it was."""
+    likes = {"a1": ("sticky", "range"), "b1": ("range", "sticky")}
+    members = [static(name, czxid, assignors=likes[name]) for czxid, name in enumerate(likes, 1)]
+    owners = {T0: "a1-0", T1: "b1-0", T2: "a1-0", T3: "b1-0"}  # `range` would have them otherwise
+    shares = {"a": known("a1", T0, T2), "b": known("b1", T1, T3)}
+    full_ = settled(group(members, owners, instances=shares))
+    assert decided(full_) == []
+    away = without_a(full_, owners)
+    assert decided(away) == []
+    back = replace(away, members={**away.members, "a2": static("a2", 9, assignors=likes["a1"])})
+    back = replace(back, channels={**back.channels, "a2": channel("a2")})
+    assert [type(decision) for decision in decided(back)] == [RememberInstances, GrantPartitions]
+    asked = replace(away, wishes={"rebalance": Wish("r1")})
+    assert decided(asked)[0] == RaiseGeneration(
+        generation=2, digest="t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0", why="the target is another one"
+    )
+    other = replace(away.members["b1"], assignors=("range",))  # who is there cannot use it
+    assert RaiseGeneration in [type(decision) for decision in decided(replace(away, members={"b1": other}))]
+
+
+def test_who_is_away_keeps_its_rack_and_its_capacity() -> None:
+    """Without its rack what is read best there went to the other one in it; without its capacity others' moved."""
+    near = {T0: "east", T1: "east"}
+    members = [static("a1", rack="east"), static("b1", 2, rack="east")]
+    shares = {i: replace(share, rack="east") for i, share in SHARES.items()}
+    full_ = replace(settled(group(members, OWNERS, instances=shares)), racks=near)
+    assert decided(full_) == []
+    assert decided(without_a(full_)) == []
+    members = [static("a1", capacity=2), static("b1", 2)]
+    owners = {T0: "b1-0", T1: "b1-0", T2: "a1-0", T3: "a1-0"}
+    shares = {"a": replace(known("a1", T2, T3), capacity=2), "b": known("b1", T0, T1)}
+    full_ = replace(group(members, owners, instances=shares), weights={T0: 3, T1: 3, T2: 1})
+    full_ = settled(full_)
+    assert decided(full_) == []
+    assert decided(without_a(full_, owners)) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -23,6 +25,12 @@ def test_an_instance_is_written_and_read() -> None:
     assert encode_instance(INSTANCE) == TEXT
     found = decode_instance(TEXT, 3)
     assert (found, found.version) == (INSTANCE, 3)
+
+
+def test_what_an_assignor_is_told_of_it_is_written_and_read_too() -> None:
+    told = replace(INSTANCE, rack="east", capacity=7, assignor="range")
+    text = TEXT[:-1] + b',"rack":"east","capacity":"7","assignor":"range"}'
+    assert (encode_instance(told), decode_instance(text, 3)) == (text, told)
 
 
 def test_the_nodes_version_is_no_part_of_what_is_remembered() -> None:

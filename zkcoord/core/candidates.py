@@ -24,12 +24,15 @@ class Agreement:
     problem: str | None = None
 
 
-def agree(candidates: Sequence[Member], decided: str | None, known: Collection[str]) -> Agreement:
+def agree(
+    candidates: Sequence[Member], decided: str | None, known: Collection[str], kept: str | None = None
+) -> Agreement:
     """The assignor that all can use, and whom to send away for leaving nothing in common (docs/protocol.md, section 8).
 
     Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
     member's preference. One that this coordinator does not have (`known` are those it has), or that no member offers,
-    is left aside and told: a record must not stop a group. Who knows only the draft takes what it is given.
+    is left aside and told: a record must not stop a group. Who knows only the draft takes what it is given. One that is
+    to be `kept` for static members comes next, if all can use it.
     """
     choosing = [member for member in candidates if member.coordinated]
     problem = None if decided is None else _why_not(choosing, decided, known)
@@ -45,6 +48,10 @@ def agree(candidates: Sequence[Member], decided: str | None, known: Collection[s
                 f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(known)}"
             )
     chosen = common[0] if common else "sticky"
+    agreed = [member for member in choosing if member.consumer_id not in rejected]
+    free = decided is None or problem is not None
+    if kept is not None and kept in known and free and all(kept in member.assignors for member in agreed):
+        chosen = kept
     return Agreement(assignor=chosen, rejected=rejected, problem=problem and f"{problem}; until then it is {chosen!r}")
 
 

@@ -40,7 +40,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.eager import everybody_stops
-from zkcoord.core.instances import Holds, superseded
+from zkcoord.core.instances import Holds, assignor_of, superseded
 from zkcoord.core.janitor import Retention, clear
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -88,7 +88,7 @@ def decide(
     memory.holds.look(view, now_ms)
     memory.quarantines.look(view)
     candidates, rejected = admit(candidates_of(view), view)
-    agreed = agree(candidates, view.assignor, assignors.keys())
+    agreed = agree(candidates, view.assignor, assignors.keys(), assignor_of(view))
     rejected |= agreed.rejected
     doubled = superseded([m for m in candidates if m.consumer_id not in rejected])
     rejected |= doubled

@@ -51,7 +51,15 @@ class Holds:
     def held(self, view: GroupView, now_ms: int) -> list[Member]:
         """The instances that are away and waited for, as the members that they were; by instance."""
         return [
-            Member(consumer_id=known.last_id, czxid=0, threads=known.threads, instance=i, hold_ms=known.hold_ms)
+            Member(
+                consumer_id=known.last_id,
+                czxid=0,
+                threads=known.threads,
+                instance=i,
+                hold_ms=known.hold_ms,
+                rack=known.rack,
+                capacity=known.capacity,
+            )
             for i in sorted(self._away)
             if not self._over(view, i, now_ms)
             for known in [view.instances[i]]
@@ -126,7 +134,22 @@ def stable_name(thread: str, static: Mapping[str, str]) -> str:
     return thread if instance is None else f"@{instance}-{number_of(thread)}"
 
 
-def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member]) -> dict[str, Instance]:
+def assignor_of(view: GroupView) -> str | None:
+    """The assignor that gave the static members their shares, which those who are away wait for; None: none did.
+
+    It stays the group's while all can use it, whoever is away or comes back as the youngest: a rolling restart moves
+    nothing. A wished rebalance ends that, as it ends the waiting.
+    """
+    if rebalancing(view):
+        return None
+    present = {m.instance for m in view.members.values()}
+    names = [(i not in present, i, known.assignor) for i, known in view.instances.items() if known.assignor]
+    return min(names)[2] if names else None
+
+
+def to_remember(
+    answer: Mapping[TopicPartition, str], members: Iterable[Member], assignor: str = ""
+) -> dict[str, Instance]:
     """What the state shall say of the static members among these, once this answer is the target; by instance."""
     shares: dict[str, dict[TopicPartition, int]] = {m.consumer_id: {} for m in members if is_static(m)}
     if not shares:
@@ -137,7 +160,13 @@ def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member])
             share[partition] = number_of(thread)
     return {
         m.instance: Instance(
-            last_id=m.consumer_id, hold_ms=m.hold_ms, threads=dict(m.threads), share=shares[m.consumer_id]
+            last_id=m.consumer_id,
+            hold_ms=m.hold_ms,
+            threads=dict(m.threads),
+            share=shares[m.consumer_id],
+            rack=m.rack,
+            capacity=m.capacity,
+            assignor=assignor,
         )
         for m in sorted(members, key=lambda m: m.consumer_id)
         if m.instance is not None and m.consumer_id in shares

@@ -44,6 +44,7 @@ class Target:
     _for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`, of the digest only
     _limited: object = None  # what `assignment` and `digest` were made of under a budget
     _key: object = None
+    _name: str = ""  # of the assignor that was asked last
 
     def forget(self) -> None:
         """Ask the assignor again at the next look, whatever has changed."""
@@ -80,7 +81,7 @@ class Target:
             frozenset(barred.quarantined),
         )
         if self._key != key:
-            self._key = key
+            self._key, self._name = key, name
             question = _question(view, subscribers, remembered(view, asked))
             try:
                 answer = ask(assignors[name], question)
@@ -107,7 +108,7 @@ class Target:
         absent: frozenset[str],
         digest: Digest,
     ) -> None:
-        self.instances = to_remember(answer, eligible)
+        self.instances = to_remember(answer, eligible, self._name)
         self._for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
         self.wanted = {p: t for p, t in answer.items() if p not in self._for_absent} if absent else answer
         self._wanted_digest = self._digest(self.wanted, digest)

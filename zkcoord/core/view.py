@@ -162,7 +162,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What the state remembers of a static member: its last id, what it read with how many threads, and its share.
+    """What the state remembers of a static member: all that the assignor is told of it, the assignor, and its share.
 
     `version` is that of its node: no part of what is remembered.
     """
@@ -171,6 +171,9 @@ class Instance:
     hold_ms: int
     threads: Mapping[str, int]
     share: Mapping[TopicPartition, int]  # partition -> number of the thread
+    rack: str | None = None
+    capacity: int | None = None
+    assignor: str = ""  # that gave it its share; "": unknown
     version: int = field(default=-1, compare=False)
 
 

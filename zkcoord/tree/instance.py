@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Instance
-from zkcoord.tree.codec import compact, read_document, whole
+from zkcoord.tree.codec import INT32_MAX, compact, read_document, whole
 from zkcoord.tree.registration import THREADS_MAX
 from zkcoord.tree.status import parse_ranges, ranges_text
 
@@ -24,15 +26,20 @@ def encode_instance(instance: Instance) -> bytes:
         topic: {str(thread): ranges_text(ids) for thread, ids in sorted(threads.items())}
         for topic, threads in sorted(numbers.items())
     }
-    return compact(
-        {
-            "version": 1,
-            "id": instance.last_id,
-            "hold_ms": str(instance.hold_ms),
-            "subscription": dict(sorted(instance.threads.items())),
-            "share": share,
-        }
-    )
+    document: dict[str, Any] = {
+        "version": 1,
+        "id": instance.last_id,
+        "hold_ms": str(instance.hold_ms),
+        "subscription": dict(sorted(instance.threads.items())),
+        "share": share,
+    }
+    if instance.rack is not None:
+        document["rack"] = instance.rack
+    if instance.capacity is not None:
+        document["capacity"] = str(instance.capacity)
+    if instance.assignor:
+        document["assignor"] = instance.assignor
+    return compact(document)
 
 
 def decode_instance(data: bytes, version: int) -> Instance:
@@ -53,5 +60,8 @@ def decode_instance(data: bytes, version: int) -> Instance:
         hold_ms=document.integer("hold_ms"),
         threads={topic: subscription.integer(topic, low=1, high=THREADS_MAX) for topic in subscription.fields},
         share=found,
+        rack=document.optional_text("rack"),
+        capacity=document.optional_integer("capacity", low=1, high=INT32_MAX),
+        assignor=document.text("assignor", default=""),
         version=version,
     )
