@@ -131,6 +131,8 @@ def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot:
         return [(line["coordinator"], line["state"]) for line in map(json.loads, lines)]
 
     wait_until(lambda: states() == [("7", "serving"), ("8", "standing by")], "both stand")
+    listed = text(run, "coordinators", "list", *at).splitlines()
+    assert [line.split()[-2] for line in listed] == ["PROTOCOLS", "1-1", "1-1"]
     assert text(run, "coordinators", "resign", "7", *at).startswith("coordinator 7 has resigned; ")
     assert "epoch 2" in second.line(having="serves")
     wait_until(lambda: states() == [("7", "standing by"), ("8", "serving")], "it stands again", 30)
