@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.field import START
-from tests.sim.script import Script, on_seeds
+from tests.sim.script import Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import DRAFT
 
@@ -53,4 +53,36 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
     script.join("mended")
     world.run_until(lambda: script.owner(POISON).startswith("g_mended-"), 20_000, "who joins gets a try")
     assert poisoned(script) == []
+    script.calm()
+
+
+@on_seeds()
+def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_dies_before_the_start_is_obeyed(
+    seed: int,
+) -> None:
+    """The statuses still say what was refused: the next coordinator quarantined the partition again."""
+    script = Script(seed, consumers=0)
+    world, names = script.world, [f"consumer{number}" for number in range(4)]
+    for name in names:
+        script.join(name)
+        cannot_start(script.application(name))
+    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
+    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    go_on = []
+    for name in names:  # what was broken is mended
+        application = script.application(name)
+        del application.call, application._raises  # type: ignore[attr-defined]
+        go_on.append(hold_calls(application))
+    script.wish("rebalance", run="r1")
+    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    assert script.commands_sent(START, POISON, since_ms=world.now_ms - 100)
+    old = script.leader()
+    world.crash(old, restart_after_ms=None, exact=True)
+    world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+    world.run_for(2_000)
+    assert poisoned(script) == []
+    for go in go_on:
+        go()
+    script.settle()
+    assert script.owner(POISON)
     script.calm()

@@ -100,6 +100,7 @@ def decide(
     decisions += _halted(view)
     if rebalancing(view):
         memory.target.forget()
+        patience.try_again()
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
     held = memory.holds.held(view, now_ms)

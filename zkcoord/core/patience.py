@@ -81,6 +81,10 @@ class Patience:
         self.commands = dict.fromkeys(self.commands, now_ms)
         self.forgave = True
 
+    def try_again(self) -> None:
+        """What was refused is tried at once."""
+        self.refusals = {key: (sequence, 0, 0) for key, (sequence, _, _) in self.refusals.items()}
+
     def unforgiven(self, view: GroupView) -> bool:
         """True while something that stood when the group was marked failed stands, and the group is the same."""
         if self.forgave or view.generation != view.failed_since:

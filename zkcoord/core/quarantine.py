@@ -68,7 +68,7 @@ class Quarantines:
                 reasons[partition] = refusal.reason
         quarantined = dict(_standing(view, eligible))
         for partition, by in sorted(strikes.items()):
-            if len(by) < STRIKES_MAX or partition in quarantined:
+            if len(by) < STRIKES_MAX or partition in quarantined or _owned(view, partition):
                 continue
             able = [m for m in eligible if m.threads.get(partition.topic)]
             pairs.update((partition, m.consumer_id) for m in able if m.czxid <= max(by.values()))
@@ -96,6 +96,15 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
         for partition, refusal in sorted(view.channels[c].refusals.items())
         if not refusal.reason.startswith(BROKER)
     ]
+
+
+def _owned(view: GroupView, partition: TopicPartition) -> bool:
+    """True when a living member reads it, or is to start it: who refuses it gives it back in the same multi.
+
+    So what a wish forgave, and was granted, stays forgiven with a coordinator that sees the old refusals only.
+    """
+    owner = view.owners.get(partition)
+    return owner is not None and consumer_of(owner.thread) in view.members
 
 
 def _standing(view: GroupView, eligible: Sequence[Member]) -> dict[TopicPartition, Quarantine]:
