@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S
+from zkcoord.spark import register_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.spark,
@@ -83,6 +90,44 @@ def test_stateful_operators_count_over_all_batches(stream: Stream, tmp_path: Pat
         query.processAllAvailable()
     found = {row["word"]: row["count"] for row in stream.spark.table("words").collect()}
     assert found == {"value": 25, **{str(number): 2 if number < 5 else 1 for number in range(20)}}
+
+
+PLANNER = """
+import sys
+from pyspark import cloudpickle
+source = cloudpickle.loads(sys.stdin.buffer.read())
+reader = source.streamReader(schema=None)
+lo_hi = {"0": {"lo": 0, "hi": 5, "end": 5}}
+offset = {"version": 1, "run": reader._planning()._run_id, "ranges": {"t": lo_hi}}
+slices = reader.partitions(reader.initialOffset(), offset)
+sys.stdout.buffer.write(cloudpickle.dumps((source.streamReader(schema=None), slices)))
+"""
+WORKER = """
+import sys
+for name in ("zkcoord", "kazoo"):
+    sys.modules[name] = None
+from pyspark import cloudpickle
+reader, slices = cloudpickle.loads(sys.stdin.buffer.read())
+settings = {**reader._plan["settings"], "socket.timeout.ms": "500", "log_level": "0"}
+reader._plan = {**reader._plan, "settings": settings, "timeout_ms": 100}
+try:
+    list(reader.read(slices[0]))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_worker_that_reads_needs_no_zkcoord(spark: SparkSession) -> None:
+    from pyspark import cloudpickle
+
+    from zkcoord.spark.reader_stream import StreamSource
+
+    register_source(spark)
+    options = {"zookeeper": "z:1", "kafka.bootstrap.servers": "127.0.0.1:1", "group": "g", "subscribe": "t"}
+    sent = cloudpickle.dumps(StreamSource(options=options))
+    for program in (PLANNER, WORKER):  # as Spark hands it on: from the driver to who plans, and from there to a worker
+        sent = subprocess.run([sys.executable, "-c", program], input=sent, capture_output=True, check=True).stdout
+    assert sent.decode().strip() == "Kafka delivered nothing of t-0 from 0 to 5 for 100 ms"
 
 
 @pytest.mark.parametrize(
