@@ -8,9 +8,13 @@ from tests.sim.actors import GROUP
 from tests.sim.process import SimProcess
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import CommitDone, FromStore, Input, Link, LinkChanged, ReadDone, StoreInput, WatchFired
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import DRAFT, EVICTED_MARK
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
+
+
+class SessionOverError(Exception):
+    """Its session ended, or it was evicted: such a program ends, and is started again."""
 
 
 class DraftMember:
@@ -24,7 +28,7 @@ class DraftMember:
         self.obeys = True
         self._process, self._token, self._dirty = process, 0, True
         self._commands: list[Node] = []
-        self._waiting = False
+        self._waiting = self._linked = False
         process.group, process.application = GROUP, self
         self.store = process.open_session(lambda item: process.inbox.put(FromStore(1, item)))
         self._sync_ms = self._every_ms = 0
@@ -41,7 +45,7 @@ class DraftMember:
         if self._every_ms and now_ms >= self._sync_ms:
             self._sync_ms = now_ms + self._every_ms
             self.store.sync(0)
-        if self._every_ms and not self._waiting and self.obeys:
+        if self._linked and not self._waiting and self.obeys:
             self._act()
         return self._sync_ms or None
 
@@ -49,17 +53,25 @@ class DraftMember:
         match item:
             case LinkChanged(Link.CONNECTED, _, timeout_ms):
                 self._sync_ms, self._every_ms = now_ms, timeout_ms // 6
+                self._commands, self._dirty, self._linked = [], True, True  # again: what was under way is looked up
                 registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
                 node = DRAFT.registration(GROUP, self.consumer_id)
                 self._commit(CreateNode(self.channel))
                 self._commit(CreateNode(node, json.dumps(registration).encode(), ephemeral=True))
+            case LinkChanged(Link.LOST):
+                raise SessionOverError
+            case LinkChanged():
+                self._linked = False
             case WatchFired():
                 self._dirty = True
             case CommitDone():
                 self._waiting = False
             case ReadDone(_, nodes):
                 self._waiting = False
+                self._dirty |= nodes is None
                 for node in nodes or ():
+                    if node.kind is Kind.CHILDREN and (not node.exists or EVICTED_MARK in node.children):
+                        raise SessionOverError
                     if node.kind is Kind.CHILDREN:
                         self._ask(*(Read(f"{self.channel}/{name}") for name in sorted(node.children) if name.isdigit()))
                     elif node.exists:

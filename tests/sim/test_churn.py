@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator, topic_json
+from tests.sim.draft_member import DraftMember, SessionOverError
 from tests.sim.field import parse_json
 from tests.sim.options import seeds
 from tests.sim.process import SimProcess
@@ -109,6 +110,13 @@ class Churn:
             record["weights"] = self._pick([{}, {"t-0": 5, "u-1": 3}])
             self._set(path, json.dumps(record).encode())
 
+    def says(self) -> None:
+        """Applications report their progress; one that lags and says the same again and again is evicted."""
+        for name in self._live("consumer"):
+            actor = self.world.processes[name].actor
+            if self.world.processes[name].running and isinstance(actor, ProductActor):
+                actor.role.said = (int(self.world.rng.random() * 3), self._pick([0, 7]))
+
     def no_more_probes(self) -> None:
         """A group that is probed never comes to rest."""
         record = parse_json(self.world.ensemble.data(DRAFT.record(GROUP)) or b"")
@@ -149,6 +157,12 @@ class Churn:
             self.world.spawn(f"consumer{self.next_consumer}", factory)
             self.next_consumer += 1
 
+    def join_of_the_draft(self) -> None:
+        """A consumer that knows only the draft: no fence and no lease, so no invariant is asked of it."""
+        if len(self._live("old")) < 2 and self.world.ensemble.stat(DRAFT.channels_of(GROUP)) is not None:
+            self.world.spawn(f"old{self.next_consumer}", DraftMember, dies_of=(SessionOverError,))
+            self.next_consumer += 1
+
     def _set(self, path: str, data: bytes) -> None:
         stat = self.world.ensemble.stat(path)
         if stat is not None:
@@ -157,7 +171,7 @@ class Churn:
 
 
 KINDS = ("join", "leave", "swap_coordinator", "grow", "recreate", "record")
-LIFE = (*KINDS, "rules", "wish", "disband", "delete", "resign", "join_another")
+LIFE = (*KINDS, "rules", "wish", "disband", "delete", "resign", "join_another", "says")
 
 
 def churn(
@@ -201,6 +215,12 @@ def life(seed: int) -> World:
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_with_all_of_a_groups_life(seed: int) -> None:
     life(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_members_of_the_draft_ends_in_a_calm(seed: int) -> None:
+    """What they have moves to the others and back, eagerly and not, through holds and pauses."""
+    churn(seed, (*KINDS, "rules", "wish", "join_of_the_draft", "join_of_the_draft"))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
