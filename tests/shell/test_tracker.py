@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkcoord.shell.tracker import READS_PER_REQUEST_MAX, Tracker
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
 STAT = Stat(0, 1, 0)
 
@@ -53,7 +54,7 @@ def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
     assert tracker.take(2) == []
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True)]
-    tracker.settled([("/a", Kind.CHILDREN)])
+    tracker.settled(9, [("/a", Kind.CHILDREN)])
     tracker.answered(3, [node("/a", Kind.CHILDREN)])
     assert tracker.clean("g")
 
@@ -61,7 +62,7 @@ def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
 def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     tracker = clean_tracker()
     tracker.written([("/a", Kind.CHILDREN)])
-    tracker.settled([("/a", Kind.CHILDREN)])
+    tracker.settled(9, [("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
 
 
@@ -149,3 +150,98 @@ def test_what_cannot_be_read_keeps_its_scope_unclean_and_is_asked_for_later_or_w
     assert tracker.take(6) == [Read("/a")]
     assert tracker.answered(6, [node("/a")]) == [node("/a")]
     assert tracker.clean("g")
+
+
+GRANT = Transaction(
+    writes=(
+        CheckNode("/epoch", 3),
+        CreateNode("/g/owners/t/0", b"a-0"),
+        SetNode("/g/owners/t/1", b"a-0", 4),
+        CreateNode("/g/channel/a", b"start", sequential=True),
+    )
+)
+TOLD = [
+    Node("/g/owners/t/0", Kind.DATA, Stat(0, 0, 0), b"a-0"),
+    Node("/g/owners/t/1", Kind.DATA, Stat(5, 0, 0), b"a-0"),
+    Node("/g/channel/a/0000000007", Kind.DATA, Stat(0, 0, 0), b"start"),
+]
+OWNERS = ["/g/owners/t/0", "/g/owners/t/1"]
+MADE = ("/g/channel/a/0000000007",)
+VERSIONS = (-1, 0, 5, 0)
+
+
+def granting_tracker() -> Tracker:
+    """Two owners and a channel whose nodes own multis tell, all read."""
+    tracker = Tracker()
+    tracker.want_data(OWNERS, "g", by_writes=True)
+    tracker.want("/g/channel/a", Kind.CHILDREN, watch=True, scope="g", by_writes=True)
+    tracker.take(1)
+    tracker.answered(1, [node(OWNERS[0]), node(OWNERS[1]), node("/g/channel/a", Kind.CHILDREN)])
+    return tracker
+
+
+def send(tracker: Tracker, token: int) -> bool:
+    """As the loop sends a multi."""
+    tracker.written(GRANT.touched())
+    return tracker.leave_to_reply(token, GRANT)
+
+
+def test_a_committed_multi_answers_for_what_it_set_and_made_and_nothing_of_it_is_read() -> None:
+    tracker = granting_tracker()
+    assert send(tracker, 5)
+    assert not tracker.clean("g")
+    assert tracker.take(6) == []
+    assert GRANT.told(VERSIONS, MADE) == TOLD
+    assert tracker.told(5, TOLD, MADE) == TOLD
+    tracker.settled(5, GRANT.touched())
+    assert tracker.wanted(MADE[0])
+    assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire: it is read, too
+
+
+def test_what_was_touched_since_an_own_multi_was_sent_is_read_behind_its_reply() -> None:
+    tracker = granting_tracker()
+    send(tracker, 5)
+    tracker.touch(OWNERS[1])
+    assert tracker.told(5, TOLD, MADE) == [TOLD[0], TOLD[2]]
+    assert tracker.take(7) == [Read(OWNERS[1])]
+
+
+def test_a_refused_multi_answers_for_nothing() -> None:
+    tracker = granting_tracker()
+    send(tracker, 5)
+    tracker.settled(5, GRANT.touched())
+    assert tracker.take(7) == [Read(OWNERS[0]), Read(OWNERS[1]), Read("/g/channel/a", Kind.CHILDREN, True)]
+    assert not tracker.wanted(MADE[0])
+
+
+def test_what_is_being_read_when_an_own_multi_is_sent_is_read_again_whatever_its_reply_tells() -> None:
+    tracker = granting_tracker()
+    tracker.touch(OWNERS[0])
+    tracker.take(4)
+    send(tracker, 5)
+    assert tracker.told(5, TOLD, MADE) == TOLD[1:]
+    assert tracker.answered(4, [node(OWNERS[0])]) == []
+    assert tracker.take(7) == [Read(OWNERS[0])]
+
+
+def test_of_two_own_multis_the_reply_to_the_first_does_not_answer_for_the_second() -> None:
+    tracker = granting_tracker()
+    send(tracker, 5)
+    send(tracker, 6)
+    assert tracker.told(5, TOLD, MADE) == TOLD[2:]
+    tracker.settled(5, GRANT.touched())
+    assert [read.path for read in tracker.take(7)][:2] == OWNERS
+
+
+def test_the_reply_of_a_connection_that_broke_answers_for_nothing() -> None:
+    tracker = granting_tracker()
+    send(tracker, 5)
+    tracker.touch_all()
+    assert tracker.told(5, TOLD, ()) == []
+
+
+def test_what_a_multi_makes_and_deletes_is_not_told() -> None:
+    gone = Transaction(
+        writes=(CreateNode("/a", b"1"), SetNode("/b", b"2", 0), SetNode("/b", b"3", 1), DeleteNode("/a", 0))
+    )
+    assert gone.told((0, 1, 2, -1), ()) == [Node("/b", Kind.DATA, Stat(2, 0, 0), b"3")]

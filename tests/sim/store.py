@@ -283,7 +283,7 @@ class SimStore:
         if result.reason:
             done = CommitDone(ask.token, Outcome.REFUSED, (), result.failed_at, result.reason)
         else:
-            done = CommitDone(ask.token, Outcome.COMMITTED, result.versions)
+            done = CommitDone(ask.token, Outcome.COMMITTED, result.versions, made=result.made)
         if fate is LOSE_REPLY:
             self.break_wire("reply lost")
         else:

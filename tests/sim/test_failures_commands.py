@@ -48,7 +48,7 @@ def test_f03_a_command_is_obeyed_once_though_its_deletion_is_lost(seed: int) -> 
         for partition in moved:
             stops = script.journal("stop", partition, began_ms)
             assert [entry.client for entry in stops] == ["consumer0#1"]
-            assert script.journal("start", partition, began_ms)[0].start == stops[0].start
+            assert script.journal("start", partition)[-1].start == stops[0].start
         script.calm()
 
 
@@ -71,7 +71,8 @@ def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) 
         held_ms = max(e.time_ms for e in script.journal("start") if e.process == "consumer0")
         assert held_ms - reached_ms < 2_000  # no time-out, no retry, no eviction was needed
         assert world.events("evicted") == []
-        assert starts(script, "consumer0#1") == dict.fromkeys(script.owned("consumer0"), 1)
+        started = starts(script, "consumer0#1")  # it may have had more while it was alone
+        assert {p: started[p] for p in script.owned("consumer0")} == dict.fromkeys(script.owned("consumer0"), 1)
         assert len(script.owned("consumer0")) == 6
         script.calm()
 

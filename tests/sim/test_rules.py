@@ -76,7 +76,7 @@ RULES = (
     Rule(3, reads_before_the_acknowledgement, storm, 10),
     Rule(4, sends_beside_a_standing_command, storm, 5),
     Rule(5, no_check_of_the_epoch, storm, 5),
-    Rule(6, one_client_for_all_sessions, storm, 10),
+    Rule(6, one_client_for_all_sessions, storm, 30),
     Rule(7, a_lease_for_ever, churn, 40),
     Rule(8, looks_at_no_owner_again, storm, 10),
 )

@@ -42,6 +42,7 @@ class Result(NamedTuple):
     versions: tuple[int, ...] = ()
     failed_at: int = -1
     reason: str = ""
+    made: tuple[str, ...] = ()
 
 
 class Session:
@@ -298,12 +299,15 @@ class Ensemble:
         session.heard_ms = self.now_ms
         draft = Draft(self.leader, self._created, session.id, zxid, self.now_ms)
         versions = []
+        made = []
         for index, write in enumerate(writes):
             reason, version = draft.make(write)
             if reason:
                 self.leader.zxid = zxid
                 return Result(zxid, failed_at=index, reason=reason)
             versions.append(version)
+            if isinstance(write, CreateNode) and write.sequential:
+                made.append(draft.changes[-1][0])
         self._created.update(draft.created)
         for path, before, after in draft.changes:
             if after is None and before is not None and before.stat.ephemeral_owner:
@@ -312,7 +316,7 @@ class Ensemble:
             elif before is None and after is not None and after.stat.ephemeral_owner:
                 session.ephemerals[path] = None
         self._apply(Txn(zxid, self.now_ms, session, "multi", writes, draft.changes))
-        return Result(zxid, tuple(versions))
+        return Result(zxid, tuple(versions), made=tuple(made))
 
     def catch_up(self, replica: Replica, zxid: int | None = None) -> None:
         """Let a follower apply the log up to `zxid` (None: the leader's state now)."""

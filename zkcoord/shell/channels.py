@@ -69,7 +69,7 @@ class Channels:
         known = before.view.channels.keys()
         for consumer_id in sorted(set(node.children) - known):
             path = self.layout.channel(self.group, consumer_id)
-            self._want(path, Kind.CHILDREN, watch=True)
+            self.tracker.want(path, Kind.CHILDREN, watch=True, scope=self.group, by_writes=True)
             self._want(path, Kind.DATA)
         for consumer_id in known - set(node.children):
             path = self.layout.channel(self.group, consumer_id)
@@ -182,5 +182,5 @@ class Channels:
         for consumer_id in sorted(consumers):
             self._touch_owners(sorted(self._owned.get(consumer_id, ())))
 
-    def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
-        self.tracker.want(path, kind, watch=watch, scope=self.group)
+    def _want(self, path: str, kind: Kind) -> None:
+        self.tracker.want(path, kind, scope=self.group)

@@ -325,6 +325,9 @@ class CoordinatorRole:
             self._wake_at_ms[group] = wake_at_ms
         following.look_up({d.topic for d in decisions if isinstance(d, LookUpTopic | DropTopic)})
         if decisions:
+            for decision in decisions:
+                if isinstance(decision, GrantPartitions):
+                    following.granting(decision.partitions)
             marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(decisions))
             for transaction in plan(decisions, following.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")

@@ -1,8 +1,9 @@
 """Which nodes of a group a coordinator follows: every answer says what else to read. The tree decides, not the events.
 
 Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
-commands and statuses are not: they change only together with one of the lists, or by an own write. Read in the order
-ids, owners, channels (docs/protocol.md, section 8). What stands in channels and follows from it is in `channels`.
+commands and statuses are not: they change only together with one of the lists, or by an own write. What own writes make
+of owners and state, and which commands they send, comes with their replies. Read in the order ids, owners, channels
+(docs/protocol.md, section 8). What stands in channels and follows from it is in `channels`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Following:
         following._want(layout.offsets(group), Kind.DATA)
         following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
         following._want(layout.record(group), Kind.DATA, watch=True)
-        following._want(layout.state(group), Kind.DATA)
+        tracker.want(layout.state(group), scope=group, by_writes=True)
         following._want(layout.instances(group), Kind.CHILDREN)
         return following
 
@@ -188,6 +189,12 @@ class Following:
         view = replace(self.nodes.view, offsets=clearing.offsets())
         self.nodes = replace(self.nodes, view=view, leavings=leavings)
 
+    def granting(self, partitions: Iterable[TopicPartition]) -> None:
+        """A grant of these is about to be sent: their owners are followed from then on."""
+        fresh = [p for p in partitions if p not in self._owners]
+        for topic in sorted({p.topic for p in fresh}):
+            self._want_owners(topic, [p.partition for p in fresh if p.topic == topic])
+
     def want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
         self._want(self.layout.mark(self.group, topic), Kind.DATA)
@@ -225,6 +232,8 @@ class Following:
                 self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
                 if node.exists:
                     self._want_owners(address.name, self.nodes.view.topics.get(address.name, ()))
+                    if address.name not in before.marks:  # what was not there may have come with it
+                        self._touch_missing(address.name)
                 elif address.name in before.marks:
                     self._forget(address.name)
             case Place.OFFSETS, Kind.CHILDREN:
@@ -259,7 +268,13 @@ class Following:
     def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
         fresh = [p for number in partitions if (p := TopicPartition(topic, number)) not in self._owners]
         self._owners.update(fresh)
-        self.tracker.want_data([self.layout.owner(self.group, partition) for partition in fresh], self.group)
+        paths = [self.layout.owner(self.group, partition) for partition in fresh]
+        self.tracker.want_data(paths, self.group, by_writes=True)
+
+    def _touch_missing(self, topic: str) -> None:
+        owners = self.nodes.view.owners
+        for partition in [p for p in self._owners if p.topic == topic and p not in owners]:
+            self.tracker.touch(self.layout.owner(self.group, partition))
 
     def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
         self.tracker.want(path, kind, watch=watch, scope=self.group)

@@ -95,6 +95,7 @@ class _Sent:
     step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
     touched: list[tuple[str, Kind]]
+    tells: bool  # some want is left to the reply
 
 
 @dataclass(slots=True)
@@ -174,9 +175,10 @@ class Loop:
         session = self._current()
         token = self._next_token()
         touched = transaction.touched()
-        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched)
-        session.store.commit(token, transaction)
         session.tracker.written(touched)
+        tells = session.tracker.leave_to_reply(token, transaction)
+        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched, tells)
+        session.store.commit(token, transaction)
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
@@ -273,7 +275,11 @@ class Loop:
 
     def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
-        session.tracker.settled(sent.touched)
+        if sent.tells and done.outcome is Outcome.COMMITTED:
+            told = session.tracker.told(done.token, sent.transaction.told(done.versions, done.made), done.made)
+            if told:
+                role.read(told, now_ms)
+        session.tracker.settled(done.token, sent.touched)
         if done.outcome is Outcome.UNKNOWN:
             self._gate(session, now_ms)
         elif done.outcome is Outcome.COMMITTED:

@@ -72,7 +72,8 @@ class ReadDone:
 class CommitDone:
     """What became of one `TreeStore.commit`.
 
-    COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1).
+    COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), `made` the
+    paths of the nodes that were created with a sequence, in the order of their writes.
     REFUSED: `failed_at` is the index of the write that the server refused, `reason` its error's name
     (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...).
     """
@@ -82,6 +83,7 @@ class CommitDone:
     versions: tuple[int, ...] = ()
     failed_at: int = -1
     reason: str = ""
+    made: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,20 @@
 
 The rule: a scope (a group, or the whole tree) is decided on only while none of its nodes is dirty or being read. Every
 node that an own transaction touches is dirty from its sending on; a watch event makes its node dirty, also while it is
-being read (nobody can tell whether it came before or after that read); a broken link makes everything dirty. A touched
+being read (nobody can tell whether it came before or after that read); a broken link makes everything dirty. What a
+want asks for may come with the reply to an own multi (`by_writes`): a multi that was committed is answered as a read
+right behind it would be, unless something touches the node in between. A touched
 node whose watch stands is read when the event of the own write comes, so that one read serves both. A node that cannot
 be read stays dirty, so its scope is left alone; it is asked for again after a while, or when it is touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 
 READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
@@ -26,6 +29,8 @@ class _Want:
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
     beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
+    by_writes: bool = False  # answered by the reply to an own multi, too: that sets or creates it, or (of a list) what
+    # the multi makes in it with a sequence
 
 
 class Tracker:
@@ -37,26 +42,38 @@ class Tracker:
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting: set[tuple[str, Kind]] = set()
         self._put_off: dict[tuple[str, Kind], int] = {}  # what cannot be read -> when it is asked for again
+        self._by_writes = False  # some want is answered by writes
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
 
-    def want(self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "") -> None:
-        """Know this node from now on; asked for again it is read again only when something makes it dirty."""
+    def want(
+        self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "", by_writes: bool = False
+    ) -> None:
+        """Know this node from now on; asked for again it is read again only when something makes it dirty.
+
+        `by_writes`: of data, nothing counts but data and version, and those an own multi's reply tells, too; of a list,
+        what an own multi makes in it with a sequence is wanted, and told by the reply.
+        """
         key = (path, kind)
         if key in self._wants:
             return
-        self._wants[key] = _Want(Read(path, kind, watch), scope)
+        self._by_writes |= by_writes
+        self._wants[key] = _Want(Read(path, kind, watch), scope, by_writes=by_writes)
         self._queue[key] = None
         self._count(scope, 1)
 
-    def want_data(self, paths: Iterable[str], scope: str) -> None:
-        """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many."""
+    def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
+        """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many.
+
+        `by_writes`: as of `want`.
+        """
+        self._by_writes |= by_writes
         fresh = 0
         for path in paths:
             key = (path, Kind.DATA)
             if key in self._wants:
                 self._soil(key)
                 continue
-            self._wants[key] = _Want(Read(path), scope)
+            self._wants[key] = _Want(Read(path), scope, by_writes=by_writes)
             self._queue[key] = None
             fresh += 1
         if fresh:
@@ -113,11 +130,41 @@ class Tracker:
             else:
                 self._soil(key)
 
-    def settled(self, touched: Iterable[tuple[str, Kind]]) -> None:
-        """The outcome of that write is there: what is still expected to fire did not change, or fires no more."""
+    def leave_to_reply(self, token: int, transaction: Transaction) -> bool:
+        """What of this own multi's nodes waits to be read is not read but by its reply (`told`); False: nothing is."""
+        found = False
+        for write in transaction.writes if self._by_writes else ():
+            if isinstance(write, CreateNode) and write.sequential:
+                listed = self._wants.get((write.path, Kind.CHILDREN))
+                found = found or (listed is not None and listed.by_writes)
+            elif isinstance(write, SetNode | CreateNode) and (key := (write.path, Kind.DATA)) in self._queue:
+                want = self._wants[key]
+                if want.by_writes and not want.read.watch:
+                    del self._queue[key]
+                    want.dirty, want.reading, found = False, token, True
+        return found
+
+    def told(self, token: int, nodes: Sequence[Node], made: Collection[str]) -> list[Node]:
+        """An own multi was committed: take in what its reply tells of its nodes, as `answered` does; those that it made
+        with a sequence are wanted from now on where their list is."""
+        for path in made:
+            listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
+            if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
+                self._wants[(path, Kind.DATA)] = _Want(Read(path), listed.scope, reading=token, dirty=False)
+                self._count(listed.scope, 1)
+        return self.answered(token, nodes)
+
+    def settled(self, token: int, touched: Iterable[tuple[str, Kind]]) -> None:
+        """The outcome of that write is there: what is still expected to fire did not change, or fires no more; and what
+        was left to its reply and is not answered must be read."""
         for key in touched:
             if key in self._expecting:
                 self._expecting.discard(key)
+                self._queue[key] = None
+                continue
+            want = self._wants.get(key)
+            if want is not None and want.reading == token:
+                want.reading, want.dirty = 0, True
                 self._queue[key] = None
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:

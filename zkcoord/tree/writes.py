@@ -3,11 +3,11 @@ of them, and how much one may hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from zkcoord.tree.snapshot import Kind
+from zkcoord.tree.snapshot import Kind, Node, Stat
 
 ANY_VERSION = -1
 """`check` with it asks only that the node exists. A `SetNode` or `DeleteNode` with it needs a reason beside it."""
@@ -100,6 +100,23 @@ class Transaction:
                 touched[(write.path, Kind.CHILDREN)] = None
                 touched[(write.path.rpartition("/")[0] or "/", Kind.CHILDREN)] = None
         return list(touched)
+
+    def sequential(self) -> list[int]:
+        """The places of the writes whose node the server names."""
+        return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
+
+    def told(self, versions: Sequence[int], made: Sequence[str]) -> list[Node]:
+        """What reads right behind this would have answered of the nodes that it set or created, by the versions and
+        names in the reply to it, once committed. (Of a stat only the version is known.)"""
+        names = iter(made)
+        nodes: dict[str, Node] = {}  # as the last write leaves them
+        for write, version in zip(self.writes, versions, strict=True):
+            if isinstance(write, DeleteNode):
+                nodes.pop(write.path, None)
+            elif not isinstance(write, CheckNode):
+                path = next(names) if isinstance(write, CreateNode) and write.sequential else write.path
+                nodes[path] = Node(path, Kind.DATA, Stat(version, 0, 0), write.data)
+        return list(nodes.values())
 
     def payload_bytes(self) -> int:
         """An upper estimate of the request's size on the wire, in bytes."""

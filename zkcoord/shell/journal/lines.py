@@ -61,6 +61,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
                 "versions": list(item.versions),
                 "failed_at": item.failed_at,
                 "reason": item.reason,
+                "made": list(item.made),
             }
         case SyncDone():
             return {"synced": item.token, "ok": item.ok}
@@ -81,7 +82,8 @@ def to_input(line: dict[str, Any]) -> Input:
             return FromStore(session, ReadDone(token, read, refused))
         case {"session": session, "committed": token}:
             outcome, versions = Outcome(line["outcome"]), tuple(line["versions"])
-            return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"]))
+            made = tuple(line.get("made", ()))
+            return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made))
         case {"session": session, "synced": token, "ok": ok}:
             return FromStore(session, SyncDone(token, ok))
         case {"session": session, "link": link}:

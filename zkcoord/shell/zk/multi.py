@@ -6,6 +6,7 @@ Any error of an operation means that the server applied nothing: REFUSED. Everyt
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import assert_never
 
 from kazoo import exceptions
@@ -78,12 +79,16 @@ def _operation(write: Write, chroot: str, acl: bytes) -> bytes:
     assert_never(write)
 
 
-def decode(token: int, error: int, frame: bytes, offset: int) -> CommitDone:
-    """What became of the multi: `error` is the code of the whole reply (0: look at the operations)."""
+def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[int] = ()) -> CommitDone:
+    """What became of the multi: `error` is the code of the whole reply (0: look at the operations).
+
+    `named`: the writes of which it is told what path they created, as the server spells it.
+    """
     if error:
         return CommitDone(token, Outcome.UNKNOWN, reason=reason(error))
     versions: list[int] = []
     errors: list[int] = []
+    made: list[str] = []
     while True:
         kind, done, _ = jute.PART.unpack_from(frame, offset)
         offset += jute.PART.size
@@ -96,13 +101,15 @@ def decode(token: int, error: int, frame: bytes, offset: int) -> CommitDone:
             versions.append(jute.read_stat(frame, offset).version)
             offset += jute.STAT.size
         elif kind == Op.CREATE:
-            _, offset = jute.read_buffer(frame, offset)
+            path, offset = jute.read_buffer(frame, offset)
+            if len(versions) in named:
+                made.append(path.decode("utf-8"))
             versions.append(0)
         else:
             invariant(kind in (Op.CHECK, Op.DELETE), f"a multi was answered with opcode {kind}")
             versions.append(-1)
     if not errors:
-        return CommitDone(token, Outcome.COMMITTED, tuple(versions))
+        return CommitDone(token, Outcome.COMMITTED, tuple(versions), made=tuple(made))
     for index, code in enumerate(errors):
         if code not in _BYSTANDERS:
             return CommitDone(token, Outcome.REFUSED, failed_at=index, reason=reason(code))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, UnimplementedError
@@ -60,7 +61,7 @@ class KazooStore:
     def commit(self, token: int, transaction: Transaction) -> None:
         """See `TreeStore.commit`. InvariantError if it is too large to be sent (`multi.REQUEST_BYTES_MAX`)."""
         body = multi.encode(transaction, self._chroot, self._acl)
-        if not self._session.send([Call(Op.MULTI, body, partial(self._committed, token))]):
+        if not self._session.send([Call(Op.MULTI, body, partial(self._committed, token, transaction))]):
             self._session.post(CommitDone(token, Outcome.UNKNOWN, reason=multi.reason(CONNECTION_LOSS)))
 
     def sync(self, token: int) -> None:
@@ -90,8 +91,10 @@ class KazooStore:
         """`path` as the server spells it."""
         return multi.absolute(self._chroot, path)
 
-    def _committed(self, token: int, error: int, frame: bytes, offset: int) -> None:
-        self._session.post(multi.decode(token, error, frame, offset))
+    def _committed(self, token: int, transaction: Transaction, error: int, frame: bytes, offset: int) -> None:
+        done = multi.decode(token, error, frame, offset, transaction.sequential())
+        cut = len(self._chroot)
+        self._session.post(replace(done, made=tuple(path[cut:] for path in done.made)) if done.made and cut else done)
 
     def _synced(self, token: int, error: int, _frame: bytes, _offset: int) -> None:
         self._session.post(SyncDone(token, ok=not error))
