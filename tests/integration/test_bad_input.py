@@ -221,7 +221,7 @@ def test_a_topic_that_nobody_can_parse_is_told_and_read_once_it_is_mended(world:
 # offsets
 
 
-def test_an_offset_that_is_no_number_keeps_its_partition_only_and_only_until_it_is_mended(world: World) -> None:
+def test_f34_an_offset_that_is_no_number_keeps_its_partition_only_and_only_until_it_is_mended(world: World) -> None:
     path = DRAFT.offset("g", P1)
     world.put(path, b"forty-two")
     world.put(DRAFT.offset("g", P0), b"7\n")

@@ -196,7 +196,7 @@ def test_a_third_joins_and_the_first_leaves_while_a_producer_writes(world: World
     assert [reader.fenced for reader in (first, second, third)] == [[], [], []]
 
 
-def test_offsets_ahead_of_the_log_and_behind_it_are_reset_by_the_policy_and_reported(
+def test_f34_offsets_ahead_of_the_log_and_behind_it_are_reset_by_the_policy_and_reported(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.enough.set()

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.sim.actors import GROUP, ConsumerFactory, topic_json
+from tests.sim.actors import GROUP, ConsumerFactory, coordinator, topic_json
 from tests.sim.field import consumer_of
 from tests.sim.script import Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
@@ -293,7 +293,7 @@ def test_a_topic_without_partitions_is_named_and_the_others_go_on(seed: int) -> 
 
 
 @on_seeds()
-def test_an_offset_that_is_no_number_is_named_refused_and_tried_again(seed: int) -> None:
+def test_f34_an_offset_that_is_no_number_is_named_refused_and_tried_again(seed: int) -> None:
     script = TwoGroups(seed)
     world, path = script.world, DRAFT.offset(GROUP, T4)
     script.write(CreateNode(path, b"12 apples"))
@@ -324,4 +324,17 @@ def test_a_group_record_that_nobody_can_parse_is_named_and_what_was_known_of_it_
     script.partition_count("t", 6)
     script.settle()
     script.the_other_group_goes_on()
+    script.calm()
+
+
+@on_seeds()
+def test_a_consumer_that_finds_no_schema_creates_nothing_says_so_and_joins_once_it_is_there(seed: int) -> None:
+    script = Script(seed, coordinators=0, consumers=1)
+    world = script.world
+    world.run_for(5_000)
+    assert [tried.transaction.why for tried in world.tried] == []
+    (told,) = world.events("waiting")
+    assert "start a coordinator, or run `zkcoord migrate upgrade`" in told.fields["why"]
+    world.spawn("coordinator0", coordinator)
+    script.settle()
     script.calm()

@@ -93,3 +93,25 @@ def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_i
     assert script.application(name).positions == {}
     world.ensemble.closed.clear()
     script.settle()
+
+
+@on_seeds()
+def test_what_a_deleted_topic_left_goes_when_the_list_of_topics_may_be_read_at_last(seed: int) -> None:
+    """Nothing else happens in the group: it was decided on before the list came, and never again."""
+    script = Script(seed, consumers=2, topics={"t": 2, "u": 2})
+    script.settle()
+    world = script.world
+    script.consumers.registers(subscription={"t": 1})
+    for name in ("consumer0", "consumer1"):
+        script.leave(name)
+    script.join("late")
+    world.run_until(lambda: script.registered("late") and len(script.owned("late")) == 2, what="u is nobody's any more")
+    world.ensemble.closed.add(TOPICS)
+    old = script.leader()
+    world.crash(old, restart_after_ms=None)
+    world.run_until(lambda: script.leader() != old, what="another serves")
+    script.delete_topic("u")
+    world.run_for(5_000)
+    world.ensemble.closed.clear()
+    script.calm()
+    assert world.ensemble.stat(DRAFT.mark(GROUP, "u")) is None

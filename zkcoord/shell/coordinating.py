@@ -125,8 +125,8 @@ class CoordinatorRole:
             if self._topics is not None and about_topics(node):
                 self._pending |= self._topics.read(node)
                 if node.path == TOPICS:
-                    gone = self._topics.gone
-                    self._pending |= {g for g, f in self._groups.items() if not gone.isdisjoint(f.nodes.marks)}
+                    table = self._topics
+                    self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
             elif node.path in KAFKA:
                 self._read_kafka(node)
             elif node.path in (self._layout.groups, RECORDS):

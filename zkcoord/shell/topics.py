@@ -34,7 +34,8 @@ class TopicTable:
         """`problem` is told a topic's path and what is wrong with it, or None."""
         self._tracker, self._problem = tracker, problem
         self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
-        self.gone: frozenset[str] = frozenset()  # by the last list
+        self._gone: frozenset[str] = frozenset()  # by the last list
+        self._first = False  # before it there was none
         self.changes = 0  # counts what was read; equal numbers, equal answers
         self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
@@ -100,9 +101,10 @@ class TopicTable:
         return self._read_list(node) if node.path == TOPICS else self._read_topic(node)
 
     def _read_list(self, node: Node) -> set[str]:
+        self._first = self.listed is None
         before, self.listed = self.listed or frozenset(), frozenset(node.children) if node.exists else None
         now = self.listed or frozenset()
-        self.gone = before - now
+        self._gone = before - now
         changed = set()
         for wildcard, threads in self._taken.items():
             more = self._take(wildcard, now - before)
@@ -129,6 +131,11 @@ class TopicTable:
         return set(self._wanted[topic])
 
     # what is known
+
+    def misses(self, topics: Set[str]) -> bool:
+        """True when the last list told that one of these is not, or no more, a topic."""
+        first = self._first and self.listed is not None and not topics <= self.listed
+        return first or not self._gone.isdisjoint(topics)
 
     def clean(self, topics: Set[str], *, listing: bool) -> bool:
         """True when none of these topics (with `listing`: nor the list) is still to be read."""
