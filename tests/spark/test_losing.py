@@ -63,8 +63,8 @@ def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
 
 @pytest.mark.parametrize(
     ("looks", "progress"),
-    [([5, 6, 6, 7], 2), ([5, 5, 5, 5], 0), ([None, None, None, None], 0)],
-    ids=["gets on", "hangs", "unknown"],
+    [([5, 6, 6, 7], 2), ([5, None, 6, None], 1), ([5, 5, 5, 5], 0), ([None, None, None, None], 0)],
+    ids=["gets on", "gets on unseen", "hangs", "unknown"],
 )
 def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
     world: World, monkeypatch: pytest.MonkeyPatch, looks: list[Any], progress: int

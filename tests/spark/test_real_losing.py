@@ -1,6 +1,7 @@
 """Losing well: what real Spark consumers lose in the middle of a batch, and how they come back within one `run`.
 
-Each time nothing is committed that was not processed, nothing is lost, and nobody has to start anything again.
+Each time nothing is committed that was not processed, and nothing is lost. Nobody has to start anything again, but for
+a task that died in local mode, which is Spark's way.
 """
 
 from __future__ import annotations
@@ -8,17 +9,24 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.world import World, wait_until
+from tests.integration.world import World as Tree
+from tests.integration.world import wait_until
 from tests.shell.zk_world import Proxy
 from tests.spark.conftest import Topic
-from tests.spark.fakes import InThread
+from tests.spark.fakes import InThread, World
+from tests.spark.on_cluster import lethal
+from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, Seen, coordinating, endless
+from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer, pulse, reader_ranges
+from zkcoord.spark.jobs import jobs_of
+from zkcoord.spark.meter import meter_of
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.status import decode_status
 
@@ -94,6 +102,27 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     assert (consumer.metrics.batches, consumer.metrics.offsets) == (2, 30)
 
 
+def test_a_python_worker_that_is_killed_in_local_mode_ends_the_run_and_the_next_one_reads_on(
+    spark: SparkSession, make_topic: Callable[[int], Topic], tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 20)
+    records: list[int] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        rows = df.select("offset").mapInArrow(lethal(str(tmp_path / "killed"), 0), "offset bigint")
+        records.extend(sorted(row.offset for row in rows.collect()))
+
+    world = World()
+    consumer = consumer_of(world, spark, topic)
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        consumer.run(process)
+    assert (world.commits, world.events[-1]) == ([], "leave")
+    assert consumer.run(process, max_batches=1) == 1
+    assert records == list(range(20))
+    assert world.commits == [{TopicPartition(topic.name, 0): 20}]
+
+
 def hang_once(df: DataFrame, begun: threading.Event, ended: threading.Event) -> bool:
     """A job that only its cancellation ends, in the first batch; False in the others."""
     if begun.is_set():
@@ -120,7 +149,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
         hang_once(df, begun, ended)
         process(df, batch)
 
-    with Proxy(zookeeper.port) as proxy, World(chroot) as world:
+    with Proxy(zookeeper.port) as proxy, Tree(chroot) as world:
         world.coordinate()
         consumer = SparkConsumer(
             *(spark, f"{proxy.hosts}/{chroot.partition('/')[2]}", topic.bootstrap_servers, "g", [topic.name]),
@@ -168,7 +197,7 @@ def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evict
         answers.add(decode_status(world.data(DRAFT.channel("g", consumer_id))).pinged)
         return len(answers)
 
-    with World(chroot) as world:
+    with Tree(chroot) as world:
         world.coordinate()
         consumer = SparkConsumer(
             *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
@@ -190,6 +219,26 @@ def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evict
     assert consumer.metrics.lost == 1
 
 
+def test_one_long_job_gets_on_as_its_tasks_end(spark: SparkSession) -> None:
+    meter = meter_of(spark, measure_bytes=False)
+    nap = "reflect('java.lang.Thread', 'sleep', cast(50 as bigint)) as slept"
+    looks: list[Any] = []
+
+    def work() -> None:
+        with jobs_of(spark).running("long", "a long job"):
+            spark.range(0, 40, 1, 40).selectExpr(nap).write.format("noop").mode("overwrite").save()
+
+    running = InThread(work)
+    while not running.done:
+        looks.append(meter.activity("long") or ())  # Spark knows a job for a moment before it knows its stages
+    running.result()
+    (stage,) = {each[1][0] for each in looks if len(each) == 2}
+    ended = [each[1][2] for each in looks if len(each) == 2]
+    assert ended == sorted(ended)
+    assert len(set(ended)) >= 5, (stage, ended)
+    assert set(map(len, looks)) <= {0, 1, 2}  # how many jobs, and the active one's only stage
+
+
 def test_batches_go_on_without_a_coordinator_and_the_next_one_takes_over(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
 ) -> None:
@@ -209,7 +258,7 @@ def test_batches_go_on_without_a_coordinator_and_the_next_one_takes_over(
         seen.wait_for(lambda: len(seen.records) == count)
 
     first, second = consumer(), consumer()
-    with World(chroot) as world:
+    with Tree(chroot) as world:
         with coordinating(chroot):
             running = [InThread(lambda: first.run(seen.process_as("first")))]
             fill_and_wait(20)

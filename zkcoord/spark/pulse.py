@@ -37,6 +37,8 @@ class Pulse:
             seen: object = None
             while not over.wait(LOOK_MS / 1000):
                 now = self._meter.activity(tag)
+                if now is None:
+                    continue
                 if seen not in (None, now):
                     self.report(lag, 1)
                 seen = now
