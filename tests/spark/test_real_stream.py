@@ -136,7 +136,7 @@ def test_a_worker_that_reads_needs_no_zkcoord(spark: SparkSession) -> None:
         ({"subscribePattern": "a.*"}, "say what to read"),
         ({"assign": "{}"}, "option assign is not one of format"),
         ({"maxOffsetsPerTrigger": "many"}, "must be a whole number"),
-        ({"startingOffsets": '{"t":{"0":5}}'}, "zkcoord group reset-offsets"),
+        ({"startingOffsets": '{"t":{"0":5}}'}, "its offsets in ZooKeeper say"),
         ({"kafka.max.poll.records": "5"}, "leave it out"),
         ({"colour": "red"}, "has no option colour"),
     ],

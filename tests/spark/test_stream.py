@@ -269,7 +269,7 @@ def test_options_are_those_of_sparks_own_source_and_the_consumers() -> None:
         ({"subscribe": ""}, "say what to read"),
         ({"subscribepattern": "t.*"}, "say what to read"),
         ({"startingoffsets": "latest", "startingtimestamp": "5"}, "give startingOffsets or startingTimestamp"),
-        ({"startingoffsets": '{"t":{"0":23}}'}, "reset-offsets"),
+        ({"startingoffsets": '{"t":{"0":23}}'}, "its offsets in ZooKeeper say"),
         ({"startingtimestamp": "noon"}, "must be a whole number"),
         ({"includeheaders": "yes"}, "must be true or false"),
         ({"outofrange": "never"}, "out_of_range is 'never'"),

@@ -54,7 +54,7 @@ def _starting(name: str, text: str) -> StartingOffsets:
     if not isinstance(given, dict) or not all(value in ("earliest", "latest") for value in given.values()):
         raise UsageError(
             f'option {name} is {text!r}; it must be earliest, latest, or JSON of topics as {{"clicks": "earliest"}}. '
-            "It holds for partitions without an offset; where the group goes on is set with zkcoord group reset-offsets"
+            "It holds for partitions without an offset; where the group goes on, its offsets in ZooKeeper say"
         )
     return given
 
