@@ -6,11 +6,11 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.field import consumer_of
-from tests.sim.script import Script, on_seeds
+from tests.sim.script import SESSION_MS, Script, on_seeds
 from tests.sim.test_failures_input import TwoGroups
 from zkcoord.shell.loop import UNREADABLE_MS
-from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
-from zkcoord.tree.writes import ANY_VERSION, DeleteNode
+from zkcoord.tree.paths import DRAFT, EVICTED_MARK, SCHEMA, TOPICS
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 
 
 def owning(script: TwoGroups) -> set[str]:
@@ -88,7 +88,8 @@ def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_i
     script.join("late")  # something is to be stopped
     world.run_until(lambda: script.outstanding(name) > 0, what="a command that it cannot read")
     world.run_for(1_000)
-    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION))
+    mark = CreateNode(f"{DRAFT.channel(GROUP, member)}/{EVICTED_MARK}", str(SESSION_MS).encode())
+    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION), mark)  # as an eviction does
     world.run_for(1_000)
     assert script.application(name).positions == {}
     world.ensemble.closed.clear()
