@@ -21,6 +21,7 @@ from zkcoord.assignors import check_offers
 from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import REPLAY
+from zkcoord.core.view import Announced as Announcement
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.shell.announcing import Announced
@@ -290,7 +291,7 @@ def _wall_ms() -> int:
 
 
 def _check_size(ranges: Ranges) -> None:
-    size = len(encode_status(Status(batch={p: (start, end, 0) for p, (start, end) in ranges.items()})))
+    size = len(encode_status(Status(batch={p: Announcement(start, end, 0) for p, (start, end) in ranges.items()})))
     if size > ANNOUNCED_BYTES_MAX:
         raise UsageError(
             f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"

@@ -78,10 +78,16 @@ class ConsumerFactory:
         self._pattern = pattern
         self.wall_offset_ms = 0  # of the machine's wall clock; nothing may depend on it
         self._fields: dict[str, Any] = {"offers": frozenset({"ping"})}
+        self._application: type[Application] = Application
 
     def registers(self, **fields: Any) -> None:
         """Who starts from now on registers with these fields, too."""
         self._fields |= fields
+
+    def announce(self, application: type[Application]) -> None:
+        """Who starts from now on takes announced ranges, and has such an application."""
+        self._application = application
+        self.registers(offers=frozenset({"ping", "replay"}))
 
     def are_static(self, hold_ms: int) -> None:
         """Who starts from now on is a static member, by its process's name unless an instance was named."""
@@ -112,7 +118,7 @@ class ConsumerFactory:
             return f"{self._group}_{process.name}-{world.now_ms + self.wall_offset_ms}-{process.random_hex()}"
 
         loop = Loop(process.open_session, process.inbox.put)
-        application = Application(process, self._logs, self._group, reset=self._reset)
+        application = self._application(process, self._logs, self._group, reset=self._reset)
         settings = MemberSettings(
             group=self._group,
             new_id=new_id,

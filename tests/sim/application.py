@@ -89,7 +89,7 @@ class Application:
             self.starts[partition] = self.starts.get(partition, 0) + 1
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
-            done = CallDone(token, HANDLERS[name](self, argument))
+            done = CallDone(token, getattr(self, HANDLERS[name])(argument))
         self._process.inbox.put(done)
         if self._calls:
             self._next_call()
@@ -184,10 +184,5 @@ class Application:
         return Wanted(offsets, {p: self.starts.get(p, 0) for p in offsets})
 
 
-HANDLERS: dict[str, Callable[[Application, Any], Any]] = {
-    "start": Application._start,
-    "replay": Application._replay,
-    "stop": Application._stop,
-    "lost": Application._lost,
-    "reset": Application._resolve,
-}
+HANDLERS = {"start": "_start", "replay": "_replay", "stop": "_stop", "lost": "_lost", "reset": "_resolve"}
+"""Of each call, the method that answers it."""

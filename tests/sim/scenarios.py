@@ -11,6 +11,7 @@ from typing import Any
 from tests.sim import checkers
 from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator, make_topics, topic_json
 from tests.sim.application import Logs
+from tests.sim.batches import BatchApplication, Sink
 from tests.sim.field import Field, parse_json
 from tests.sim.options import Options
 from tests.sim.process import SimProcess
@@ -40,6 +41,7 @@ class Scene:
         rebalance_timeout_ms: int = 8_000,
         hold_ms: int = 0,
         coordinates: Callable[[SimProcess], ProductActor] = coordinator,
+        batches: bool = False,
     ) -> None:
         self.world = world
         self.field: Field = checkers.watch(world)
@@ -47,6 +49,10 @@ class Scene:
         make_topics(world, topics)
         self.logs = Logs(world)
         self.consumers = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms)
+        if batches:
+            self.consumers.announce(BatchApplication)
+            self.sink = Sink(world)
+            world.rest_checks.append(self.sink.complete)
         if hold_ms:
             self.consumers.are_static(hold_ms)
         for n in range(coordinators):
@@ -148,6 +154,27 @@ def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> W
     world.storm(steps)
     scene.calm()
     return world
+
+
+def announcing_storm(seed: int, options: Options | None = None, *, steps: int = 2_500) -> Scene:
+    """One seed of a group that announces what it processes: everybody may die anywhere, and its sink is exact."""
+    world = World(seed, options)
+    scene = Scene(world, topics={"t": 5}, batches=True, hold_ms=(0, 0, 8_000)[seed % 3])
+    if seed % 2:
+        world.run_for(5_000)
+    if world.rng.random() < world.options.eager_rate:
+        world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance="eager"))
+    for action in (
+        lambda: scene.join("late"),
+        lambda: scene.leave("consumer0"),
+        lambda: scene.grow("t", 6),
+        lambda: scene.wish("pause"),
+    ):
+        world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
+    world.at(world.now_ms + STORM_MS, scene.resume)
+    world.storm(steps)
+    scene.calm()
+    return scene
 
 
 def storm_fingerprint(seed: int) -> tuple[int, int, int, int]:

@@ -20,17 +20,19 @@ from tests.sim import test_failures_input as bad_input
 from tests.sim import test_failures_sessions as sessions
 from tests.sim import test_failures_stability as stability
 from tests.sim import test_failures_timeouts as timeouts
-from tests.sim.scenarios import storm_fingerprint
+from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.decisions import FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.patience import Patience
+from zkcoord.core.replay import Replays
 from zkcoord.core.view import Channel
 from zkcoord.shell import coordinating
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.desk import Desk
+from zkcoord.shell.holdings import Holdings
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MembershipRole
@@ -250,6 +252,24 @@ def deletes_what_it_does_not_understand(patch: Patch) -> None:
     patch.setattr(member, "refuse", refuse)
 
 
+# -- announced ranges
+
+
+def no_range_is_handed_on(patch: Patch) -> None:
+    """A grant leaves out what was announced."""
+    patch.setattr(Replays, "granted", lambda self, receiver, partition: None)
+
+
+def purges_what_is_announced(patch: Patch) -> None:
+    """A dead channel goes before its announced ranges are handed on."""
+    patch.setattr(Replays, "need", lambda self, channel: False)
+
+
+def takes_nothing_over(patch: Patch) -> None:
+    """A receiver does not write into its status what it was handed (F49)."""
+    patch.setattr(Holdings, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held})
+
+
 class Case(NamedTuple):
     """A mutation is missed by `play` within so many seeds."""
 
@@ -316,6 +336,9 @@ CASES = (
         looks_at_no_owner_again, commands.test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed
     ),
     Case(no_check_of_ids, storm, 10),
+    Case(no_range_is_handed_on, announcing_storm, 5),
+    Case(purges_what_is_announced, announcing_storm, 20),
+    Case(takes_nothing_over, announcing_storm, 20),
     Case(one_name_for_ever, storm, 5),
     Case(
         a_lease_for_ever,

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from tests.sim.actors import GROUP
-from tests.sim.script import QUIET, Script, on_seeds
+from tests.sim.options import seeds
+from tests.sim.scenarios import announcing_storm
+from tests.sim.script import QUIET, Script, acknowledges, hold_calls, on_seeds, sends
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.shell.announcing import Announced
 from zkcoord.shell.ports import Request
+from zkcoord.tree import plan as planning
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.status import Status, decode_status
+from zkcoord.tree.writes import Transaction
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SLOW = replace(QUIET, read_ms_max=10_000_000)  # nobody reads or commits by himself
@@ -100,3 +105,196 @@ def test_an_announcement_whose_reply_was_lost_is_made_again(seed: int, when: str
     ask(script, "consumer0", "announce", {mine: (at, at + 9)}).result()
     assert script.world.struck
     assert status(script, script.member("consumer0")).batch == {mine: (at, at + 9, script.generation())}
+
+
+# -- the coordinator hands it on
+
+
+def announced(script: Script, name: str = "consumer0") -> tuple[TopicPartition, tuple[int, int]]:
+    """A member has announced a range of the one partition that it owns."""
+    (mine,) = script.owned(name)
+    at = position(script, mine)
+    ask(script, name, "announce", {mine: (at, at + 9)}).result()
+    return mine, (at, at + 9)
+
+
+def told(script: Script, partition: TopicPartition) -> list[tuple[str, tuple[int, int]]]:
+    """Who was told to process which announced range of a partition, in order."""
+    return [(entry.process, (entry.start, entry.end)) for entry in script.journal("replay", partition)]
+
+
+def another_reads(script: Script, partition: TopicPartition, *former: str) -> str:
+    """Run until somebody else reads the partition; his name."""
+    world = script.world
+
+    def reader() -> list[str]:
+        held = script.field.holdings.get((GROUP, partition))
+        alive = [n for n, p in world.processes.items() if p.group and p.running and script.registered(n)]
+        return [n for n in alive if n not in former and held is not None and held.consumer == script.member(n)]
+
+    world.run_until(lambda: bool(reader()), 40_000, f"another reads {partition}")
+    return reader()[0]
+
+
+def finish(script: Script, name: str, partition: TopicPartition, announced_range: tuple[int, int]) -> None:
+    """The receiver processes the range and commits; then nothing of it is handed on any more, and all is at rest."""
+    start, end = announced_range
+    assert told(script, partition)[-1] == (name, announced_range)
+    process(script, name, partition, start, end)
+    script.world.run_for(100)
+    ask(script, name, "commit", {partition: end}).result()
+    count = len(told(script, partition))
+    script.world.stop(name)
+    another_reads(script, partition, name)
+    assert len(told(script, partition)) == count
+    script.settle()
+
+    def cleared() -> bool:
+        channels = script.world.ensemble.names(DRAFT.channels_of(GROUP))
+        return sorted(channels) == sorted(c for _, c in script.field.registrations)
+
+    script.world.run_until(cleared, 20_000, "no channel is left over")
+    assert "replay" not in script.state()
+
+
+@on_seeds()
+@pytest.mark.parametrize("failover", [False, True])
+def test_what_a_dead_member_announced_goes_to_the_next_reader_exactly(seed: int, failover: bool) -> None:
+    script = scene(seed, consumers=3, partitions=3)
+    mine, its_range = announced(script)
+    term = script.field.epoch_session
+    script.world.stop("consumer0")
+    if failover:
+        script.world.strike(script.leader(), sends("start-fetcher"), "before", 2_000)
+    name = another_reads(script, mine, "consumer0")
+    assert (script.field.epoch_session is not term) is failover
+    finish(script, name, mine, its_range)
+
+
+@on_seeds()
+@pytest.mark.parametrize("failover", [False, True])
+@pytest.mark.parametrize("when", ["before", "after_applied_reply_lost", "after"])
+def test_f49_a_second_death_before_the_receiver_announced_loses_no_range(seed: int, when: str, failover: bool) -> None:
+    """The receiver dies before, with, and after its acknowledgement, and has announced nothing itself."""
+    script = scene(seed, consumers=4, partitions=4)
+    mine, its_range = announced(script)
+    dead: list[str] = []
+
+    def first(transaction: Transaction) -> bool:
+        return not dead and acknowledges(transaction) and bool(dead.append("one") or True)
+
+    for name in ("consumer1", "consumer2", "consumer3"):
+        script.world.strike(name, first, when, None)
+    script.world.stop("consumer0")
+    script.world.run_until(lambda: bool(dead), 20_000, "the receiver dies")
+    script.world._strikes.clear()
+    if failover:
+        script.world.crash(script.leader(), restart_after_ms=2_000, exact=True)
+    gone = [n for n, p in script.world.processes.items() if p.group and not p.running]
+    if len(gone) < 2:  # it dies when it has taken the answer
+        script.world.run_until(
+            lambda: sum(not p.running for p in script.world.processes.values() if p.group) == 2, what="it is dead"
+        )
+        gone = [n for n, p in script.world.processes.items() if p.group and not p.running]
+    name = another_reads(script, mine, *gone)
+    finish(script, name, mine, its_range)
+
+
+@on_seeds()
+def test_a_receiver_that_cannot_start_hands_the_range_on(seed: int) -> None:
+    script = scene(seed, consumers=3, partitions=3)
+    mine, its_range = announced(script)
+    refused: list[str] = []
+    for name in ("consumer1", "consumer2"):
+
+        def raises(what: str, name: str = name) -> bool:
+            if what != "start" or refused:
+                return False
+            refused.append(name)
+            return True
+
+        script.application(name)._raises = raises  # type: ignore[method-assign]
+    script.world.stop("consumer0")
+    name = another_reads(script, mine, "consumer0")
+    assert refused
+    assert refused != [name]
+    refuser = status(script, script.member(refused[0]))
+    assert dict(refuser.batch)[mine][:2] == its_range  # in its status, since it refused it
+    finish(script, name, mine, its_range)
+
+
+@on_seeds()
+@pytest.mark.parametrize("how", ["stop", "leave"])
+def test_a_stop_in_the_middle_of_a_batch_hands_the_range_on(seed: int, how: str) -> None:
+    script = scene(seed, consumers=3, partitions=3)
+    mine, its_range = announced(script)
+    if how == "leave":
+        script.leave("consumer0")
+    else:
+        member = script.member("consumer0")
+        script.consumers.registers(replaces=member)
+        script.join("heir")
+    name = another_reads(script, mine, "consumer0")
+    assert told(script, mine) == [(name, its_range)]
+    if how == "stop":
+        assert dict(status(script, member).batch)[mine][:2] == its_range
+    script.world.stop("consumer0")
+    finish(script, name, mine, its_range)
+
+
+@on_seeds()
+def test_what_an_evicted_member_announced_is_handed_on_after_its_grace(seed: int) -> None:
+    script = scene(seed, consumers=3, partitions=3)
+    mine, its_range = announced(script)
+    member = script.member("consumer0")
+    script.set_policy(max_rebalance_retries=0)
+    hold_calls(script.application("consumer0"))
+    script.partition_count("t", 9)
+    script.world.run_until(lambda: (GROUP, member) in script.field.evicted, 20_000, "it is evicted")
+    name = another_reads(script, mine, "consumer0")
+    script.world.stop("consumer0")
+    finish(script, name, mine, its_range)
+
+
+@on_seeds()
+def test_a_member_whose_lease_ended_is_told_its_own_range_when_it_reads_again(seed: int) -> None:
+    script = scene(seed)
+    mine, its_range = announced(script)
+    world = script.world
+    lost = len(script.journal("lost", mine))
+    script.wire("consumer0").up = False
+    script.refresh("consumer0")
+    world.run_until(lambda: len(script.journal("lost", mine)) > lost, 20_000, "its lease ends")
+    world.run_until(lambda: bool(told(script, mine)), 20_000, "it is told")
+    assert told(script, mine)[0][1] == its_range
+
+
+@on_seeds()
+def test_a_start_that_was_refused_as_a_whole_leaves_its_range_in_the_state_until_it_is_handed_on(seed: int) -> None:
+    """The coordinator that sent it was of a newer program, and was replaced in between."""
+    script = scene(seed, consumers=3, partitions=3)
+    mine, its_range = announced(script)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            planning,
+            "encode_command",
+            lambda command: encode_command(command).replace(
+                b'"version":1', b'"version":%d' % (1 + bool(command.replay))
+            ),
+        )
+        script.world.stop("consumer0")
+        script.world.run_until(lambda: bool(script.world.events("command_refused")), 20_000, "it is refused")
+    script.world.run_until(lambda: bool(script.state().get("replay")), 20_000, "the state has it")
+    script.world.run_until(lambda: bool(told(script, mine)), 20_000, "it is handed on")
+    script.settle()
+    finish(script, told(script, mine)[0][0], mine, its_range)
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_a_sink_keyed_by_ranges_is_exact_whoever_dies_in_a_storm(seed: int) -> None:
+    announcing_storm(seed)
+
+
+def test_in_storms_ranges_are_processed_again() -> None:
+    """Else the test above would show nothing."""
+    assert sum(announcing_storm(seed).sink.again for seed in range(10)) >= 5

@@ -206,6 +206,25 @@ def static_restart(world: World) -> None:
     at_rest(played)
 
 
+def announced(world: World) -> None:
+    """One that has announced a batch is killed in the middle of it, and its successor again."""
+    played = Scene(world, consumers=3, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS, batches=True)
+    settle(played, 3)
+    for name in ("consumer1", "consumer2"):
+        began = len(world.journal)
+        world.run_until(
+            lambda name=name, began=began: any(e.event == "read" and e.process == name for e in world.journal[began:]),  # type: ignore[misc]
+            SETTLE_STEPS,
+            "it processes",
+        )
+        world.run_until(lambda name=name: world.processes[name].running, SETTLE_STEPS, "it lives")  # type: ignore[misc]
+        world.stop(name)
+        world.run_until(lambda name=name: _members(played, name) == 0, SETTLE_STEPS, "its session ends")  # type: ignore[misc]
+    settle(played, 1)
+    played.calm()  # a batch takes three looks of a drained application: no budget of time
+    assert settled(played)
+
+
 def deletion(world: World) -> None:
     """A group whose members have gone is deleted, offsets included."""
     played = scene(world)
@@ -248,6 +267,7 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
     "recreated-topic": recreated_topic,
     "static-restart": static_restart,
     "deletion": deletion,
+    "announced": announced,
 }
 POINTS_MIN = 15  # writes of the shortest scenario
 

@@ -14,10 +14,11 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     RememberInstances,
     RemoveRefused,
+    SetReplay,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, GroupView, Instance, Member, Outstanding, Owner
+from zkcoord.core.view import Announced, Channel, GroupView, Instance, Member, Outstanding, Owner
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
@@ -58,6 +59,18 @@ def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_o
     assert dict(command.ownership or {}) == {T0: "a-0", T1: "a-0"}
     assert dict(command.owner_versions) == {T0: 9, T1: 0}  # what these very writes leave, if they happen
     assert (command.generation, command.epoch, command.offsets) == (6, 4, "zookeeper")
+
+
+def test_announced_ranges_go_along_with_their_grant_and_only_with_it() -> None:
+    decision = GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, replay={T1: (100, 600)}, why="x")
+    [grant] = plan([decision], NODES, TERM, DRAFT)
+    start = grant.writes[-1]
+    assert isinstance(start, CreateNode)
+    assert dict(decode_command(start.data).replay) == {T1: (100, 600)}
+    [kept] = plan([SetReplay(replay={T0: Announced(1, 9, 4)}, why="x")], NODES, TERM, DRAFT)
+    assert kept.writes[:2] == GUARDS[:2]
+    assert isinstance(kept.writes[2], SetNode)
+    assert dict(decode_state(kept.writes[2].data).replay) == {T0: Announced(1, 9, 4)}
 
 
 def test_a_raise_goes_first_and_what_follows_checks_the_state_it_leaves() -> None:

@@ -46,6 +46,7 @@ from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.quarantine import Barred, Quarantines
+from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import TopicMemory, barred, drops, recreated
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
@@ -96,6 +97,8 @@ def decide(
     decisions: list[Decision] = [
         RejectMember(consumer_id=c, why=r, final=c in doubled) for c, r in sorted(rejected.items())
     ]
+    announced = replays(view)
+    decisions += kept(view, announced)  # before what it is about is removed
     decisions += _refused_commands(view)
     decisions += _halted(view)
     if rebalancing(view):
@@ -107,11 +110,11 @@ def decide(
     memory.target.look(view, agreed.assignor, eligible, digest, assignors, held, barred)
     _spend(view, memory, now_ms, digest)
     decisions += _problem(view, agreed.problem, memory.target.problem)
-    decisions += _rebalance(view, memory, _why(view, memory, agreed.assignor, eligible), now_ms)
+    decisions += _rebalance(view, memory, _why(view, memory, agreed.assignor, eligible), announced, now_ms)
     decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
-    decisions += _purges(view, memory, now_ms)
+    decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, now_ms)
     decisions += answers(view, waiting=memory.delay.waits(now_ms))  # last: who takes over in between finds the wish
     return tuple(decisions), _wake_at_ms(view, memory, now_ms)
@@ -134,7 +137,7 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
         return
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.option in ("start-fetcher", "stop-fetcher") for command in commands)
-    at_rest = not under_way and not _grants(view, memory, now_ms)
+    at_rest = not under_way and not _grants(view, memory, Replays(), now_ms)
     if same and (not at_rest or _stops(view, target.assignment, everything="")):
         return
     target.next_moves(view, digest, at_rest=at_rest)
@@ -165,7 +168,7 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why
 
 
-def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> list[Decision]:
+def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays, now_ms: int) -> list[Decision]:
     """From the owners to the target: the raise, marks, stops, grants."""
     target, still, hold = memory.target.assignment, paused(view), HOLD in view.wishes
     raising = changed != "" and not still and not memory.delay.waits(now_ms)
@@ -189,7 +192,7 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, now_ms: int) -> li
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
         decisions += _stops(view, target, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
-    return decisions if waiting or stopping else [*decisions, *_grants(view, memory, now_ms)]
+    return decisions if waiting or stopping else [*decisions, *_grants(view, memory, announced, now_ms)]
 
 
 def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
@@ -262,14 +265,17 @@ def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything:
     return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]
 
 
-def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
+def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     patience = memory.patience
     owners = view.owners
     not_now = barred(view)
     for partition, thread in memory.target.assignment.items():
         owner = owners.get(partition)
         if (owner is not None and owner.thread == thread) or partition.topic in not_now:
+            continue
+        if partition in announced.unknown:
             continue
         if not available(view, patience, partition, owner, now_ms):
             continue
@@ -279,8 +285,12 @@ def _grants(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
             continue
         if not patience.held_back(receiver, partition, now_ms):
             grants[receiver][partition] = thread
+            found = announced.granted(view.members[receiver], partition) if announced.counting else None
+            if found is not None:
+                replay[receiver][partition] = found
+    why = "available, and in the target"
     return [
-        GrantPartitions(consumer_id=c, partitions=dict(sorted(grants[c].items())), why="available, and in the target")
+        GrantPartitions(consumer_id=c, partitions=dict(sorted(grants[c].items())), replay=replay.get(c, {}), why=why)
         for c in sorted(grants)
     ]
 
@@ -338,8 +348,9 @@ def _evict(view: GroupView, consumer_id: str, command: Outstanding | None, why: 
     )
 
 
-def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
-    """Channels without a registration; an evicted one's stays through its grace, and while it owns what is wanted."""
+def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
+    """Channels without a registration; an evicted one's stays through its grace, and while it owns what is wanted. One
+    with announced ranges stays until they are handed on."""
     orphans = [c for c in sorted(view.channels) if c not in view.members]
     if not orphans:
         return []
@@ -352,6 +363,8 @@ def _purges(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
         if channel.version == 0 and channel.evicted_ms is None and not patience.abandoned(channel, now_ms):
             continue
         if channel.evicted_ms is not None and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
+            continue
+        if announced.need(channel):
             continue
         decisions.append(PurgeChannel(consumer_id=consumer_id, why="its registration is gone"))
     return decisions

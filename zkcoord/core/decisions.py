@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Instance, OffsetSeen, Quarantine
+from zkcoord.core.view import Announced, Instance, OffsetSeen, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,7 @@ class GrantPartitions:
 
     consumer_id: str
     partitions: Mapping[TopicPartition, str]
+    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced, and to be done first
     why: str
 
 
@@ -178,6 +179,14 @@ class SetQuarantine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplay:
+    """Write down which announced ranges stand nowhere else, all of them."""
+
+    replay: Mapping[TopicPartition, Announced]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RememberInstances:
     """Write down what static members have, and forget those that are not waited for any more."""
 
@@ -222,6 +231,7 @@ Decision = (
     | RejectMember
     | RememberInstances
     | SetQuarantine
+    | SetReplay
     | FreeHalted
     | PingMember
     | PurgeChannel

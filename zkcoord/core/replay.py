@@ -1,6 +1,101 @@
-"""Announced ranges: who was about to process what, so that whoever comes next processes exactly that."""
+"""Announced ranges: who was about to process what, so that whoever comes next processes exactly that.
+
+A member announces in its status before it processes. What it announced of a partition counts while no commit has passed
+it, that is, while the committed offset is the range's start; offsets only grow, so what is over stays over. It may
+stand in several places at once, none of which is taken away before the next has it:
+
+    a status                  of a dead member, or of a living one that stopped in the middle of a batch
+    an unacknowledged start   of a dead member, which had been handed the range
+    the group's state         when a start that was refused as a whole is removed
+
+Of several that count, the highest generation's is handed on. The owner's own announcements are its own affair while it
+lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.decisions import SetReplay
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import Announced, Channel, GroupView, Member
+from zkcoord.core.wishes import deleting
+
 REPLAY = "replay"
 """What a member offers that takes announced ranges with its starts."""
+
+_Ranges = dict[TopicPartition, list[Announced]]
+
+
+def open_ranges(view: GroupView) -> _Ranges:
+    """What stands announced, anywhere, of partitions that no living member owns."""
+    found: _Ranges = {}
+    for partition, announced in _everything(view):
+        owner = view.owners.get(partition)
+        if owner is None or consumer_of(owner.thread) not in view.members:
+            found.setdefault(partition, []).append(announced)
+    return found
+
+
+def _everything(view: GroupView) -> Iterator[tuple[TopicPartition, Announced]]:
+    yield from view.replay.items()
+    for channel in view.channels.values():
+        if channel.batch:
+            yield from channel.batch.items()
+        for command in channel.commands:
+            if command.replay:
+                yield from command.replay.items()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replays:
+    """One group's announced ranges that count: partition -> the range to be handed on with its grant."""
+
+    counting: Mapping[TopicPartition, Announced] = field(default_factory=dict)
+    unknown: frozenset[TopicPartition] = frozenset()  # announced, and the committed offset is still to be read
+
+    def granted(self, receiver: Member, partition: TopicPartition) -> tuple[int, int] | None:
+        """What goes along when a member is granted the partition."""
+        announced = self.counting.get(partition) if REPLAY in receiver.offers else None
+        return None if announced is None else (announced.start, announced.end)
+
+    def need(self, channel: Channel) -> bool:
+        """True while something that stands in the channel, and perhaps nowhere else, is to be handed on."""
+        if not self.counting and not self.unknown:
+            return False
+        named = [*channel.batch, *(p for command in channel.commands for p in command.replay)]
+        return any(p in self.counting or p in self.unknown for p in named)
+
+
+def replays(view: GroupView) -> Replays:
+    """What counts now."""
+    found = open_ranges(view)
+    if not found or deleting(view):
+        return Replays()
+    best = {
+        partition: max(counting, key=lambda r: (r.generation, r.end))
+        for partition, ranges in sorted(found.items())
+        if (counting := [r for r in ranges if r.start == view.committed.get(partition)])
+    }
+    return Replays(counting=best, unknown=frozenset(found.keys() - view.committed.keys()))
+
+
+def kept(view: GroupView, found: Replays) -> list[SetReplay]:
+    """What the state must hold, where it does not: of starts that were refused and are about to be removed, until it is
+    handed on or over."""
+    refused = {
+        p: announced
+        for _, channel in sorted(view.channels.items())
+        for command in channel.commands
+        if command.error is not None
+        for p, announced in sorted(command.replay.items())
+    }
+    if not refused and not view.replay:
+        return []
+    still = {p: r for p, r in view.replay.items() if found.counting.get(p) == r or p in found.unknown}
+    wanted = {} if deleting(view) else {**still, **refused}
+    if wanted == view.replay:
+        return []
+    why = "a refused start had announced ranges" if refused else "announced ranges of the state are handed on, or over"
+    return [SetReplay(replay=wanted, why=why)]

@@ -84,6 +84,14 @@ class Member:
     capacity: int | None = None
 
 
+class Announced(NamedTuple):
+    """A range that somebody was about to process, and the generation of his start. See `core.replay`."""
+
+    start: int
+    end: int
+    generation: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding:
     """A command that stands in a channel: written, not yet acknowledged."""
@@ -94,6 +102,7 @@ class Outstanding:
     threads: Mapping[TopicPartition, str] | None  # None: no map, everything the consumer holds
     generation: int = 0
     error: str | None = None  # why the consumer refused it
+    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # of a start
 
     @property
     def moves(self) -> bool:
@@ -146,6 +155,7 @@ class Channel:
     commands: tuple[Outstanding, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
+    batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what its consumer announced
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered
     progress: int | None = None  # what its application reported with that answer: grows with its work
@@ -190,6 +200,8 @@ class GroupView:
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that all coordinators speak
     changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
     leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up
+    committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    # offsets, where something was announced and no living member is the owner; None: there is none
     # the group record: what people decided
     record_version: int | None = None  # None: there is no record yet
     assignor: str | None = None
@@ -217,6 +229,7 @@ class GroupView:
     empty_ms: int = 0  # how long it was seen without members before this coordinator
     offsets: int | None = None  # how many offsets it has; None: nobody has looked
     failed_since: int = 0  # the generation in which it was given up
+    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance

@@ -306,7 +306,7 @@ class CoordinatorRole:
         following.judge(table, self._root_czxid)
         following.set_protocols(self._protocols)
         following.take_leftovers()
-        if not tracker.clean(group) or following.channels.look_again(following.nodes):
+        if not tracker.clean(group) or following.channels.look_again(following.nodes) or following.know_committed():
             return False
         following.set_leavings()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())

@@ -179,7 +179,7 @@ class Desk:
 
     def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> None:
         """Have the application start these; what was announced from these offsets on comes first."""
-        replay = {p: (r[0], r[1]) for p, r in sorted(self.holdings.batch.items()) if offsets.get(p) == r[0]}
+        replay = {p: (r.start, r.end) for p, r in sorted(self.holdings.batch.items()) if offsets.get(p) == r.start}
         if replay:
             self.call("replay", replay)
         self.call("start", offsets, waiting)

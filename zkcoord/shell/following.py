@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.replay import open_ranges
 from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
@@ -21,7 +22,7 @@ from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.values import UNREADABLE_OWNER
-from zkcoord.tree.view import GroupNodes, empty, fold_parsed, leftovers
+from zkcoord.tree.view import GroupNodes, committed, empty, fold_parsed, leftovers
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Following:
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _owners: set[TopicPartition] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
+    _announced: dict[TopicPartition, int] = field(default_factory=dict)
+    # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
     _clearing: Clearing | None = None  # what is left of the group, when that must be known
 
     @classmethod
@@ -153,10 +156,12 @@ class Following:
             self._unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
             for partition in [p for p in self._offsets if p.topic == topic]:
                 self._offsets.discard(partition)
-                self._unwant(self.layout.offset(self.group, partition))
+                if partition not in self._announced:
+                    self._unwant(self.layout.offset(self.group, partition))
         self._looking = set(topics)
-        if not topics and self.nodes.offsets:
-            self.nodes = replace(self.nodes, offsets={})
+        if not topics and self.nodes.offsets.keys() - self._announced.keys():
+            kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
+            self.nodes = replace(self.nodes, offsets=kept)
 
     def take_leftovers(self) -> None:
         """Let the view have what was read of the topics that were looked up; called when all is clean."""
@@ -164,6 +169,30 @@ class Following:
         left = {topic: what for topic, what in found.items() if what is not None}
         if left != self.nodes.view.leftovers:
             self.nodes = replace(self.nodes, view=replace(self.nodes.view, leftovers=left))
+
+    def know_committed(self) -> bool:
+        """Let the view have the offsets of what was announced and nobody living owns; True when any are to be read.
+
+        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
+        """
+        view = self.nodes.view
+        found = open_ranges(view)
+        if not found and not self._announced:
+            return False
+        versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
+        for partition in sorted(self._announced.keys() - versions.keys()):
+            del self._announced[partition]
+            if partition not in self._offsets:
+                self._unwant(self.layout.offset(self.group, partition))
+        new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
+        for partition in new:
+            self._announced[partition] = versions[partition]
+            self._want(self.layout.offset(self.group, partition), Kind.DATA)
+            self.tracker.touch(self.layout.offset(self.group, partition))
+        known = committed(self.nodes, self._announced)
+        if not new and known != view.committed:
+            self.nodes = replace(self.nodes, view=replace(view, committed=known))
+        return bool(new)
 
     @property
     def listing(self) -> bool:
@@ -204,6 +233,8 @@ class Following:
         match address.place, node.kind:
             case Place.IDS, _:
                 self._follow_ids(before, node)
+            case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
+                self._gone({address.name})
             case Place.CHANNELS, _:
                 self.channels.follow_list(before, node)
             case Place.CHANNEL, Kind.CHILDREN:
@@ -247,12 +278,15 @@ class Following:
         known = before.view.members.keys()
         for consumer_id in sorted(set(node.children) - known):
             self._want(self.layout.registration(self.group, consumer_id), Kind.DATA)
-        gone = known - set(node.children)
-        for consumer_id in sorted(gone):
+        self._gone(known - set(node.children))
+
+    def _gone(self, consumers: Set[str]) -> None:
+        """These are members no more: what they wrote last is read."""
+        for consumer_id in sorted(consumers):
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
             self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
-        if gone:
-            self.channels.touch_owners_of(gone)
+        if consumers:
+            self.channels.touch_owners_of(consumers)
 
     def _forget(self, topic: str) -> None:
         """The topic's mark was removed, and all below it."""

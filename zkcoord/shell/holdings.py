@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Refusal
+from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import Held, MemberPaths
@@ -18,8 +18,7 @@ from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.status import Status, encode_status, ranges_text
 
-Batch = dict[TopicPartition, tuple[int, int, int]]
-"""Announced ranges: start, end, generation."""
+Batch = dict[TopicPartition, Announced]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class Holdings:
     running: set[TopicPartition] = field(default_factory=set)
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
     batch: Batch = field(default_factory=dict)
-    # announced, here or by whom a partition came from: start, end, generation. It counts while its start is the
+    # announced, here or by whom a partition came from. It counts while its start is the
     # committed offset; what is not held any more stays, since nobody else may have it
     pinged: str = ""  # the sequence of the last ping that was answered
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
@@ -164,7 +163,7 @@ class Holdings:
     def standing(self, held: Mapping[TopicPartition, Held], batch: Batch) -> Batch:
         """Those of these announced ranges that no commit has passed, as far as this member knows."""
         known = {**self.held, **held} if batch else held
-        return {p: r for p, r in sorted(batch.items()) if p not in known or known[p].offset == r[0]}
+        return {p: r for p, r in sorted(batch.items()) if p not in known or known[p].offset == r.start}
 
     def left_over(self) -> set[TopicPartition]:
         """What was announced, and is not held any more."""
@@ -173,7 +172,7 @@ class Holdings:
     def forget_passed(self, read: Lookup, but: Collection[TopicPartition]) -> None:
         """Forget what is left over, but of these, and was passed by a commit or is somebody else's now."""
         for partition in sorted((self.left_over() & read.partitions).difference(but)):
-            if read.owner(partition)[0] or read.position(partition).offset != self.batch[partition][0]:
+            if read.owner(partition)[0] or read.position(partition).offset != self.batch[partition].start:
                 del self.batch[partition]
 
     def announce(self, ranges: Mapping[TopicPartition, tuple[int, int]], store_name: str) -> bytes:
@@ -185,7 +184,9 @@ class Holdings:
         self.batch = self._announced(ranges)
 
     def _announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Batch:
-        new = {p: (start, end, self.held[p].generation) for p, (start, end) in ranges.items() if p in self.held}
+        new = {
+            p: Announced(start, end, self.held[p].generation) for p, (start, end) in ranges.items() if p in self.held
+        }
         return self.standing({}, {**self.batch, **new})
 
     def status(self, held: Mapping[TopicPartition, Held], store_name: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
-from zkcoord.core.view import Refusal
+from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError, UnavailableError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup, Position
@@ -95,8 +95,8 @@ class StartTask:
         for partition in self._threads:
             desk.holdings.refused.pop(partition, None)
         for command in commands.values():  # in the status from the acknowledgement on, also of what is refused there
-            mine = {p: (*r, command.generation) for p, r in command.replay.items() if p in self._threads}
-            desk.holdings.batch.update(mine)
+            for partition in self._threads.keys() & command.replay.keys():
+                desk.holdings.batch[partition] = Announced(*command.replay[partition], command.generation)
         self._owner_versions: dict[TopicPartition, int] = {}  # of what is granted; below: as read, in order
         self._positions: dict[TopicPartition, Position] = {}
         self._missing_parents: list[str] = []
@@ -288,6 +288,9 @@ class StopTask:
     def _write(self) -> None:
         desk = self._desk
         held = {p: desk.holdings.held[p] for p in self._left if p in desk.holdings.held}
+        if self.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
+            unfinished = desk.holdings.standing({}, desk.holdings.batch)
+            held = {p: mine for p, mine in held.items() if p not in unfinished or self._finishes(p)}
         done = None
         if self.sequence is not None and not desk.acknowledged(self.sequence):
             rest = {p: mine for p, mine in desk.holdings.held.items() if p not in self._left}
@@ -298,6 +301,10 @@ class StopTask:
             return
         self.step = Step.SENT
         desk.write("task", transactions)
+
+    def _finishes(self, partition: TopicPartition) -> bool:
+        mine = self._desk.holdings.held[partition]
+        return self._finals.get(partition, mine.offset) != mine.offset
 
     def written(self, outcomes: list[CommitDone]) -> None:
         """The releases were answered."""

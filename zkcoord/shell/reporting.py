@@ -27,6 +27,7 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     RenewMark,
     SetQuarantine,
+    SetReplay,
     SetStopping,
     StopFetching,
 )
@@ -66,6 +67,8 @@ class Reporter:
             case StopFetching() | GrantPartitions():
                 name = "stop_sent" if isinstance(decision, StopFetching) else "start_sent"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
+                if isinstance(decision, GrantPartitions) and decision.replay:
+                    fields |= {"replay": sorted(decision.replay)}
             case RaiseGeneration():
                 name = "rebalance_started"
                 fields |= {"generation": decision.generation} | ({"stopping": True} if decision.stopping else {})
@@ -88,6 +91,9 @@ class Reporter:
             case SetQuarantine():
                 name = "quarantined"
                 fields |= {"partitions": sorted(decision.quarantined), "level": "warning"}
+            case SetReplay():
+                name = "replay_kept"
+                fields |= {"partitions": sorted(decision.replay)}
             case RememberInstances():
                 name = "instances_remembered"
                 fields |= {"instances": sorted(decision.known), "forgotten": list(decision.forgotten)}

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Announced
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, parse_json, partition_of, read_document
 
@@ -194,6 +195,20 @@ def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
         return {}
     read = ((partition_of(key), thread) for key, thread in named.items())
     return {partition: thread for partition, thread in read if partition is not None and isinstance(thread, str)}
+
+
+def refused_replay(data: bytes) -> Mapping[TopicPartition, Announced]:
+    """The announced ranges that a refused command was to hand on, as far as they can be read."""
+    command = _refused_command(data)
+    if not isinstance(command, dict) or not command.get("replay"):
+        return {}
+    try:
+        document = Document(what=_WHAT, data=data, fields=command)
+        generation, section = document.integer("generation", default=0), document.section("replay")
+        read = {section.partition(key): _two(section.offsets(key, 0)) for key in section.fields}
+    except CorruptError:
+        return {}
+    return {partition: Announced(start, end, generation) for partition, (start, end) in read.items()}
 
 
 def _refused_command(data: bytes) -> dict[str, Any] | str | None:

@@ -33,6 +33,7 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     RenewMark,
     SetQuarantine,
+    SetReplay,
     SetStopping,
     StopFetching,
 )
@@ -52,6 +53,9 @@ from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 NO_VERSIONS: Mapping[TopicPartition, int] = {}
+Threads = Mapping[TopicPartition, str]
+Replay = Mapping[TopicPartition, tuple[int, int]]
+NO_REPLAY: Replay = {}
 
 MARK_BYTES = 150
 """Of a mark, or of a parent that is made with it: paths without the topic's name, numbers, JSON."""
@@ -104,7 +108,7 @@ class _Planner:
         match decision:
             case FoundGroup():
                 yield self._found_group(decision)
-            case RaiseGeneration() | SetStopping() | SetQuarantine() | FailGroup() | NoteProblem():
+            case RaiseGeneration() | SetStopping() | SetQuarantine() | SetReplay() | FailGroup() | NoteProblem():
                 self._state = self._state_after(decision)
                 self._generation = self._state.generation
                 yield self._set_state(decision.why)
@@ -132,8 +136,8 @@ class _Planner:
                     command = self._command(decision.consumer_id, Option.STOP_FETCHER, part)
                     yield self._guarded([*self._halt(decision.consumer_id, part), command], decision.why)
             case GrantPartitions():
-                for part in self._parts(decision.partitions):
-                    yield self._guarded(self._grant(decision.consumer_id, part), decision.why)
+                for part in self._parts(decision.partitions, decision.replay):
+                    yield self._guarded(self._grant(decision.consumer_id, part, decision.replay), decision.why)
             case RejectMember():
                 command = self._control(decision.consumer_id, Option.REJECT, decision.why, final=decision.final)
                 yield self._guarded([command], decision.why)
@@ -151,7 +155,7 @@ class _Planner:
                 assert_never(decision)
 
     def _state_after(
-        self, decision: RaiseGeneration | SetStopping | SetQuarantine | FailGroup | NoteProblem
+        self, decision: RaiseGeneration | SetStopping | SetQuarantine | SetReplay | FailGroup | NoteProblem
     ) -> GroupState:
         state = self._state
         match decision:
@@ -161,6 +165,8 @@ class _Planner:
                 return replace(state, stopping=decision.stopping)
             case SetQuarantine():
                 return replace(state, quarantined=decision.quarantined)
+            case SetReplay():
+                return replace(state, replay=decision.replay)
             case FailGroup(error=error):
                 failed = None if error is None else Failure(error=error, since_generation=self._generation)
                 return replace(state, failed=failed)
@@ -169,12 +175,13 @@ class _Planner:
             case _:
                 assert_never(decision)
 
-    def _parts(self, partitions: Mapping[TopicPartition, str]) -> Iterator[dict[TopicPartition, str]]:
+    def _parts(self, partitions: Threads, replay: Replay = NO_REPLAY) -> Iterator[dict[TopicPartition, str]]:
         """A map cut so that neither its grant, nor the release of what it names, outgrows a multi."""
         room = len(self._layout.owner(self._view.group, TopicPartition("", 0)))
 
         def weight(item: tuple[TopicPartition, str]) -> int:
-            return 2 * (room + len(item[1])) + 3 * len(item[0].topic) + WRITE_BYTES
+            announced = len(item[0].topic) + WRITE_BYTES if item[0] in replay else 0
+            return 2 * (room + len(item[1])) + 3 * len(item[0].topic) + WRITE_BYTES + announced
 
         return map(dict, parts(partitions.items(), weight))
 
@@ -284,6 +291,7 @@ class _Planner:
         option: Option,
         partitions: Mapping[TopicPartition, str],
         owner_versions: Mapping[TopicPartition, int] = NO_VERSIONS,
+        replay: Replay = NO_REPLAY,
     ) -> CreateNode:
         starting = option is Option.START_FETCHER
         command = Command(
@@ -293,6 +301,7 @@ class _Planner:
             generation=self._generation,
             epoch=self._term.epoch,
             offsets=self._view.store if starting else None,
+            replay={p: replay[p] for p in partitions if p in replay} if replay else NO_REPLAY,
             incarnations={
                 topic: number
                 for topic in (sorted({p.topic for p in partitions}) if starting else ())
@@ -307,7 +316,7 @@ class _Planner:
         planned = self._incarnations.get(topic)
         return planned if seen is None or seen.mark is None else seen.mark.incarnation
 
-    def _grant(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
+    def _grant(self, consumer_id: str, partitions: Threads, replay: Replay) -> list[Write]:
         group, owners = self._view.group, self._view.owners
         writes: list[Write] = []
         versions: dict[TopicPartition, int] = {}  # after this multi, if it happens at all
@@ -317,7 +326,7 @@ class _Planner:
             data = thread.encode("utf-8")
             writes.append(CreateNode(path, data) if owner is None else SetNode(path, data, owner.version))
             versions[partition] = 0 if owner is None else owner.version + 1
-        writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions))
+        writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions, replay))
         return writes
 
     def _halt(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Quarantine
+from zkcoord.core.view import Announced, Quarantine
 from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
 
 _WHAT = "group state"
@@ -40,7 +40,7 @@ class GroupState:
     refused: Mapping[str, str] = field(default_factory=dict)
     failed: Failure | None = None
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
-    replay: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)
     incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
     until: TopicPartition | None = None
     problem: str | None = None
@@ -64,7 +64,8 @@ def encode_state(state: GroupState) -> bytes:
         "quarantined": {str(p): {"why": q.why, "czxid": str(q.czxid)} for p, q in sorted(state.quarantined.items())},
     }
     if state.replay:
-        document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in state.replay.items()}
+        replay = sorted(state.replay.items())
+        document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in replay}
     if state.incarnations:
         document["incarnations"] = state.incarnations
     if state.until is not None:
@@ -84,7 +85,6 @@ def decode_state(data: bytes) -> GroupState:
     document.version()
     failed = document.section("failed")
     replay, quarantined = document.section("replay"), document.section("quarantined")
-    ranges = {replay.partition(key): replay.offsets(key, 1) for key in replay.fields}
     return GroupState(
         generation=document.integer("generation"),
         target=document.text("target", default=""),
@@ -96,7 +96,7 @@ def decode_state(data: bytes) -> GroupState:
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
         quarantined={quarantined.partition(key): _quarantine(quarantined.section(key)) for key in quarantined.fields},
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
-        replay={partition: (r[0], r[1], r[2]) for partition, r in ranges.items()},
+        replay={replay.partition(key): Announced(*replay.offsets(key, 1)) for key in replay.fields},
         until=_until(document),
         problem=document.optional_text("problem"),
     )

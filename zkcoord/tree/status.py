@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Refusal
+from zkcoord.core.view import Announced, Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
 ANNOUNCED_BYTES_MAX = 256 * 1024  # of a status with an announcement: with the rest of its multi far below 1 MiB
@@ -30,7 +30,7 @@ class Status:
 
     held: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # generation -> topic -> "0-9,12"
     held_cut: int = 0  # partitions left out of `held`
-    batch: Mapping[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)  # start, end, generation
+    batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)
     store_name: str = ""  # "" before the first start or offset-store
     store_step: int = 0
     refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def decode_status(data: bytes) -> Status:
     return Status(
         held=_held(document.section("held")),
         held_cut=document.integer("held_cut", default=0),
-        batch={batch.partition(key): _three(batch.offsets(key, 1)) for key in batch.fields},
+        batch={batch.partition(key): Announced(*batch.offsets(key, 1)) for key in batch.fields},
         store_name=store.text("name", default=""),
         store_step=store.integer("step", default=0),
         refused={refused.partition(key): _refusal(refused.section(key)) for key in refused.fields},
@@ -138,10 +138,6 @@ def _refusal(section: Document) -> Refusal:
 def _refusal_fields(refusal: Refusal) -> dict[str, Any]:
     sequence = {"sequence": refusal.sequence} if refusal.sequence else {}
     return {"generation": refusal.generation, **sequence, "reason": refusal.reason[:REASON_CHARS_MAX]}
-
-
-def _three(numbers: tuple[int, ...]) -> tuple[int, int, int]:
-    return numbers[0], numbers[1], numbers[2]
 
 
 def ranges_text(numbers: Iterable[int]) -> str:

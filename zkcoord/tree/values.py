@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.view import (
+    Announced,
     Channel,
     Instance,
     Member,
@@ -20,7 +21,7 @@ from zkcoord.core.view import (
 )
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
-from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership
+from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership, refused_replay
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
@@ -94,6 +95,7 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
             option=Option.START_FETCHER.value,  # what a refused start left behind is freed; other options name nothing
             threads=refused_ownership(node.data),
             error=node.data[:200].decode("utf-8", "replace"),
+            replay=refused_replay(node.data),
         )
     try:
         command = decode_command(node.data)
@@ -106,6 +108,7 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
         option=command.option.value,
         threads=command.ownership if fetchers else {},
         generation=command.generation,
+        replay={p: Announced(start, end, command.generation) for p, (start, end) in command.replay.items()},
     )
 
 
@@ -115,12 +118,13 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     try:
         status = decode_status(node.data)
     except CorruptError as error:
-        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged)
+        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.batch)
         problem = f"{error}: its consumer must be mended; its status is left out"
     read = replace(
         channel,
         version=channel.version if node.stat is None else node.stat.version,
         refusals=status.refused,
+        batch=status.batch,
         pinged=status.pinged,
         progress=status.progress,
         lag=status.lag,
@@ -189,6 +193,7 @@ def remembered(state: GroupState) -> dict[str, Any]:
         "target_digest": state.target,
         "stopping": state.stopping,
         "empty_ms": state.empty_ms,
+        "replay": state.replay,
         "failed": state.failed.error if state.failed else None,
         "failed_since": state.failed.since_generation if state.failed else 0,
         "problem": state.problem,

@@ -14,6 +14,7 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Leftovers, OffsetSeen
 from zkcoord.errors import CorruptError
+from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, partition_number
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.snapshot import Kind, Node
@@ -85,6 +86,18 @@ def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None
         version=stat.version if stat is not None else None,
         strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if partition_number(name) is None),
     )
+
+
+def committed(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """The offsets of these, as read; None where there is none that anybody can read."""
+    return {partition: _offset(nodes.offsets.get(partition)) for partition in partitions}
+
+
+def _offset(seen: OffsetSeen | None) -> int | None:
+    try:
+        return None if seen is None else decode_offset(seen.text.encode("utf-8"))
+    except CorruptError:
+        return None
 
 
 class _Folder:

@@ -1,0 +1,119 @@
+"""Announced ranges: which of them count, who is given them, and how long what holds them stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.test_coordinate import T0, T1, channel, decided, group, member
+from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RaiseGeneration, RemoveRefused, SetReplay
+from zkcoord.core.replay import open_ranges, replays
+from zkcoord.core.view import Announced, Channel, GroupView, Outstanding, Owner
+
+EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
+OFFERS = {"offers": frozenset({"ping", "replay"})}
+
+
+def dead(name: str, batch: dict[object, Announced]) -> Channel:
+    """The channel of a registration that is gone."""
+    return channel(name, batch=batch)
+
+
+def orphaned(batch: dict[object, Announced], *, offers: bool = True, **fields: object) -> GroupView:
+    """b has died owning t-0 and has announced this; a is there for it."""
+    fields = {"topics": {"t": (0,)}, "committed": {T0: 100}, **fields}
+    view = group([member("a", **(OFFERS if offers else {}))], {T0: "b-0"}, **fields)
+    return replace(view, channels={**view.channels, "b": dead("b", batch)})
+
+
+def grants(view: GroupView) -> list[GrantPartitions]:
+    return [d for d in decided(view) if isinstance(d, GrantPartitions)]
+
+
+def purged(view: GroupView) -> list[str]:
+    return [d.consumer_id for d in decided(view) if isinstance(d, PurgeChannel)]
+
+
+def test_what_a_dead_member_announced_goes_along_and_its_channel_stays() -> None:
+    view = orphaned({T0: EARLY})
+    assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 600)}]
+    assert purged(view) == []
+    owned = replace(view, owners={T0: Owner("a-0", 6)})
+    assert purged(owned) == ["b"]
+
+
+def test_a_range_that_a_commit_has_passed_or_whose_offset_is_another_one_counts_no_more() -> None:
+    for committed in (600, 300, 50, None):
+        view = orphaned({T0: EARLY}, committed={T0: committed})
+        assert [dict(d.replay) for d in grants(view)] == [{}]
+        assert purged(view) == ["b"]
+
+
+def test_of_several_with_one_start_the_highest_generations_counts() -> None:
+    view = orphaned({T0: EARLY}, replay={T0: PASSED})
+    living = channel("a", batch={T0: LATE})  # stopped in the middle, and still a member
+    view = replace(view, channels={**view.channels, "a": living})
+    assert dict(replays(view).counting) == {T0: LATE}
+    assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
+
+
+def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:
+    start = Outstanding(
+        sequence="0000000000", version=0, option="start-fetcher", threads={T0: "b-0"}, replay={T0: EARLY}
+    )
+    view = orphaned({})
+    view = replace(view, channels={**view.channels, "b": channel("b", start)})
+    assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 600)}]
+    assert purged(view) == []
+
+
+def test_who_does_not_offer_it_is_sent_none_and_ends_it() -> None:
+    view = orphaned({T0: EARLY}, offers=False)
+    assert [dict(d.replay) for d in grants(view)] == [{}]
+    assert purged(replace(view, owners={T0: Owner("a-0", 6)})) == ["b"]
+
+
+def test_nothing_is_granted_or_purged_before_the_offset_is_known() -> None:
+    view = orphaned({T0: EARLY}, committed={})
+    assert grants(view) == []
+    assert purged(view) == []
+    assert set(open_ranges(view)) == {T0}
+
+
+def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
+    view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
+    view = replace(view, channels={"a": channel("a", batch={T0: EARLY})})
+    assert open_ranges(view) == {}
+
+
+def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> None:
+    start = Outstanding(
+        sequence="0000000000",
+        version=1,
+        option="start-fetcher",
+        threads={T0: "a-0"},
+        error="dance",
+        replay={T0: EARLY},
+    )
+    view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
+    view = replace(view, channels={"a": channel("a", start)})
+    kinds = [d for d in decided(view) if isinstance(d, SetReplay | RemoveRefused)]
+    assert [type(d) for d in kinds] == [SetReplay, RemoveRefused]
+    assert isinstance(kinds[0], SetReplay)
+    assert dict(kinds[0].replay) == {T0: EARLY}
+    again = replace(view, replay={T0: EARLY})
+    assert [d for d in decided(again) if isinstance(d, SetReplay)] == []
+
+
+def test_the_state_holds_a_range_until_it_is_handed_on_or_over() -> None:
+    view = group([member("a", **OFFERS)], {T0: ""}, topics={"t": (0,)}, replay={T0: EARLY, T1: LATE})
+    view = replace(view, committed={T0: 100, T1: 700})
+    sets = [d for d in decided(view) if isinstance(d, SetReplay)]
+    assert [dict(d.replay) for d in sets] == [{T0: EARLY}]
+    owned = replace(view, owners={T0: Owner("a-0", 6)}, replay={T0: EARLY})
+    assert [dict(d.replay) for d in decided(owned) if isinstance(d, SetReplay)] == [{}]
+
+
+def test_a_group_that_announces_nothing_decides_as_ever() -> None:
+    view = orphaned({}, committed={})
+    kinds = [type(d) for d in decided(view)]
+    assert kinds == [RaiseGeneration, GrantPartitions, PurgeChannel]

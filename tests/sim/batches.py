@@ -1,0 +1,165 @@
+"""An application that announces a batch, processes its ranges, commits; and what a sink keyed by ranges then holds.
+
+It forgets what it announced when it is stopped or loses a partition: what is to be done again it is told.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from tests.sim.application import Application
+from tests.sim.world import Entry, World
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.announcing import Announced
+from zkcoord.shell.ports import Request
+
+RECORDS_MAX = 400
+"""Of a range."""
+
+
+class BatchApplication(Application):
+    """One batch at a time: announced, then each range processed whole, then committed."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self._batch: dict[TopicPartition, tuple[int, int]] = {}
+        self._begun: dict[TopicPartition, int] = {}  # how often each had been started when the batch was planned
+        self._processed: set[TopicPartition] = set()
+        self._future: Future[Any] | None = None  # of the write under way
+        self._act: Callable[[], None] = self._plan
+
+    def _start(self, positions: dict[TopicPartition, int]) -> None:
+        super()._start(positions)
+        for partition in positions:
+            if self.replays.get(partition, (-1, -1))[0] != positions[partition]:
+                self.replays.pop(partition, None)
+
+    def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        finish = self._world.rng.random() < 0.5
+        final = {}
+        for partition in partitions:
+            if finish and self._act == self._work and partition in self._processed and self._reads(partition):
+                final[partition] = self._batch[partition][1]
+            self._note("stop", partition, final.get(partition, -1))  # else what is committed stays so
+            self._forget(partition)
+        return final
+
+    def _lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        for partition in partitions:
+            self._note("lost", partition, self.positions.get(partition, -1))
+            self._forget(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition, None)
+        self.replays.pop(partition, None)
+
+    def _reads(self, partition: TopicPartition) -> bool:
+        """True while the running batch may count for the partition."""
+        started = self.starts.get(partition) == self._begun.get(partition)
+        return partition in self._batch and partition in self.positions and started
+
+    def _look(self) -> None:
+        if self._future is None or self._future.done():
+            self._act()
+        self._look_later()
+
+    def _plan(self) -> None:
+        world = self._world
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        for partition in sorted(self.positions):
+            if not self.allowed(partition) or not (world.draining or world.rng.random() < 0.7):
+                continue
+            start, end = self.positions[partition], self._logs.end(partition)
+            if not world.draining:
+                end = min(end, start + 1 + int(world.rng.random() * RECORDS_MAX))
+            start, end = self.replays.get(partition, (start, end))
+            if start < end:
+                ranges[partition] = (start, end)
+        if ranges:
+            self._batch, self._processed = ranges, set()
+            self._begun = {p: self.starts.get(p, 0) for p in ranges}
+            self._ask("announce", Announced(ranges, dict(self._begun)), self._announced)
+
+    def _ask(self, name: str, argument: Any, then: Callable[[], None]) -> None:
+        self._future, self._act = Future(), then
+        self._process.inbox.put(Request(name, argument, self._future))
+
+    def _announced(self) -> None:
+        if self._failed():
+            return
+        for partition in filter(self._reads, list(self._batch)):
+            self.replays[partition] = self._batch[partition]
+        self._act = self._work
+
+    def _failed(self) -> bool:
+        future, self._future = self._future, None
+        failed = future is not None and future.exception() is not None
+        if failed:
+            self._act = self._plan
+        return failed
+
+    def _work(self) -> None:
+        world = self._world
+        for partition in sorted(self._batch.keys() - self._processed):
+            if not self._reads(partition):
+                del self._batch[partition]
+            elif self.allowed(partition) and (world.draining or world.rng.random() < 0.5):
+                self._note("read", partition, *self._batch[partition])
+                self._processed.add(partition)
+        self._batch = {p: r for p, r in self._batch.items() if self._reads(p)}
+        if not self._batch:
+            self._act = self._plan
+        elif self._processed.issuperset(self._batch):
+            offsets = {p: end for p, (_, end) in self._batch.items()}
+            self._ask("commit", self.wanted(offsets), self._committed_all)
+
+    def _committed_all(self) -> None:
+        if self._failed():
+            return
+        for partition in filter(self._reads, list(self._batch)):
+            self.positions[partition] = self._batch[partition][1]
+            self.replays.pop(partition, None)
+        self._act = self._plan
+
+
+class Sink:
+    """What a sink keyed by (topic, partition, start, end) holds: no two of its ranges may overlap."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._starts: dict[tuple[str, TopicPartition], list[int]] = {}  # sorted
+        self._ends: dict[tuple[str, TopicPartition, int], int] = {}
+        self.again = 0  # ranges that were written more than once
+        world.on_journal.append(self._take)
+
+    def _take(self, entry: Entry) -> None:
+        if entry.event == "read":
+            for complaint in self.write(entry):
+                self._world.fail(complaint)
+
+    def write(self, entry: Entry) -> Iterator[str]:
+        """Take a range in; a complaint when it overlaps another one and is not the same."""
+        key = entry.group, entry.partition
+        starts = self._starts.setdefault(key, [])
+        if self._ends.get((*key, entry.start)) == entry.end:
+            self.again += 1
+            return
+        place = bisect_left(starts, entry.end)
+        if place and self._ends[(*key, starts[place - 1])] > entry.start:
+            known = starts[place - 1], self._ends[(*key, starts[place - 1])]
+            yield f"{entry.client} processes {entry.partition} {entry.start}..{entry.end} beside {known[0]}..{known[1]}"
+            return
+        starts.insert(bisect_left(starts, entry.start), entry.start)
+        self._ends[(*key, entry.start)] = entry.end
+
+    def complete(self) -> list[str]:
+        """Complaints about partitions of which something is missing: what it holds has gaps."""
+        found = []
+        for (group, partition), starts in sorted(self._starts.items()):
+            ends = [self._ends[group, partition, start] for start in starts]
+            gaps = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if end != start]
+            found += [f"{partition} {end}..{start} of {group} was never processed" for end, start in gaps]
+        return found
