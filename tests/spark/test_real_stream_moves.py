@@ -106,6 +106,7 @@ def test_a_broken_batch_is_read_again_by_its_query_while_another_member_has_its_
     stream.topic.fill(0, 5)
     second = stream.start("second", tmp_path / "second")
     stream.wait_for(lambda: len(stream.records) == 16, second)
+    assert stream.ranges[0][1].ranges == ranges, "what was announced comes first, as it was"
     again = stream.start("again", tmp_path / "first")
     stream.wait_for(lambda: "again" in {name for name, _, _ in stream.batches}, again)
     broken = [(0, offset) for offset in range(7)] + [(1, offset) for offset in range(4)]
