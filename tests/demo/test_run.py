@@ -22,7 +22,7 @@ from zkcoord.errors import UnavailableError, UsageError
 MODULE = sys.modules[run.__module__]  # its name in the package is the function's
 Script = Callable[[Places], None]
 FINE = Result(
-    records=Records(produced=1, processed=1, lost=0, duplicated=0, interrupted=0, beyond=0, foreign=0),
+    records=Records(produced=1, processed=1, lost=0, duplicated=0, interrupted=0, foreign=0),
     flow_ms=1,
     happenings=(),
     unowned=(),

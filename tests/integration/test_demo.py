@@ -51,7 +51,7 @@ def left_behind(folder: Path) -> list[str]:
     return lines
 
 
-def test_nothing_is_lost_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
+def test_each_record_is_there_once_while_a_consumer_joins_and_consumer_and_coordinator_are_killed(
     demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     told, said = demo.communicate(timeout=DEADLINE_S)
@@ -60,9 +60,9 @@ def test_nothing_is_lost_while_a_consumer_joins_and_consumer_and_coordinator_are
     records, events = result["records"], result["events"]
     assert result["ok"] is True
     assert records["produced"] >= 10 * 2000
-    assert records["lost"] == records["beyond"] == records["foreign"] == 0
-    assert records["duplicated"] <= records["interrupted"]
-    assert records["processed"] == records["produced"] + records["duplicated"]
+    assert records["lost"] == records["duplicated"] == records["foreign"] == 0
+    assert records["processed"] == records["produced"]
+    assert records["interrupted"] > 0
     assert [event["event"] for event in events] == [
         "a third consumer joins",
         "a consumer is killed",

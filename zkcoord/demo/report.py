@@ -88,7 +88,7 @@ def _records(result: Result) -> list[str]:
         ("produced", records.produced, f"{rate:,} a second"),
         ("processed", records.processed, "rows in the Parquet files"),
         ("lost", records.lost, ""),
-        ("duplicated", records.duplicated, f"the batch that the kill interrupted had {records.interrupted:,}"),
+        ("duplicated", records.duplicated, f"the kill interrupted a batch of {records.interrupted:,}: it was replayed"),
     ]
     return [f"{'RECORDS':<{FIRST}}", *(f"{name:<{FIRST}}{count:>{WIDE},}   {note}" for name, count, note in rows)]
 
@@ -113,10 +113,10 @@ def _unowned(result: Result) -> list[str]:
 
 def _verdict(records: Records) -> str:
     if records.fine:
-        return "Nothing is lost, and nothing is there twice but what the kill may repeat."
+        return "Each record is there once: nothing is lost, nothing is there twice."
     wrong = {
         "lost": records.lost,
-        "twice beyond the batch that the kill interrupted": records.beyond,
+        "there twice": records.duplicated,
         "in a wrong file, or produced by nobody": records.foreign,
     }
     return "FAILED: records " + "; ".join(f"{what}: {count:,}" for what, count in wrong.items() if count)

@@ -35,7 +35,7 @@ def run(
     keep: bool = False,
     output: str = "table",
 ) -> int:
-    """Run the demo and print its result; returns the exit code, 0 only when nothing was lost (see `Records.fine`).
+    """Run the demo and print its result; returns the exit code, 0 only when each record is there once.
 
     What happens meanwhile is told on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder
     with logs and output is removed, except with `keep`, and when something went wrong after there was anything in it.

@@ -1,0 +1,78 @@
+"""A driver program of the exactness test: each batch goes into files by range, and into two tables."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zkcoord import logs
+from zkcoord.demo.consumer import Job, end, session
+from zkcoord.demo.options import GROUP, TOPIC, Places
+from zkcoord.demo.output import NUMBER
+from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SESSION_TIMEOUT_MS = 4_000
+LOCK_S = 60.0  # others write too; a loaded machine lets them take long
+
+
+class Sinks:
+    """Where all drivers write to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.places = Places(folder)
+        self.connect = partial(sqlite3.connect, folder / "tables.db", timeout=LOCK_S)
+
+    def process(self, frame: DataFrame, batch: Batch) -> None:
+        """Write a batch three times."""
+        ranges = [str(each) for each in batch.ranges]
+        logs.emit("batch_started", seq=batch.seq, ranges=ranges, replayed=batch.replayed)
+        records = Job.columns(frame)
+        write_parquet_ranges(records, batch, self.places.output)
+        logs.emit("batch_filed", seq=batch.seq)
+        rows = records.select("topic", "partition", "offset", NUMBER)
+        write_sql(rows, batch, self.connect, "keyed")
+        write_sql(rows, batch, self.connect, "plain", offsets_table="plain_offsets")
+        logs.emit("batch_written", seq=batch.seq)
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--zookeeper", required=True)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--at-rebalance", required=True)
+    chosen = parser.parse_args()
+    logs.configure("json", logging.INFO)
+    sinks = Sinks(chosen.folder)
+    os.chdir(sinks.places.scratch)  # Spark makes folders where it was started
+    spark = session(chosen.name, sinks.places)
+    warm = (sinks.places.scratch / f"warm-{chosen.name}").as_uri()
+    consumer = SparkConsumer(
+        spark,
+        chosen.zookeeper,
+        chosen.bootstrap_servers,
+        GROUP,
+        [TOPIC],
+        starting_offsets="earliest",
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        at_rebalance=chosen.at_rebalance,
+        warm_up=lambda frame: Job.columns(frame).write.mode("overwrite").parquet(warm),
+    )
+    try:
+        consumer.run(sinks.process)
+    finally:
+        end(spark)
+
+
+if __name__ == "__main__":
+    main()
