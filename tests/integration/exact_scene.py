@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,7 +40,7 @@ CREATE TABLE plain_offsets (topic, "partition", next_offset, PRIMARY KEY (topic,
 """
 
 
-class Scene:
+class Scene(ABC):
     """Everything that runs; leaving it ends all. Below: with Spark and Kafka, and without."""
 
     drivers: ClassVar[Mapping[str, str]] = {
@@ -90,9 +91,9 @@ class Scene:
         for name in self._children:
             self._begin(name)
 
+    @abstractmethod
     def _prepare(self, name: str) -> tuple[str, ...]:
         """A driver's module and own arguments, with everything else that it needs."""
-        raise NotImplementedError
 
     def _child(self, name: str, module: str, *arguments: str) -> None:
         path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.fakes import World
 from tests.spark.streams import Stream
 from tests.spark.together import coordinating
+from zkcoord.core.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +91,15 @@ class Topic:
             producer.poll(0)
         assert producer.flush(TIMEOUT_S) == 0
         assert failed == []
+
+
+@pytest.fixture
+def world() -> World:
+    """A faked world in which the consumer is given two partitions: 10 records in one, 30 in the other."""
+    made = World()
+    made.given = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 100}
+    made.ends = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 130}
+    return made
 
 
 @pytest.fixture

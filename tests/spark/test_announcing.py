@@ -18,14 +18,6 @@ A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 BOTH = {"t-0": (0, 10), "t-1": (100, 130)}
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.given = {A: 0, B: 100}
-    made.ends = {A: 10, B: 130}
-    return made
-
-
 def wait_until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not holds():

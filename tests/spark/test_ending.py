@@ -23,14 +23,6 @@ from zkcoord.spark.starting import StartingPoints
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.given = {A: 0, B: 100}
-    made.ends = {A: 10, B: 130}
-    return made
-
-
 def ranges(batches: list[Batch]) -> list[list[str]]:
     return [[str(each) for each in batch.ranges] for batch in batches]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,34 +11,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from examples import moved_over, plain_consumer, windowed_aggregation, word_count
-from zkcoord.coordinator import Coordinator
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, coordinating
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.spark.conftest import Topic
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.zookeeper,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
-DEADLINE_S = 60.0
+pytestmark = ON_REAL_SERVERS
 
 
 @pytest.fixture
 def group(chroot: str) -> Iterator[str]:
     """A ZooKeeper with a coordinator that serves."""
-    serving = threading.Event()
-    coordinator = Coordinator(chroot, on_serving=lambda number, epoch: serving.set())
-    coordinator.start()
-    try:
-        assert serving.wait(DEADLINE_S)
+    with coordinating(chroot):
         yield chroot
-    finally:
-        coordinator.stop()
-        gc.collect()
+    gc.collect()
 
 
 @pytest.fixture

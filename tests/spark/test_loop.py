@@ -18,14 +18,6 @@ def ranges(*batches: Batch) -> list[list[str]]:
     return [[str(each) for each in batch.ranges] for batch in batches]
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.given = {A: 0, B: 100}
-    made.ends = {A: 10, B: 130}
-    return made
-
-
 def started(world: World, job: Callable[..., object], **run: Any) -> InThread:
     """The consumer, running in a thread and joined; `world.stop()` ends it."""
     consumer = world.consumer()

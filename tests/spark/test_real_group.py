@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.fakes import InThread
-from tests.spark.together import DEADLINE_S, Seen, coordinating
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Topic
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.zookeeper,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
+pytestmark = ON_REAL_SERVERS
 
 
 @pytest.fixture(autouse=True)

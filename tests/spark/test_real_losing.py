@@ -21,7 +21,7 @@ from tests.spark.conftest import Topic
 from tests.spark.fakes import InThread, World
 from tests.spark.on_cluster import lethal
 from tests.spark.played import consumer_of
-from tests.spark.together import DEADLINE_S, Seen, coordinating, endless
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating, endless
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer, pulse, reader_ranges
@@ -33,12 +33,7 @@ from zkcoord.tree.status import decode_status
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.zookeeper,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
+pytestmark = ON_REAL_SERVERS
 SOON = {
     "kafka.request.timeout.ms": "2000",
     "kafka.default.api.timeout.ms": "3000",

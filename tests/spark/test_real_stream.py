@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.streams import Stream, await_progress
-from tests.spark.together import DEADLINE_S
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from zkcoord.spark import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.zookeeper,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
+pytestmark = ON_REAL_SERVERS
 
 
 def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Path) -> None:

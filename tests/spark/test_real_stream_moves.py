@@ -10,16 +10,11 @@ import pytest
 
 from tests.integration.world import wait_until
 from tests.spark.streams import Stream, await_progress
-from tests.spark.together import DEADLINE_S
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from zkcoord import Consumer, TopicPartition
 from zkcoord.spark import OffsetRange
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.zookeeper,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
+pytestmark = ON_REAL_SERVERS
 
 
 @contextmanager

@@ -13,14 +13,6 @@ from zkcoord.spark.ranges import Batch
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.given = {A: 0, B: 100}
-    made.ends = {A: 10, B: 130}
-    return made
-
-
 def test_the_session_is_warm_before_the_group_is_joined_and_left_before_the_end(world: World) -> None:
     world.consumer().run(lambda frame, batch: world.events.append("batch"), max_batches=1)
     assert world.events == ["warm t-0-9-10", "join", "batch", "leave"]

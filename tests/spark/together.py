@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from zkcoord.coordinator import Coordinator
 from zkcoord.spark import Batch
 
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 DEADLINE_S = 60.0
 PROGRAM_DEADLINE_S = 300.0  # a Spark session of its own takes 6 s to begin on a quiet machine
 ROOT = Path(__file__).parents[2]
+ON_REAL_SERVERS = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+]
 
 
 @contextmanager
