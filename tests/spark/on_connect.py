@@ -42,22 +42,32 @@ def read(spark: SparkSession, place: tuple[str, str, str], reader: Any, *, measu
 
 
 def cancel(spark: SparkSession, place: tuple[str, str, str]) -> dict[str, Any]:
-    """A batch that never ends is cancelled, and its records are read again by the next run."""
+    """A batch that never ends is cancelled, and its records are read again by the next run.
+
+    Cancelled once its tasks run: a server (4.0) that is interrupted while it plans may start the job all the same, for
+    an operation that is over, and then nobody can end it.
+    """
     consumer = consumer_of(spark, place, "cancelled")
-    begun = threading.Event()
+    hanging, begun = threading.Event(), threading.Event()
     errors: list[str] = []
     counts: list[int] = []
 
     def hang(df: DataFrame, batch: Batch) -> None:
-        begun.set()
+        hanging.set()
         try:
             endless(df)
         except Exception as error:
             errors.append(str(error))
             raise
 
+    def seen(stages: object, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        if hanging.is_set() and inflight_tasks:
+            begun.set()
+
+    spark.registerProgressHandler(seen)
     running = InThread(lambda: consumer.run(hang))
     assert begun.wait(DEADLINE_S)
+    spark.removeProgressHandler(seen)
     consumer.stop(cancel=True)
     first = running.result()
     second = consumer.run(lambda df, batch: counts.append(df.count()), max_batches=1)
