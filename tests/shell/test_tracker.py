@@ -82,6 +82,18 @@ def test_an_answer_of_before_the_broken_link_counts_for_nothing() -> None:
     assert tracker.answered(3, [node("/a", Kind.CHILDREN)]) == [node("/a", Kind.CHILDREN)]
 
 
+def test_after_a_broken_link_all_is_read_in_the_order_of_wanting_whatever_waited_before() -> None:
+    """What follows from a list, a member's last words in its status, must not be older than the list."""
+    tracker = Tracker()
+    tracker.want("/a", Kind.CHILDREN, watch=True, scope="g")
+    tracker.want("/a", scope="g")
+    tracker.take(1)
+    tracker.answered(1, [node("/a", Kind.CHILDREN), node("/a")])
+    tracker.touch("/a")
+    tracker.touch_all()
+    assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True), Read("/a")]
+
+
 def test_what_is_not_wanted_any_more_neither_counts_nor_answers() -> None:
     tracker = Tracker()
     tracker.want("/a", scope="g")

@@ -183,7 +183,9 @@ class Tracker:
                     self._soil((other, Kind.DATA))
 
     def touch_all(self) -> None:
-        """The link broke: every watch is lost, every answer under way will not come."""
+        """The link broke: every watch is lost, every answer under way will not come. All is read again in the order of
+        wanting: what was wanted behind a list (a status) is read behind it."""
+        self._queue.clear()
         for key, want in self._wants.items():
             if not (want.dirty or want.reading):
                 self._count(want.scope, 1)
