@@ -176,9 +176,10 @@ class Consumer:
         often as it has now. A partition that was lost and started again since would go on from an old position.
 
         Raises FencedError when any of them is not held, was started again since, or its offset was set by somebody else
-        meanwhile: nothing of this call is then written, unless it became several transactions (over 1,000 partitions);
-        and when this consumer was stopped. Raises UnavailableError when ZooKeeper does not answer within the rebalance
-        timeout, and `error` when this consumer has ended by itself.
+        meanwhile: nothing of this call is then written, unless it became several transactions (over 1,000 partitions):
+        what one of these has moved is lost, and started again there; and when this consumer was stopped. Raises
+        UnavailableError when ZooKeeper does not answer within the rebalance timeout, and `error` when this consumer has
+        ended by itself.
         """
         counted = self._starts if starts is None else starts
         self._ask_write("commit", Wanted(dict(offsets), {p: counted.get(p, 0) for p in offsets}))

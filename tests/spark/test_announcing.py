@@ -107,6 +107,23 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
     running.result()
 
 
+def test_what_was_announced_of_a_topic_that_was_created_again_is_over(world: World) -> None:
+    job = Job(world)
+    running = InThread(lambda: world.consumer(out_of_range="fail").run(job, max_batches=2))
+    job.await_begun(1)
+    world.ends = {A: 5, B: 500}
+    world.member.lose(A, B)
+    world.member.reset((A,))
+    world.member.give({A: 0, B: 100})
+    again = job.await_begun(2)
+    assert (again.replayed, [str(each) for each in again.ranges]) == (True, ["t-1-100-130"])
+    job.let_go()
+    fresh = job.await_begun(3)
+    assert (fresh.replayed, [str(each) for each in fresh.ranges]) == (False, ["t-0-0-5", "t-1-130-500"])
+    job.let_go()
+    assert running.result() == 2
+
+
 def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(world: World) -> None:
     def away() -> None:
         InThread(lambda: world.member.lose(A, B)).result()

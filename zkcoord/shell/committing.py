@@ -118,23 +118,29 @@ class Committing:
 
     def _verify(self, lookup: Lookup) -> None:
         desk = self._desk
+        held = desk.holdings.held
+        before = {p: held[p].offset for p in self._offsets if p in held}
         gone, foreign = desk.holdings.reconcile(self._offsets, self._offsets, lookup)
         lookup.end()
         self._lookup, desk.uncertain = None, False
         for partition in gone:
-            del desk.holdings.held[partition]
+            del held[partition]
         if gone or foreign:
             self.lost(desk.stop_running(gone | foreign.keys()))
         for partition, offset in sorted(foreign.items()):
             own = self._offsets[partition]
             desk.event("foreign_offset", {"partitions": [partition], "offset": offset, "own": own, "level": "warning"})
-        again = []
+        again, failed = [], set[TopicPartition]()
         for wanted, future in self._active:
             spoiled = sorted((gone | foreign.keys()) & wanted.offsets.keys())
             if spoiled:
+                failed |= wanted.offsets.keys()
                 names = ", ".join(map(str, spoiled[:5]))
                 future.set_exception(FencedError(f"taken away, or set by somebody else, meanwhile: {names}"))
             else:
                 again.append((wanted, future))
+        moved = {p for p in failed & before.keys() & held.keys() - foreign.keys() if held[p].offset != before[p]}
+        if moved:  # by a multi of a commit that failed in another: who is told so does not know where they stand now
+            self.lost(desk.stop_running(moved))
         self._active = again
         self._send()

@@ -179,6 +179,11 @@ class Holdings:
         """The channel's data with these ranges of held partitions announced; the same in memory is `announced`."""
         return self._encoded(self.held, store_name, self._announced(ranges))
 
+    def announces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+        """True when these ranges of held partitions stand in the status already."""
+        new = self._announced(ranges)
+        return all(new.get(p) == self.batch.get(p) for p in ranges)
+
     def announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """These ranges stand in the status now."""
         self.batch = self._announced(ranges)

@@ -120,6 +120,8 @@ class StartTask:
         self._owner_versions = dict(sorted({**given, **read}.items()))
         self._positions = {p: lookup.position(p) for p in self._owner_versions}
         self._missing_parents = lookup.missing_parents(p for p, at in self._positions.items() if at.offset is None)
+        for partition in [p for p, at in self._positions.items() if at.offset is None and not at.problem]:
+            self._desk.holdings.batch.pop(partition, None)  # its topic was dropped, or its offset: that ends it
         self._desk.holdings.forget_passed(lookup, self._threads)
         lookup.end()
         self._looked = True

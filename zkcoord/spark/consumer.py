@@ -169,12 +169,17 @@ class SparkConsumer:
         if run.holdings.view().leaving:
             return 0
         starts = self._options.starts()
+
+        def reset(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+            run.holdings.forget(partitions)  # without an offset nothing announced counts: the topic was created again
+            return starts.positions(log_ends, partitions)
+
         membership = self._parts.membership(
             on_start=run.on_start,
             on_stop=run.on_stop,
             on_lost=run.on_lost,
             on_replay=run.holdings.replay,
-            reset=lambda partitions: starts.positions(log_ends, partitions),
+            reset=reset,
         )
         run.allowed = membership.allowed
         membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else

@@ -1,0 +1,77 @@
+"""Traces of announced ranges that did not come to rest, or came back when they were over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.script import on_seeds
+from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
+from zkcoord.errors import FencedError
+from zkcoord.shell import announcing
+from zkcoord.tree import writes
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import SetNode
+
+
+@on_seeds()
+def test_more_ranges_handed_on_to_one_member_than_an_announcement_takes_are_processed_all_the_same(seed: int) -> None:
+    script = scene(seed, consumers=1, partitions=4)
+    ranges = {p: (at, at + 9) for p in script.owned("consumer0") for at in [position(script, p)]}
+    ask(script, "consumer0", "announce", ranges).result()
+    script.join("heir")
+    script.world.stop("consumer0")
+    for partition in ranges:
+        assert another_reads(script, partition, "consumer0") == "heir"
+    script.settle()
+    batch = status(script, script.member("heir")).batch
+    assert {p: r[:2] for p, r in batch.items()} == ranges
+    with pytest.MonkeyPatch.context() as patch:  # they came from several members, each within its limit
+        patch.setattr(announcing, "ANNOUNCED_BYTES_MAX", 100)
+        for partition, its_range in ranges.items():
+            ask(script, "heir", "announce", {partition: its_range}).result()
+            process(script, "heir", partition, *its_range)
+            ask(script, "heir", "commit", {partition: its_range[1]}).result()
+
+
+@on_seeds()
+def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_stands(seed: int) -> None:
+    """A batch of so many partitions that its commit is several multis, and an operator sets an offset of the last."""
+    script = scene(seed, consumers=1)
+    at0, at1 = position(script, P0), position(script, P1)
+    ask(script, "consumer0", "announce", {P0: (at0, at0 + 9), P1: (at1, at1 + 9)}).result()
+    process(script, "consumer0", P0, at0, at0 + 9)
+    process(script, "consumer0", P1, at1, at1 + 9)
+    script.world.run_for(100)
+    path = DRAFT.offset(GROUP, P1)
+    stat = script.world.ensemble.stat(path)
+    assert stat is not None
+    assert not script.world.ensemble.operate(SetNode(path, str(at1 + 4).encode(), stat.version)).reason
+    since_ms = script.world.now_ms
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writes, "ITEMS_MAX", 1)
+        with pytest.raises(FencedError):
+            ask(script, "consumer0", "commit", {P0: at0 + 9, P1: at1 + 9}).result()
+    assert position(script, P0) == at0 + 9
+    script.world.run_for(2_000)
+    assert [e.start for e in script.journal("start", P1, since_ms)] == [at1 + 4]
+    assert [e.start for e in script.journal("start", P0, since_ms)] == [at0 + 9]  # else it would stand before it
+    ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20), P1: (at1 + 4, at1 + 20)}).result()
+
+
+@on_seeds()
+def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int) -> None:
+    """It begins again at the very offset that the range had."""
+    script = scene(seed, consumers=1, partitions=1)
+    at = position(script, P0)
+    ask(script, "consumer0", "announce", {P0: (at, at + 9)}).result()
+    script.application("consumer0")._resolve = lambda ps: dict.fromkeys(ps, at)  # type: ignore[method-assign]
+    script.world.run_for(100)
+    since_ms = script.world.now_ms
+    script.delete_topic("t")
+    script.create_topic("t", 1)
+    script.world.run_until(lambda: bool(script.journal("start", P0, since_ms)), 20_000, "it begins again")
+    script.settle()
+    assert position(script, P0) == at
+    assert told(script, P0) == []
+    assert status(script, script.member("consumer0")).batch == {}
