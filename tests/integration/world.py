@@ -81,14 +81,19 @@ class World:
         self._stack = ExitStack()
 
     def put(self, path: str, data: bytes | Mapping[str, Any] = b"") -> None:
-        """Create or replace a node, parents included."""
+        """Create or replace a node, parents included; what a coordinator writes at the same moment is replaced."""
         content = data if isinstance(data, bytes) else json.dumps(data).encode()
+        reason = "NodeExists"
+        while reason in ("NodeExists", "BadVersion"):
+            reason = self.tree.commit(Transaction(writes=tuple(self._putting(path, content)))).reason
+        assert not reason, reason
+
+    def _putting(self, path: str, content: bytes) -> list[Write]:
         (node,) = self.tree.read([Read(path)])
         if node.stat is not None:
-            self._commit(SetNode(path, content, node.stat.version))
-            return
+            return [SetNode(path, content, node.stat.version)]
         missing = [parent for parent in self.tree.read([Read(p) for p in parents(path)]) if not parent.exists]
-        self._commit(*(CreateNode(parent.path) for parent in missing), CreateNode(path, content))
+        return [*(CreateNode(parent.path) for parent in missing), CreateNode(path, content)]
 
     def make(self, nodes: Mapping[str, bytes]) -> None:
         """Create these at once: nobody sees one without the others."""
