@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sqlite3
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkcoord import logs
-from zkcoord.demo.consumer import Job, end, session
+from zkcoord.demo.consumer import Job, arguments, end, session
 from zkcoord.demo.options import GROUP, TOPIC, Places
 from zkcoord.demo.output import NUMBER
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
@@ -45,11 +44,7 @@ class Sinks:
 
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--zookeeper", required=True)
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser = arguments(__doc__)
     parser.add_argument("--at-rebalance", required=True)
     chosen = parser.parse_args()
     logs.configure("json", logging.INFO)

@@ -141,9 +141,9 @@ class Scene(ABC):
         finally:
             connection.close()
 
+    @abstractmethod
     def outputs(self) -> Iterable[Output]:
         """The files by range."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------ misfortunes
 
@@ -216,8 +216,9 @@ class Scene(ABC):
             self._children[name].stop(int(PATIENCE_S * 1_000))
         return counts
 
+    @abstractmethod
     def _end_of_records(self) -> dict[int, int]:
-        raise NotImplementedError
+        """Nothing is produced any more; partition -> number of records."""
 
 
 class SparkScene(Scene):

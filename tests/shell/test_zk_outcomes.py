@@ -73,14 +73,14 @@ def test_a_multi_is_spelled_as_kazoo_spells_it() -> None:
         CreateNode("/c", b"y", sequential=True),
     )
     operations = [
-        CheckVersion("/root", -1),
-        Create("/root/a", b"x", OPEN_ACL_UNSAFE, 1),
-        SetData("/root/a", b"", 3),
-        Delete("/root/ä", 4),
-        Create("/root/c/", b"y", OPEN_ACL_UNSAFE, 2),
+        CheckVersion("/chroot", -1),
+        Create("/chroot/a", b"x", OPEN_ACL_UNSAFE, 1),
+        SetData("/chroot/a", b"", 3),
+        Delete("/chroot/ä", 4),
+        Create("/chroot/c/", b"y", OPEN_ACL_UNSAFE, 2),
     ]
 
-    assert multi.encode(Transaction(writes=writes), "/root") == bytes(KazooTransaction(operations).serialize())
+    assert multi.encode(Transaction(writes=writes), "/chroot") == bytes(KazooTransaction(operations).serialize())
 
 
 def test_a_multi_over_the_servers_limit_is_never_sent() -> None:

@@ -87,14 +87,18 @@ def end(spark: SparkSession) -> None:
         gateway.proc.wait(JVM_END_S)
 
 
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What a consumer's program is told: its name, where the servers are, and the folder of everything."""
+    parser = argparse.ArgumentParser(description=description)
+    for option in ("--name", "--zookeeper", "--bootstrap-servers"):
+        parser.add_argument(option, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    return parser
+
+
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--zookeeper", required=True)
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     logs.configure("json", logging.INFO)
     places = Places(chosen.folder)
     os.chdir(places.scratch)  # Spark makes folders where it was started
