@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.embedded.sockets import LOOPBACK, listening
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.kafka import metadata
 from zkcoord.errors import UnavailableError
@@ -60,14 +61,7 @@ def test_records_and_offsets_come_and_go(kafka: EmbeddedKafka) -> None:
 
 def test_it_listens_on_the_loopback_only(kafka: EmbeddedKafka) -> None:
     assert kafka.pid is not None
-    inodes = {str(link.readlink()) for link in Path(f"/proc/{kafka.pid}/fd").iterdir()}
-    rows = [
-        row.split()
-        for name in ("tcp", "tcp6")
-        for row in Path(f"/proc/{kafka.pid}/net/{name}").read_text().splitlines()
-    ]
-    listening = {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
-    assert listening == {f"0100007F:{kafka.port:04X}"}
+    assert listening(kafka.pid) == {f"{LOOPBACK}:{kafka.port:04X}"}
 
 
 def test_a_topic_that_nobody_created_is_not_there(kafka: EmbeddedKafka) -> None:

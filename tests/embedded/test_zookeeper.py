@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.embedded.sockets import LOOPBACK, listening
 from zkcoord.embedded import EmbeddedEnsemble, EmbeddedZooKeeper
 from zkcoord.embedded.server import port_is_free
 from zkcoord.errors import UnavailableError, UsageError
@@ -18,8 +19,6 @@ from zkcoord.errors import UnavailableError, UsageError
 pytestmark = pytest.mark.zookeeper
 
 DEADLINE_S = 30.0
-LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
-LOOPBACK = "0100007F"  # 127.0.0.1, little-endian
 OWNER = """
 import sys, threading
 from zkcoord.embedded import EmbeddedZooKeeper
@@ -44,19 +43,6 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def listening(pid: int) -> set[str]:
-    """The addresses `HEX:PORT` on which a process listens."""
-    inodes = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        target = str(link.readlink())
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    rows = [
-        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
-    ]
-    return {row[1] for row in rows if row[3] == LISTEN and row[9] in inodes}
 
 
 def write_and_read(hosts: str, path: str) -> bytes:
