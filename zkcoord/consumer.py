@@ -191,9 +191,9 @@ class Consumer:
         told to process exactly this range first (`on_replay`), this consumer too. Ranges announced earlier stay until a
         commit has passed them, or their partitions are announced anew; a commit ends its ranges without another write.
 
-        Raises FencedError when a partition is not held, or was started again, or its committed offset is another one;
-        UsageError for a range that is none, and for more than fit into 256 KiB: nothing was announced then. Raises
-        UnavailableError as `commit` does.
+        Raises FencedError when a partition is not held, or was started again, or its committed offset is another one
+        (then it is lost, and started again there); UsageError for a range that is none, and for more than fit into
+        256 KiB: nothing was announced then. Raises UnavailableError as `commit` does.
         """
         for partition, (start, end) in ranges.items():
             if not 0 <= start < end:

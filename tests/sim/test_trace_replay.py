@@ -60,6 +60,25 @@ def test_what_a_commit_that_failed_in_part_has_moved_is_started_again_where_it_s
 
 
 @on_seeds()
+def test_who_announces_from_another_offset_than_the_committed_is_started_again_there(seed: int) -> None:
+    """Its commit was not answered for so long that it gave it up, and was carried out later."""
+    script = scene(seed, consumers=1)
+    at0, at1 = position(script, P0), position(script, P1)
+    ask(script, "consumer0", "announce", {P0: (at0, at0 + 9)}).result()
+    process(script, "consumer0", P0, at0, at0 + 9)
+    script.world.run_for(100)
+    ask(script, "consumer0", "commit", {P0: at0 + 9}).result()
+    since_ms = script.world.now_ms
+    with pytest.raises(FencedError, match="its committed offset is"):
+        ask(script, "consumer0", "announce", {P0: (at0, at0 + 9), P1: (at1, at1 + 9)}).result()
+    script.world.run_for(2_000)
+    assert [e.start for e in script.journal("start", P0, since_ms)] == [at0 + 9]
+    assert script.journal("start", P1, since_ms) == []
+    assert told(script, P0) == []
+    ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20), P1: (at1, at1 + 9)}).result()
+
+
+@on_seeds()
 def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int) -> None:
     """It begins again at the very offset that the range had."""
     script = scene(seed, consumers=1, partitions=1)

@@ -66,7 +66,21 @@ class Announcing:
                     " allowed: announce fewer partitions at once"
                 )
             self._queue.pop(0)
+            desk.stop_running(self._strayed(announced))
             future.set_exception(wrong)
+
+    def _strayed(self, announced: Announced) -> list[TopicPartition]:
+        """Those of which the program believes that another offset is committed, as after a commit that it gave up: it
+        is told where they stand by another start."""
+        desk = self._desk
+        return [
+            partition
+            for partition, (start, _) in announced.ranges.items()
+            if partition in desk.holdings.running
+            and announced.starts.get(partition, 0) == desk.starts.get(partition, 0)
+            and (mine := desk.holdings.held.get(partition)) is not None
+            and mine.offset != start
+        ]
 
     def _wrong(self, announced: Announced) -> Exception | None:
         """Why these cannot be announced now: not held, started again since, or not from the committed offset on."""
