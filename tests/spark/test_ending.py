@@ -45,6 +45,15 @@ def test_stop_can_cancel_the_running_batch_which_is_then_not_committed(
     assert world.events[-1] == "leave"
 
 
+@pytest.mark.parametrize("at_stop", ["finish", "cancel"])
+def test_a_stop_while_a_batch_is_planned_lets_none_begin(world: World, at_stop: Any) -> None:
+    job = Job(world)
+    consumer = world.consumer(at_stop=at_stop)
+    world.while_planning = [consumer.stop]
+    assert InThread(lambda: consumer.run(job)).result() == 0
+    assert (job.seen, world.announced, world.commits, world.final) == ([], [], [], {A: 0, B: 100})
+
+
 def test_stop_can_finish_the_running_batch_although_the_consumer_cancels_by_itself(world: World) -> None:
     job = Job(world)
     consumer = world.consumer(at_stop="cancel")

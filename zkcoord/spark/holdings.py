@@ -181,14 +181,15 @@ class Holdings:
     def begin(self, tag: str, ranges: Iterable[OffsetRange], seen: View) -> tuple[OffsetRange, ...]:
         """Begin a batch planned on `seen`; returns the ranges whose partitions are still held as they were then.
 
-        From here on a stop of these waits for the batch. Nothing is begun when nothing is left.
+        From here on a stop of these waits for the batch. Nothing is begun when nothing is left, or the consumer leaves.
         """
         with self._changed:
             invariant(self._running is None, "a batch begins while another one runs")
             kept = tuple(
                 each
                 for each in ranges
-                if each.topic_partition not in self._stopping
+                if not self._leaving
+                and each.topic_partition not in self._stopping
                 and self._holds.get(each.topic_partition) == seen.holds[each.topic_partition]
             )
             if kept:
