@@ -11,7 +11,7 @@ import pytest
 from tests.spark.fakes import InThread, World
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UsageError
+from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.stream import Source
 from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
@@ -102,6 +102,10 @@ def await_thread(name: str) -> None:
         threading.Event().wait(0.001)
 
 
+def raised(error: Exception) -> None:
+    raise error
+
+
 def read(source: Source, start: Offset, end: Offset) -> list[str]:
     """As Spark asks for a batch's partitions."""
     return [f"{each.partition} {each.start} {each.end}" for each in source.ranges(start, end)]
@@ -163,6 +167,26 @@ def test_stopping_in_the_middle_of_a_batch_commits_nothing_of_it(world: World) -
     assert world.events == ["join", "leave"]
 
 
+def test_stopping_while_a_batch_is_planned_leaves_at_once(world: World) -> None:
+    source = source_of(world)
+
+    def stop_while_planning() -> None:
+        stopping.append(InThread(source.stop))
+        assert source._consumer is not None
+        holdings, deadline = source._consumer._holdings, mono_ms() + DEADLINE_MS
+        while holdings is None or not holdings.view().leaving:
+            assert mono_ms() < deadline
+            threading.Event().wait(0.001)
+
+    stopping: list[InThread] = []
+    world.while_planning = [stop_while_planning]
+    with pytest.raises(UnavailableError, match="the group was left"):
+        source.latest(None)
+    stopping[0].result()
+    assert world.announced == []
+    assert world.events == ["join", "leave"]
+
+
 def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_on_from(world: World) -> None:
     world.given = {P0: 0, P1: 3}
     before = offset("before", "0 0 4", "1 0 4")
@@ -174,6 +198,23 @@ def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_o
     assert read(source, before, found) == ["0 4 10", "1 3 5"]
     source.stop()
     assert world.final == {P0: 4, P1: 3}
+
+
+def test_what_the_checkpoint_has_is_committed_also_when_another_partition_of_it_was_just_lost(world: World) -> None:
+    def lose() -> None:
+        assert world.member is not None
+        world.member.lose(P0)
+        raise FencedError("not held by this consumer any more: t-0")
+
+    world.before_commit = [lose, lambda: raised(FencedError("not held by this consumer any more: t-0"))]
+    before = offset("before", "0 0 4", "1 0 4")
+    source = source_of(world)
+    assert read(source, before, before) == []
+    assert ranges_in(source.latest(None)) == ranges("1 4 5")
+    source.stop()
+    assert world.commits == [{P1: 4}]
+    assert world.announced == [{"t-1": (4, 5)}]
+    assert world.final == {P1: 4}
 
 
 def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: World) -> None:

@@ -70,16 +70,23 @@ class Known:
     def commit(self, membership: Membership) -> None:
         """Commit what was complete when its partition was started; nothing else of it may be announced before."""
         due = {each: at for each, at in self._uncommitted.copy().items() if membership.allowed(each)}
-        if not due:
-            return
+        if due and not self._committed(membership, due):
+            for each, at in due.items():  # of one that was lost nobody tells the others, which are held on
+                self._committed(membership, {each: at})
+
+    def _committed(self, membership: Membership, due: Positions) -> bool:
+        """False when several were refused, perhaps on account of one of them; a single one's reason is on its way."""
         try:
             membership.commit(due)
         except UnavailableError:
-            return  # later
-        except FencedError as error:  # what explains it is on its way
+            return True  # later
+        except FencedError as error:
+            if len(due) > 1:
+                return False
             log_event(logging.WARNING, "commit_refused", f"what the checkpoint has is not committed: {error}")
         for each in due:
             self._uncommitted.pop(each, None)
+        return True
 
     def heard(self, ends: Positions) -> None:
         """These are the logs' ends now."""
