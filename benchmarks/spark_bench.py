@@ -35,6 +35,7 @@ TUNED = {  # what helps a native query with big batches
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.fetch.max.bytes": "67108864",
 }
+SHARED = 5_000  # offsets below which ranges share a task of the Python reader
 NATIVE = ("foreach", "noop", "foreach_tuned", "noop_tuned")
 Work = Callable[..., None]  # of a DataFrame, and of a batch or its number
 
@@ -94,6 +95,7 @@ def make_consumer(
         reader=reader,
         starting_offsets=starting,
         max_offsets_per_batch=rows,
+        min_offsets_per_task=SHARED,
         announce=announce,
     )
 
@@ -110,6 +112,7 @@ def start_source(
         .option("subscribe", TOPIC)
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", str(rows))
+        .option("minRecordsPerPartition", str(SHARED))
         .load()
     )
     return start_query(bench, rows_in, work)

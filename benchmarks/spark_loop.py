@@ -2,15 +2,15 @@
 
     python benchmarks/spark_loop.py [--shape BYTESxPARTITIONS] [--quick] [--json FILE]
 
-Embedded ZooKeeper and Kafka, a real coordinator, one Spark (`local[2]`, one JVM, the same settings for all), a topic of
-one shape (100-byte records in 8 partitions; `--shape` for 1000x8, 100x64, 1000x64), a write to nowhere. In each round
-and for each batch size every runner reads the topic from its beginning, one after the other: `loop` and `loop_python`
-are a whole SparkConsumer, alone in a group, with its membership, announcements and commits, over Spark's connector and
-over the reader without a jar; `loop_unannounced` does not announce its batches; `source` and `source_noop` are queries
-over `format("zkcoord")`; the native ones are queries over `format("kafka")` with a fresh checkpoint, {foreachBatch,
-noop} x {plain, tuned consumer}. A batch's time is what passes from one batch's beginning to the next one's; the first
-batch of each run does not count. Compared are medians over all rounds, with the best native one. Raw times:
-benchmarks/out/spark_loop_raw.json.
+Embedded ZooKeeper and Kafka, a real coordinator, one Spark (`local[2]`, one JVM, the same settings for all), a topic
+of one shape (100-byte records in 8 partitions; `--shape` for 1000x8, 100x64, 1000x64), a write to nowhere. In each
+round and for each batch size every runner reads the topic from its beginning, one after the other: `loop` and
+`loop_python` are a whole SparkConsumer, alone in a group, with its membership, announcements and commits, over
+Spark's connector and over the reader without a jar (ranges below 5,000 offsets share tasks); `loop_unannounced` does
+not announce its batches; `source` and `source_noop` are queries over `format("zkcoord")`; the native ones are queries
+over `format("kafka")` with a fresh checkpoint, {foreachBatch, noop} x {plain, tuned consumer}. A batch's time is what
+passes from one batch's beginning to the next one's; the first batch of each run does not count. Compared are medians
+over all rounds, with the best native one. Raw times: benchmarks/out/spark_loop_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rows_N` is native's batch time
 over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 80 rows (at most); the

@@ -3,7 +3,7 @@
     python benchmarks/spark_reader.py [--quick] [--json FILE]
 
 Embedded Kafka, one partition of 100-byte records, Spark `local[1]`. In each round the same range is read twice: *raw*,
-by the fetch function (`zkcoord.spark.reader_python.read_slice`) in this process, from making its consumer to closing
+by the fetch function (`zkcoord.spark.reader_python.read_slices`) in this process, from making its consumer to closing
 it; *spark*, by a DataFrame of that one range, from making the DataFrame to the end of its write to nowhere. The first
 round does not count. Compared are medians. A tiny batch of 8 ranges tells the fixed cost (no goal: Spark starts a task
 for each, and three planners in Python). Raw times: benchmarks/out/spark_reader.json.
@@ -27,7 +27,7 @@ from kafka_log import TOPIC, fill
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session
-from zkcoord.spark.reader_python import Slice, read_slice
+from zkcoord.spark.reader_python import Slice, read_slices
 from zkcoord.spark.reader_ranges import PythonReader
 
 OUT = Path(__file__).parent / "out"
@@ -48,7 +48,7 @@ def measure(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": "raw"}
 
     def raw() -> None:
-        found = sum(batch.num_rows for batch in read_slice(settings, Slice(TOPIC, 0, 0, rows)))
+        found = sum(batch.num_rows for batch in read_slices(settings, [Slice(TOPIC, 0, 0, rows)]))
         assert found == rows, found
 
     def in_spark(ranges: tuple[OffsetRange, ...]) -> None:

@@ -253,7 +253,7 @@ def test_workers_without_confluent_kafka_are_told_what_to_install(
     from zkcoord.spark.reader_ranges import PythonReader
 
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    slices = reader_python.read_slice({}, reader_python.Slice("t", 0, 0, 1))
+    slices = reader_python.read_slices({}, [reader_python.Slice("t", 0, 0, 1)])
     with pytest.raises(RuntimeError, match="lack confluent-kafka") as told:
         next(slices)
     reader = PythonReader.__new__(PythonReader)

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from zkcoord.spark.reader_python import RangesReader, RangesSource, Slice, forget_archives
+from zkcoord.spark.reader_python import RangesReader, RangesSource, as_task, forget_archives
 
-PLAN = {"settings": {"group.id": "none"}, "headers": False, "timeout_ms": 1, "slices": []}
+PLAN = {"settings": {"group.id": "none"}, "headers": False, "timeout_ms": 1, "tasks": []}
 
 
 def archives_known() -> list[str]:
@@ -45,7 +45,7 @@ def test_each_call_of_spark_leaves_no_archive_to_the_next_one(archive: Path) -> 
     calls = [
         lambda: RangesSource({"plan": '{"headers": false}'}).schema(),
         lambda: RangesReader(PLAN).partitions(),
-        lambda: list(RangesReader(PLAN).read(Slice("t", 0, 5, 5))),
+        lambda: list(RangesReader(PLAN).read(as_task([("t", 0, 5, 5)]))),
     ]
     for call in calls:
         importlib.reload(importlib.import_module("packed.late"))

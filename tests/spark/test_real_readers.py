@@ -98,6 +98,34 @@ def test_gaps_of_transactions_are_passed_over_and_the_ranges_end_is_committed(
     assert world.commits == [{TopicPartition(topic.name, 0): end} for end in (6, 12, 18)]
 
 
+def test_small_ranges_share_a_task_and_each_keeps_its_order(
+    world: World, make_topic: Callable[[int], Topic], spark: SparkSession
+) -> None:
+    topic = make_topic(4)
+    transactions(topic)
+    topic.fill(1, 5_000)
+    topic.fill(2, 40)
+    world.given = {TopicPartition(topic.name, partition): 0 for partition in range(4)}
+    tasks: list[int] = []
+    offsets: dict[int, list[int]] = {0: [], 1: [], 2: []}
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        tasks.append(df.rdd.getNumPartitions())
+        for row in df.collect():
+            offsets[row.partition].append(row.offset)
+
+    settings = {"isolation.level": "read_committed"}
+    consumer = consumer_of(
+        world, spark, topic, reader="python", min_offsets_per_task=10_000, max_offsets_per_batch=3_000, config=settings
+    )
+    assert consumer.run(process, idle_timeout_ms=0) == 2
+    assert tasks == [1, 1]
+    assert offsets == {0: [*range(5), *range(12, 17)], 1: list(range(5_000)), 2: list(range(40))}
+    assert world.final == {
+        TopicPartition(topic.name, partition): end for partition, end in enumerate((18, 5_000, 40, 0))
+    }
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_a_batch_whose_records_are_deleted_under_it_goes_on_by_the_policy_or_fails(
     world: World,

@@ -94,19 +94,19 @@ source = cloudpickle.loads(sys.stdin.buffer.read())
 reader = source.streamReader(schema=None)
 lo_hi = {"0": {"lo": 0, "hi": 5, "end": 5}}
 offset = {"version": 1, "run": reader._planning()._run_id, "ranges": {"t": lo_hi}}
-slices = reader.partitions(reader.initialOffset(), offset)
-sys.stdout.buffer.write(cloudpickle.dumps((source.streamReader(schema=None), slices)))
+tasks = reader.partitions(reader.initialOffset(), offset)
+sys.stdout.buffer.write(cloudpickle.dumps((source.streamReader(schema=None), tasks)))
 """
 WORKER = """
 import sys
 for name in ("zkcoord", "kazoo"):
     sys.modules[name] = None
 from pyspark import cloudpickle
-reader, slices = cloudpickle.loads(sys.stdin.buffer.read())
+reader, tasks = cloudpickle.loads(sys.stdin.buffer.read())
 settings = {**reader._plan["settings"], "socket.timeout.ms": "500", "log_level": "0"}
 reader._plan = {**reader._plan, "settings": settings, "timeout_ms": 100}
 try:
-    list(reader.read(slices[0]))
+    list(reader.read(tasks[0]))
 except RuntimeError as error:
     print(error)
 """

@@ -108,7 +108,7 @@ def raised(error: Exception) -> None:
 
 def read(source: Source, start: Offset, end: Offset) -> list[str]:
     """As Spark asks for a batch's partitions."""
-    return [f"{each.partition} {each.start} {each.end}" for each in source.ranges(start, end)]
+    return [f"{each.partition} {each.start} {each.end}" for task in source.tasks(start, end) for each in task]
 
 
 def test_being_asked_again_commits_the_batch_before_and_nothing_new_is_the_same_offset(
@@ -268,6 +268,13 @@ def test_what_ends_the_membership_ends_the_query(world: World) -> None:
 def test_large_ranges_are_split_over_tasks(world: World) -> None:
     source = source_of(world, maxRecordsPerPartition="4")
     assert read(source, EMPTY, source.latest(None)) == ["0 0 3", "0 3 6", "0 6 10", "1 0 2", "1 2 5"]
+    source.stop()
+
+
+def test_small_ranges_share_tasks(world: World) -> None:
+    source = source_of(world, minRecordsPerPartition="11")
+    tasks = source.tasks(EMPTY, source.latest(None))
+    assert [[str(each) for each in task] for task in tasks] == [["t-0-0-10", "t-1-0-5"]]
     source.stop()
 
 

@@ -35,6 +35,7 @@ class Choices(TypedDict, total=False):
     include_headers: bool
     max_offsets_per_batch: int
     max_offsets_per_task: int | None
+    min_offsets_per_task: int
     min_batch_ms: int
     max_batch_ms: int | None
     at_stop: Ending
@@ -67,6 +68,7 @@ class Options:
     include_headers: bool = False
     max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
     max_offsets_per_task: int | None = None
+    min_offsets_per_task: int = 0
     min_batch_ms: int = 0
     max_batch_ms: int | None = None
     at_stop: Ending = "finish"
@@ -122,7 +124,12 @@ class Options:
             if getattr(self, name) not in allowed:
                 choices = " or ".join(each for each in allowed if each)
                 raise UsageError(f"{name} is {getattr(self, name)!r}; it must be {choices}")
-        for name, least in (("max_offsets_per_batch", 1), ("max_offsets_per_task", 1), ("min_batch_ms", 0)):
+        for name, least in (
+            ("max_offsets_per_batch", 1),
+            ("max_offsets_per_task", 1),
+            ("min_offsets_per_task", 0),
+            ("min_batch_ms", 0),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} is {value}; it must be at least {least}")

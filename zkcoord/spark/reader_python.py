@@ -10,9 +10,9 @@ import json
 import sys
 import time
 import zipimport
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -28,7 +28,7 @@ HEADERS = ", headers array<struct<key: string, value: binary>>"
 
 
 def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
-    """librdkafka's settings for reading one range of `count` offsets; what is said here is not the user's."""
+    """librdkafka's settings for reading `count` offsets of each partition; what is said here is not the user's."""
     return {
         "queued.min.messages": str(max(1, min(PREFETCH_MAX, count))),
         "fetch.wait.max.ms": "10",  # the end of a range may be the log's end, behind which nothing comes
@@ -41,9 +41,8 @@ def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Slice(InputPartition):  # type: ignore[misc]
-    """What one task reads."""
+class Slice(NamedTuple):
+    """The offsets from `start` up to, not including, `end`."""
 
     topic: str
     partition: int
@@ -51,8 +50,20 @@ class Slice(InputPartition):  # type: ignore[misc]
     end: int
 
 
+@dataclass(frozen=True)
+class Slices(InputPartition):  # type: ignore[misc]
+    """What one task reads: at most one slice of a partition."""
+
+    slices: tuple[Slice, ...]
+
+
+def as_task(slices: Iterable[Sequence[Any]]) -> Slices:
+    """A task from the plain values of its slices, as JSON has them."""
+    return Slices(tuple(Slice(*each) for each in slices))
+
+
 class RangesSource(DataSource):  # type: ignore[misc]
-    """`spark.read.format(FORMAT)` with the option `plan`: JSON of slices, settings, headers and timeout."""
+    """`spark.read.format(FORMAT)` with the option `plan`: JSON of tasks, settings, headers and timeout."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,25 +81,25 @@ class RangesSource(DataSource):  # type: ignore[misc]
 
 
 class RangesReader(DataSourceReader):  # type: ignore[misc]
-    """Reads slices, one task each."""
+    """Reads the slices of each task."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._plan = plan
 
-    def partitions(self) -> Sequence[Slice]:
+    def partitions(self) -> Sequence[Slices]:
         """The tasks, in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
         forget_archives()
-        return [Slice(*each) for each in self._plan["slices"]]
+        return [as_task(each) for each in self._plan["tasks"]]
 
-    def read(self, partition: Slice | None) -> Iterator[pa.RecordBatch]:
-        """The records of one slice."""
+    def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
         return iter(()) if partition is None else read_in_worker(self._plan, partition)
 
 
-def read_in_worker(plan: Mapping[str, Any], each: Slice) -> Iterator[pa.RecordBatch]:
-    """The records of a slice as `plan` says; the worker's next task begins sooner for it."""
+def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
+    """The records of a task as `plan` says; the worker's next task begins sooner for it."""
     try:
-        yield from read_slice(plan["settings"], each, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
+        yield from read_slices(plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
     finally:
         forget_archives()
 
@@ -105,45 +116,83 @@ def forget_archives() -> None:
             del sys.path_importer_cache[path]
 
 
-def read_slice(
-    settings: Mapping[str, str], each: Slice, *, headers: bool = False, timeout_ms: int = 20_000
+def read_slices(
+    settings: Mapping[str, str], slices: Sequence[Slice], *, headers: bool = False, timeout_ms: int = 20_000
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a slice as Arrow batches in Spark's Kafka columns; fewer than its offsets where there are gaps.
+    """The records as Arrow batches of one slice each, in Spark's Kafka columns; those of a slice in their order.
 
-    RuntimeError when the log does not hold `each.start`, and when nothing comes for `timeout_ms` before the end.
+    They are fewer than the offsets where there are gaps. RuntimeError when a log does not hold a slice's start, and
+    when nothing comes for `timeout_ms` before the end.
     """
     try:
-        from confluent_kafka import Consumer, KafkaError, TopicPartition
+        from confluent_kafka import Consumer, TopicPartition
     except ImportError as error:
         raise RuntimeError(f"{NO_CLIENT} ({sys.executable}): {error}") from error
-    consumer = Consumer(ours(settings, each.end - each.start))
+    left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start`: the position
+    consumer = Consumer(ours(settings, max((each.end - each.start for each in left.values()), default=0)))
     try:
-        consumer.assign([TopicPartition(each.topic, each.partition, each.start)])
-        position, heard = each.start, time.monotonic()
-        while position < each.end:
-            messages = consumer.consume(min(RECORDS_MAX, each.end - position), POLL_S)
-            records = []
-            for message in messages:
-                trouble = message.error()
-                if trouble is None:
-                    records.append(message)
-                elif trouble.code() == KafkaError._PARTITION_EOF:
-                    position = max(position, message.offset())
-                elif trouble.fatal() or not trouble.retriable():
-                    raise RuntimeError(f"{each.topic}-{each.partition} cannot be read at {position}: {trouble.str()}")
-            while records and records[-1].offset() >= each.end:
-                position = each.end
-                records.pop()
-            if records:
-                position = max(position, records[-1].offset() + 1)
-                yield to_arrow(each, records, headers)
+        consumer.assign([TopicPartition(each.topic, each.partition, each.start) for each in left.values()])
+        heard = time.monotonic()
+        while left:
+            wanted = sum(each.end - each.start for each in left.values())
+            messages = consumer.consume(min(RECORDS_MAX, wanted), POLL_S)
+            for each, position, records in advances(left, messages, alone=len(slices) == 1):
+                if records:
+                    yield to_arrow(each, records, headers)
+                left[each.topic, each.partition] = each._replace(start=position)
+                if position >= each.end:
+                    del left[each.topic, each.partition]
+                    consumer.pause([TopicPartition(each.topic, each.partition)])
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > timeout_ms / 1000:
-                at = f"{each.topic}-{each.partition} from {position} to {each.end}"
+                each = next(iter(left.values()))
+                at = f"{each.topic}-{each.partition} from {each.start} to {each.end}"
                 raise RuntimeError(f"{SILENT} of {at} for {timeout_ms} ms")
     finally:
         consumer.close()
+
+
+def advances(
+    left: Mapping[tuple[str, int], Slice], messages: Sequence[Any], *, alone: bool
+) -> Iterator[tuple[Slice, int, list[Any]]]:
+    """Of which slice something came, the next offset to read, and the records that are the slice's.
+
+    `alone`: all messages are of the one slice. RuntimeError when one cannot be read.
+    """
+    found: dict[tuple[str, int], list[Any]] = {}
+    records = [each for each in messages if each.error() is None]
+    if alone:
+        found = dict.fromkeys(left, records)
+    else:
+        for record in records:
+            found.setdefault((record.topic(), record.partition()), []).append(record)
+    ends = {} if len(records) == len(messages) else log_ends(left, messages)
+    for key, each in list(left.items()):
+        mine = found.get(key, [])
+        position = max(each.start, ends.get(key, 0), mine[-1].offset() + 1 if mine else 0)
+        while mine and mine[-1].offset() >= each.end:
+            mine.pop()
+        if position > each.start:
+            yield each, position, mine
+
+
+def log_ends(left: Mapping[tuple[str, int], Slice], messages: Iterable[Any]) -> dict[tuple[str, int], int]:
+    """Where logs end, as the messages that are no records tell. RuntimeError for one that says something worse."""
+    from confluent_kafka import KafkaError
+
+    ends = {}
+    for message in messages:
+        trouble = message.error()
+        key = (message.topic(), message.partition())
+        if trouble is None:
+            continue
+        if trouble.code() == KafkaError._PARTITION_EOF:
+            ends[key] = message.offset()
+        elif trouble.fatal() or not trouble.retriable():
+            each = left.get(key) or next(iter(left.values()))
+            raise RuntimeError(f"{each.topic}-{each.partition} cannot be read at {each.start}: {trouble.str()}")
+    return ends
 
 
 def to_arrow(each: Slice, records: Sequence[Any], headers: bool) -> pa.RecordBatch:

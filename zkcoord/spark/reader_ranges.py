@@ -1,10 +1,10 @@
-"""The reader without a jar, the driver's side: ranges become slices, one task each (`zkcoord.spark.reader_python`)."""
+"""The reader without a jar, the driver's side: ranges become the slices of tasks (`zkcoord.spark.reader_python`)."""
 
 from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ class PythonReader:
         settings: Mapping[str, str],
         include_headers: bool = False,
         max_offsets_per_task: int | None = None,
+        min_offsets_per_task: int = 0,
     ) -> None:
         try:
             from zkcoord.spark import reader_python
@@ -45,14 +46,13 @@ class PythonReader:
             ) from error
         self._spark = spark
         self._module = reader_python
-        self._max_offsets_per_task = max_offsets_per_task
+        self._most, self._least = max_offsets_per_task, min_offsets_per_task
         self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers, timeout_ms=POLL_TIMEOUT_MS)
         register(spark, reader_python.RangesSource, reader_python)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """As `ports.Reader`: one task for each range, in order; several for one above `max_offsets_per_task`."""
-        slices = [each for one in ranges for each in split(one, self._max_offsets_per_task)]
-        plan = json.dumps({**self._plan, "slices": slices})
+        """As `ports.Reader`: the tasks of `tasks_of`."""
+        plan = json.dumps({**self._plan, "tasks": tasks_of(ranges, self._most, self._least)})
         return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
 
     def lacks(self, error: Exception) -> str | None:
@@ -87,6 +87,28 @@ def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
     if source.name() not in known:
         spark.dataSource.register(source)
         known.add(source.name())
+
+
+def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads, in order: a range, or a part of one above `most` offsets, or several ranges below `least`.
+
+    >>> small, large = OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 30)
+    >>> [[str(each) for each in task] for task in tasks_of([small, large, small._replace(partition=2)], 20, 10)]
+    [['t-1-0-15'], ['t-1-15-30'], ['t-0-0-5', 't-2-0-5']]
+    """
+    tasks: list[tuple[OffsetRange, ...]] = []
+    together: list[OffsetRange] = []
+    offsets = 0
+    for each in ranges:
+        if each.end - each.start >= least:
+            tasks += [(part,) for part in split(each, most)]
+            continue
+        together.append(each)
+        offsets += each.end - each.start
+        if offsets >= least:
+            tasks.append(tuple(together))
+            together, offsets = [], 0
+    return [*tasks, tuple(together)] if together else tasks
 
 
 def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
-from zkcoord.spark.reader_python import HEADERS, SCHEMA, Slice, read_in_worker
+from zkcoord.spark.reader_python import HEADERS, SCHEMA, Slices, as_task, read_in_worker
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -85,12 +85,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         found: Mapping[str, Any] | None = self._planning().log_ends()
         return found
 
-    def partitions(self, start: Any, end: Any) -> Sequence[Slice]:
-        """One task for each range, several for a large one."""
-        return [Slice(*each) for each in self._planning().ranges(start, end)]
+    def partitions(self, start: Any, end: Any) -> Sequence[Slices]:
+        """One task for each range, several for a large one, one for several small ones."""
+        return [as_task(each) for each in self._planning().tasks(start, end)]
 
-    def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
-        """The records of one slice."""
+    def read(self, partition: Slices) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
         return read_in_worker(self._plan, partition)
 
     def commit(self, end: Any) -> None:

@@ -27,7 +27,7 @@ from zkcoord.spark.handover import Handover
 from zkcoord.spark.ports import Parts
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange, offsets_in
-from zkcoord.spark.reader_ranges import register, split
+from zkcoord.spark.reader_ranges import register, tasks_of
 from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read, within
 from zkcoord.spark.stream_options import StreamOptions, consumer_choices
 from zkcoord.spark.stream_parts import Known, StreamParts
@@ -85,8 +85,8 @@ class Source:
             self._last = offset_of(self._run_id, batch, self._known.ends)
         return self._last
 
-    def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-        """What the batch from `start` to `end` reads, in slices for tasks.
+    def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
+        """What the tasks of the batch from `start` to `end` read.
 
         Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was.
         """
@@ -99,8 +99,8 @@ class Source:
         ranges = to_read(start or EMPTY, end)
         if end["run"] != self._run_id:
             ranges = self._still_there(ranges)
-        most = self._chosen.options.max_offsets_per_task
-        return tuple(part for each in ranges for part in split(each, most))
+        options = self._chosen.options
+        return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
 
     def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         """Of a batch of an earlier process, what the logs still have; UsageError if that is not all, unless told so."""

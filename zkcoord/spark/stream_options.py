@@ -78,6 +78,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> 
     "includeHeaders": ("include_headers", _flag),
     "maxOffsetsPerTrigger": ("max_offsets_per_batch", _number),
     "maxRecordsPerPartition": ("max_offsets_per_task", _number),
+    "minRecordsPerPartition": ("min_offsets_per_task", _number),
     "threads": ("threads", _number),
     "instance": ("instance", _text),
     "holdMs": ("hold_ms", _number),

@@ -91,6 +91,7 @@ class RealParts:
                 settings=self._kafka.librdkafka,
                 include_headers=self._options.include_headers,
                 max_offsets_per_task=self._options.max_offsets_per_task,
+                min_offsets_per_task=self._options.min_offsets_per_task,
             )
         return KafkaReader(
             self._spark,
