@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.test_coordinate import NOW, channel, digest, group, member
+from tests.core.test_coordinate import NOW, channel, digest, group, member, phase_of
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import (
     Decision,
@@ -21,7 +21,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
-from zkcoord.core.view import GroupView, Owner, phase
+from zkcoord.core.view import GroupView, Owner
 
 PARTITIONS = tuple(range(12))
 
@@ -107,7 +107,7 @@ def test_between_two_raises_the_group_is_not_stable() -> None:
             break
         generations.append(view.generation)
         view, _ = done(view, decisions)
-    assert phase(view, memory.target.assignment) is Phase.STABLE
+    assert phase_of(view, memory.target.assignment) is Phase.STABLE
     assert view.generation == 3
     assert not memory.target.waiting
 

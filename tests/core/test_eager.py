@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.test_coordinate import T0, T1, T2, T3, channel, command, decided, group, member, settled
+from tests.core.test_coordinate import T0, T1, T2, T3, channel, command, decided, group, member, phase_of, settled
 from zkcoord.core.decisions import GrantPartitions, RaiseGeneration, SetStopping, StopFetching
 from zkcoord.core.model import Phase, Rebalance
-from zkcoord.core.view import Owner, phase
+from zkcoord.core.view import Owner
 
 ALL = (T0, T1, T2, T3)
 STOP_WHY = "everybody stops first: the group is eager"
@@ -41,7 +41,7 @@ def test_nothing_is_granted_while_one_living_member_still_owns_something() -> No
     view = settled(group(members, {T1: "a-0"}, channels=channels, **EAGER))
     view = replace(view, stopping=True, owners={**view.owners, T0: Owner("", 3), T2: Owner("gone-0", 3)})
     assert decided(view) == []
-    assert phase(view, {}) is Phase.PREPARING_REBALANCE
+    assert phase_of(view, {}) is Phase.PREPARING_REBALANCE
 
 
 def test_when_no_living_owner_is_left_the_stop_ends_and_all_is_granted_in_one_go() -> None:

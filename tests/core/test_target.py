@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member
+from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of
 from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
 from zkcoord.core.candidates import Agreement, agree
 from zkcoord.core.coordinate import Memory, decide
@@ -20,7 +20,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.view import GroupView, Owner, phase
+from zkcoord.core.view import GroupView, Owner
 
 KNOWN = ("range", "roundrobin-0.8", "roundrobin-1.0", "sticky")
 
@@ -158,7 +158,7 @@ def test_a_wrong_answer_leaves_the_group_as_it_is_and_is_told_once(kind: str) ->
     after = replace(view, problem=told.problem, channels={n: view.channels[n] for n in "ab"})
     assert decide_with(function, after, memory) == []
     assert decide_with(function, after, Memory()) == []  # nor after a failover
-    assert phase(after, memory.target.assignment) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
+    assert phase_of(after, memory.target.assignment) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
 
 
 def test_the_last_target_stands_until_an_answer_is_right_again() -> None:
@@ -191,4 +191,4 @@ def test_what_finds_no_room_is_told_with_who_must_act() -> None:
     assert decided(view) == [NoteProblem(problem=problem, why=problem)]
     told = replace(view, problem=problem)
     assert decided(told) == []
-    assert phase(told, dict.fromkeys((T0, T1, T2), "a-0")) is Phase.STABLE
+    assert phase_of(told, dict.fromkeys((T0, T1, T2), "a-0")) is Phase.STABLE

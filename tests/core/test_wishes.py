@@ -6,12 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, settled
+from tests.core.test_coordinate import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    channel,
+    command,
+    decided,
+    digest,
+    group,
+    member,
+    phase_of,
+    settled,
+)
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import AnswerWish, FailGroup, GrantPartitions, SetStopping, StopFetching
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.patience import patience_ms
-from zkcoord.core.view import Done, GroupView, Owner, Wish, phase
+from zkcoord.core.view import Done, GroupView, Owner, Wish
 
 ALL = (T0, T1, T2, T3)
 IN_TARGET = "available, and in the target"
@@ -59,7 +73,7 @@ def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_s
     assert decided(replace(acknowledged, channels={"a": channel("a", stop)})) == []
     assert decided(acknowledged) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
     assert decided(replace(acknowledged, done={"pause": Done("r1", "paused")})) == []
-    assert phase(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
+    assert phase_of(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
 
 
 def test_a_paused_group_raises_no_generation() -> None:

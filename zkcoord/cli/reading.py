@@ -146,7 +146,7 @@ class _Reading:
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest, _assignors(view))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
-        now = outlook(view, memory.target.assignment, [d for d in decisions if isinstance(d, FoundGroup)])
+        now = outlook(view, memory.difference(view).owning, [d for d in decisions if isinstance(d, FoundGroup)])
         if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
             now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
         return GroupReport(

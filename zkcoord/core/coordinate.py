@@ -12,7 +12,7 @@ The decisions hold only what can be done now; the rest becomes possible when som
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
@@ -39,6 +39,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.delay import FirstDelay
+from zkcoord.core.difference import Difference, Differences
 from zkcoord.core.eager import everybody_stops
 from zkcoord.core.instances import Holds, assignor_of, superseded
 from zkcoord.core.janitor import Retention, clear
@@ -62,10 +63,15 @@ class Memory:
     holds: Holds = field(default_factory=Holds)
     quarantines: Quarantines = field(default_factory=Quarantines)
     target: Target = field(default_factory=Target)
+    differences: Differences = field(default_factory=Differences)
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
+
+    def difference(self, view: GroupView) -> Difference:
+        """Between the owners and what is to be reached now."""
+        return self.differences.between(view.owners, self.target.assignment)
 
 
 def decide(
@@ -138,7 +144,7 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.option in ("start-fetcher", "stop-fetcher") for command in commands)
     at_rest = not under_way and not _grants(view, memory, Replays(), now_ms)
-    if same and (not at_rest or _stops(view, target.assignment, everything="")):
+    if same and (not at_rest or _stops(view, memory, everything="")):
         return
     target.next_moves(view, digest, at_rest=at_rest)
 
@@ -191,7 +197,7 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
-        decisions += _stops(view, target, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
+        decisions += _stops(view, memory, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
     return decisions if waiting or stopping else [*decisions, *_grants(view, memory, announced, now_ms)]
 
 
@@ -243,15 +249,17 @@ def _why_stopping(view: GroupView, stopping: bool) -> str:
     return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
 
 
-def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything: str) -> list[Decision]:
+def _stops(view: GroupView, memory: Memory, *, everything: str) -> list[Decision]:
     """Stops of what the target has elsewhere, or of everything, for the reason given."""
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    again = recreated(view)
-    moving = [
-        (p, thread)
-        for p, (thread, _) in view.owners.items()
-        if thread and (everything or target.get(p) != thread or p.topic in again)
-    ]
+    target, again = memory.target.assignment, recreated(view)
+    moving: Iterable[tuple[TopicPartition, str]] = memory.difference(view).misplaced
+    if everything or again:
+        moving = (
+            (p, thread)
+            for p, (thread, _) in view.owners.items()
+            if thread and (everything or target.get(p) != thread or p.topic in again)
+        )
     for partition, thread in moving:
         holder = consumer_of(thread)
         channel = view.channels.get(holder)
@@ -268,16 +276,11 @@ def _stops(view: GroupView, target: Mapping[TopicPartition, str], *, everything:
 def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    patience = memory.patience
-    owners = view.owners
-    not_now = barred(view)
-    for partition, thread in memory.target.assignment.items():
-        owner = owners.get(partition)
-        if (owner is not None and owner.thread == thread) or partition.topic in not_now:
+    patience, owners, not_now = memory.patience, view.owners, barred(view)
+    for partition, thread in memory.difference(view).lacking:
+        if partition.topic in not_now or partition in announced.unknown:
             continue
-        if partition in announced.unknown:
-            continue
-        if not available(view, patience, partition, owner, now_ms):
+        if not available(view, patience, partition, owners.get(partition), now_ms):
             continue
         receiver = consumer_of(thread)
         channel = view.channels.get(receiver)

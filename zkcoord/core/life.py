@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from zkcoord.core.decisions import (
     Decision,
@@ -20,11 +20,11 @@ PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitio
 """What a coordinator that read the same tree would do now; until then a group is not settled."""
 
 
-def outlook(view: GroupView, target: Mapping[TopicPartition, str], decisions: Sequence[Decision]) -> Phase:
-    """The phase of a group for which this is decided now."""
+def outlook(view: GroupView, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
+    """The phase of a group for which this is decided now; `owning` as of `phase`."""
     if deleting(view):
         return Phase.DEAD
-    now = phase(view, target)
+    now = phase(view, owning)
     if now is Phase.STABLE and any(isinstance(decision, PENDING) for decision in decisions):
         return Phase.PREPARING_REBALANCE
     return now

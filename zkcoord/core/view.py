@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import repeat
 from typing import NamedTuple
 
 from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
@@ -22,9 +21,6 @@ class Owner(NamedTuple):
 
     thread: str
     version: int
-
-
-_NOBODY = Owner("", -1)
 
 
 class OffsetSeen(NamedTuple):
@@ -167,7 +163,7 @@ class Channel:
 
     def names(self, partition: TopicPartition) -> bool:
         """True when any command in it is about this partition."""
-        return any(command.names(partition) for command in self.commands)
+        return bool(self.commands) and any(command.names(partition) for command in self.commands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,8 +239,11 @@ class GroupView:
         return {thread for thread in threads if thread and consumer_of(thread) in self.members}
 
 
-def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
-    """The group's phase: what the tools show as STATE (docs/protocol.md, section 8)."""
+def phase(view: GroupView, owning: Iterable[str]) -> Phase:
+    """The group's phase: what the tools show as STATE (docs/protocol.md, section 8).
+
+    `owning`: the threads that own what the target has, "" when nobody owns some of it.
+    """
     if not view.members:
         return Phase.EMPTY
     if view.stopping:
@@ -252,8 +251,7 @@ def phase(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
     commands = [command for channel in view.channels.values() for command in channel.commands]
     if any(command.option == "stop-fetcher" for command in commands):
         return Phase.PREPARING_REBALANCE
-    threads = {owner[0] for owner in map(view.owners.get, target, repeat(_NOBODY))}  # few, for many partitions
-    if any(consumer_of(thread) not in view.members for thread in threads):
+    if any(consumer_of(thread) not in view.members for thread in owning):
         return Phase.PREPARING_REBALANCE
     if any(command.option == "start-fetcher" for command in commands):
         return Phase.AWAITING_SYNC

@@ -1,7 +1,7 @@
 """What a coordinator follows below a group's channels, and what an acknowledgement there leads to: owners and statuses.
 
-Neither is watched. So it is kept who owns what by the owners as read, what own commands named, and what was read behind
-a channel's list in the same request.
+Neither is watched. So it is kept what own commands named, and what was read behind a channel's list in the same
+request; who owns what is asked of the owners as read.
 
 When the list of a channel changes in which a stop stands, that was acknowledged, as a rule: what it leaves its result
 in (the owners, the status) is read in the same request, behind the list, since a grant waits for it.
@@ -9,10 +9,12 @@ in (the owners, the status) is read in the same request, behind the list, since 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import Owner
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, is_sequence
@@ -27,7 +29,9 @@ class Channels:
     group: str
     layout: Layout
     tracker: Tracker
-    _owned: dict[str, set[TopicPartition]] = field(default_factory=dict)  # consumer -> what owner nodes say it owns
+    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # as read when it was asked who owns what
+    _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
+    # consumer -> what it owns, sorted; invariant: by `_owners`
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
@@ -48,21 +52,6 @@ class Channels:
     def end(self) -> None:
         """All of the batch were followed."""
         self._behind.clear()
-
-    def index(self, before: GroupNodes, after: GroupNodes, address: Address) -> None:
-        """Note who owns a partition now."""
-        partition = address.partition
-        if partition is None:
-            return
-        was, now = before.view.owners.get(partition), after.view.owners.get(partition)
-        if was is not None and was.thread:
-            former = consumer_of(was.thread)
-            owned = self._owned.get(former, set())
-            owned.discard(partition)
-            if not owned:
-                self._owned.pop(former, None)
-        if now is not None and now.thread:
-            self._owned.setdefault(consumer_of(now.thread), set()).add(partition)
 
     def follow_list(self, before: GroupNodes, node: Node) -> None:
         """The list of channels was read."""
@@ -97,7 +86,7 @@ class Channels:
             if command.option == Option.START_FETCHER.value and command.error is None:
                 pass  # what its consumer could not start stands in its status
             elif command.threads is None:
-                self.touch_owners_of({consumer_id})
+                self.touch_owners_of({consumer_id}, after)
             else:
                 self._touch_owners(command.threads)
         if EVICTED_MARK not in names:
@@ -115,7 +104,7 @@ class Channels:
         """A command was read."""
         if not node.exists:  # acknowledged before it was read: it may have been about anything
             self._touch_status(address.name)
-            self.touch_owners_of({address.name})
+            self.touch_owners_of({address.name}, after)
             return
         self._read_beside(after, address.name)
         channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
@@ -127,7 +116,7 @@ class Channels:
         """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
         channel, known = after.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
         if self.layout.channel(self.group, consumer_id) in after.problems:
-            self.touch_owners_of({consumer_id})
+            self.touch_owners_of({consumer_id}, after)
         elif channel is not None:
             refusals = known.refusals if known is not None else {}
             self._touch_owners(p for p, refusal in channel.refusals.items() if refusals.get(p) != refusal)
@@ -177,10 +166,23 @@ class Channels:
         if path not in self._behind:
             self.tracker.touch(path, Kind.DATA)
 
-    def touch_owners_of(self, consumers: Set[str]) -> None:
+    def touch_owners_of(self, consumers: Set[str], nodes: GroupNodes) -> None:
         """Read all that these own."""
+        owners = nodes.view.owners
+        if self._owners is not owners:  # made when it is asked for: owners change much more often
+            self._owners, self._owned = owners, _by_consumer(owners)
         for consumer_id in sorted(consumers):
-            self._touch_owners(sorted(self._owned.get(consumer_id, ())))
+            self._touch_owners(self._owned.get(consumer_id, ()))
 
     def _want(self, path: str, kind: Kind) -> None:
         self.tracker.want(path, kind, scope=self.group)
+
+
+def _by_consumer(owners: Mapping[TopicPartition, Owner]) -> dict[str, list[TopicPartition]]:
+    threads: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition, (thread, _) in owners.items():
+        threads[thread].append(partition)
+    consumers: dict[str, list[TopicPartition]] = defaultdict(list)
+    for thread, partitions in threads.items():
+        consumers[consumer_of(thread)] += partitions
+    return {consumer_id: sorted(partitions) for consumer_id, partitions in consumers.items()}

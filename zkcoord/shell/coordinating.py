@@ -116,31 +116,34 @@ class CoordinatorRole:
         """Sort answers by what they are about."""
         of_groups: dict[str, list[tuple[Address, Node]]] = {}
         for node in nodes:
-            if node.path == ROOT:
-                self._root_czxid = node.stat.czxid if node.stat else 0
-            if self._standing is not None and self._standing.take(node):
-                if node.path.startswith(CANDIDATES):
-                    self._read_candidates(self._standing, node)
-                continue
-            if self._topics is not None and about_topics(node):
-                self._pending |= self._topics.read(node)
-                if node.path == TOPICS:
-                    table = self._topics
-                    self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
-            elif node.path in KAFKA:
-                self._read_kafka(node)
-            elif node.path in (self._layout.groups, RECORDS):
-                self._listed[node.path] = frozenset(node.children)
-                self._read_groups()
-            else:
-                address = self._layout.parse(node.path)
-                if address is not None and address.group in self._groups:
-                    of_groups.setdefault(address.group, []).append((address, node))
+            address = self._layout.parse(node.path)
+            if address is None:
+                self._read_other(node)
+            elif address.group in self._groups:
+                of_groups.setdefault(address.group, []).append((address, node))
         for group, its_nodes in of_groups.items():
             if group not in self._groups:  # it ended with one of these answers
                 continue
             self._groups[group].read(its_nodes)
             self._pending.add(group)
+
+    def _read_other(self, node: Node) -> None:
+        """An answer about no group: the election's, a topic's, or a list of groups."""
+        if node.path == ROOT:
+            self._root_czxid = node.stat.czxid if node.stat else 0
+        if self._standing is not None and self._standing.take(node):
+            if node.path.startswith(CANDIDATES):
+                self._read_candidates(self._standing, node)
+        elif self._topics is not None and about_topics(node):
+            self._pending |= self._topics.read(node)
+            if node.path == TOPICS:
+                table = self._topics
+                self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
+        elif node.path in KAFKA:
+            self._read_kafka(node)
+        elif node.path in (self._layout.groups, RECORDS):
+            self._listed[node.path] = frozenset(node.children)
+            self._read_groups()
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """A refusal by the epoch ends the term; every other outcome is learned by reading."""
@@ -351,9 +354,9 @@ class CoordinatorRole:
                 why = f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
                 self._report.problem(path, why)
         if view.state_version is not None and view.unreadable is None:
-            known = view, memory.target.assignment, decisions
-            now = outlook(*known)
-            self._report.phase(group, now, view.generation, lambda: cause(now, *known))
+            now = outlook(view, memory.difference(view).owning, decisions)
+            target = memory.target.assignment
+            self._report.phase(group, now, view.generation, lambda: cause(now, view, target, decisions))
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""

@@ -79,10 +79,8 @@ class Following:
         channels.begin(nodes)
         for address, node in nodes:
             channels.passed(node)
-            if address.place is Place.OWNER:  # there are many, and what can be read leads to nothing
-                channels.index(before, after, address)
-                if not (node.path in before.problems or node.path in self.nodes.problems):
-                    continue
+            if address.place is Place.OWNER and node.path not in before.problems and node.path not in after.problems:
+                continue  # there are many, and what can be read leads to nothing
             self._follow(before, address, node)
         channels.end()
 
@@ -286,7 +284,7 @@ class Following:
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
             self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
         if consumers:
-            self.channels.touch_owners_of(consumers)
+            self.channels.touch_owners_of(consumers, self.nodes)
 
     def _forget(self, topic: str) -> None:
         """The topic's mark was removed, and all below it."""

@@ -94,7 +94,7 @@ class _Sent:
     sent_ms: int
     step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
-    touched: list[tuple[str, Kind]]
+    touched: list[tuple[str, Kind]]  # what it touches that was wanted
     tells: bool  # some want is left to the reply
 
 
@@ -174,8 +174,7 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        touched = transaction.touched()
-        session.tracker.written(touched)
+        touched = session.tracker.written(transaction.touched())
         tells = session.tracker.leave_to_reply(token, transaction)
         session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched, tells)
         session.store.commit(token, transaction)

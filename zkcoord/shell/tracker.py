@@ -23,8 +23,8 @@ READS_PER_REQUEST_MAX = 2_000
 
 @dataclass(slots=True)
 class _Want:
-    read: Read
     scope: str
+    watch: bool = False
     reading: int = 0  # the token of the request under way, 0: none
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
@@ -57,7 +57,7 @@ class Tracker:
         if key in self._wants:
             return
         self._by_writes |= by_writes
-        self._wants[key] = _Want(Read(path, kind, watch), scope, by_writes=by_writes)
+        self._wants[key] = _Want(scope, watch, by_writes=by_writes)
         self._queue[key] = None
         self._count(scope, 1)
 
@@ -73,7 +73,7 @@ class Tracker:
             if key in self._wants:
                 self._soil(key)
                 continue
-            self._wants[key] = _Want(Read(path), scope, by_writes=by_writes)
+            self._wants[key] = _Want(scope, by_writes=by_writes)
             self._queue[key] = None
             fresh += 1
         if fresh:
@@ -82,9 +82,9 @@ class Tracker:
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
         """Watch a wanted node from now on, or read it without a watch again; to begin to watch is to read it anew."""
         want = self._wants.get((path, kind))
-        if want is None or want.read.watch is watch:
+        if want is None or want.watch is watch:
             return
-        want.read = Read(path, kind, watch)
+        want.watch = watch
         if watch:
             self._soil((path, kind))
 
@@ -119,16 +119,24 @@ class Tracker:
         """Make a node dirty: another one says that it changed."""
         self._soil((path, kind))
 
-    def written(self, touched: Iterable[tuple[str, Kind]]) -> None:
-        """An own write of these was sent: they are dirty; where a watch stands, its event says when to read."""
+    def written(self, touched: Iterable[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
+        """An own write of these was sent: they are dirty; where a watch stands, its event says when to read.
+
+        Returns those of them that are wanted.
+        """
+        wanted = []
         for key in touched:
             want = self._wants.get(key)
-            if want is not None and want.armed and not want.dirty and not want.reading:
+            if want is None:
+                continue
+            wanted.append(key)
+            if want.armed and not want.dirty and not want.reading:
                 want.dirty = True
                 self._count(want.scope, 1)
                 self._expecting.add(key)
             else:
                 self._soil(key)
+        return wanted
 
     def leave_to_reply(self, token: int, transaction: Transaction) -> bool:
         """What of this own multi's nodes waits to be read is not read but by its reply (`told`); False: nothing is."""
@@ -139,7 +147,7 @@ class Tracker:
                 found = found or (listed is not None and listed.by_writes)
             elif isinstance(write, SetNode | CreateNode) and (key := (write.path, Kind.DATA)) in self._queue:
                 want = self._wants[key]
-                if want.by_writes and not want.read.watch:
+                if want.by_writes and not want.watch:
                     del self._queue[key]
                     want.dirty, want.reading, found = False, token, True
         return found
@@ -150,7 +158,7 @@ class Tracker:
         for path in made:
             listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
-                self._wants[(path, Kind.DATA)] = _Want(Read(path), listed.scope, reading=token, dirty=False)
+                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False)
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
 
@@ -196,28 +204,32 @@ class Tracker:
 
     def take(self, token: int) -> list[Read]:
         """The reads to send as request `token` (not 0), oldest want first, at most READS_PER_REQUEST_MAX."""
-        keys = list(self._queue)[:READS_PER_REQUEST_MAX]
-        for key in keys:
+        reads = []
+        for key in list(self._queue)[:READS_PER_REQUEST_MAX]:
             del self._queue[key]
             want = self._wants[key]
             want.dirty, want.reading = False, token
-        return [self._wants[key].read for key in keys]
+            reads.append(Read(*key, want.watch))
+        return reads
 
     def answered(self, token: int, nodes: Iterable[Node]) -> list[Node]:
         """Take in the answers to request `token`; returns those still wanted and not dirty again, in their order."""
         fresh = []
+        clean: dict[str, int] = {}  # scope -> wants that have become so
         for node in nodes:
             key = (node.path, node.kind)
             want = self._wants.get(key)
             if want is None or want.reading != token:
                 continue
             want.reading = 0
-            want.armed = want.read.watch
+            want.armed = want.watch
             if want.dirty:
                 self._queue[key] = None
             else:
-                self._count(want.scope, -1)
+                clean[want.scope] = clean.get(want.scope, 0) + 1
                 fresh.append(node)
+        for scope, number in clean.items():
+            self._count(scope, -number)
         return fresh
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:

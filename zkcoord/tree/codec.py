@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
@@ -22,8 +23,11 @@ DEPTH_MAX = 32  # no format here nests deeper than five; what is deeper could ex
 INT32_MAX = 2**31 - 1  # what the old clients read as a number
 INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
 
+T = TypeVar("T")
+
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_PARTITION_KEY = re.compile(r"([a-zA-Z0-9._-]{1,255})-(0|[1-9][0-9]{0,9})")
+_PARTITION = partial(tuple.__new__, TopicPartition)  # from a pair, without a step in Python
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _PLAIN = re.compile(r"[a-zA-Z0-9._-]{1,80}")  # keys that a message shows without quotes
 _DOCUMENT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -90,12 +94,33 @@ def partition_of(key: str) -> TopicPartition | None:
     >>> partition_of("clicks-01") is None
     True
     """
-    match = _PARTITION_KEY.fullmatch(key)
-    if match is None:
+    found = partitions_of((key,))
+    return None if found is None else found[0]
+
+
+def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
+    """The partitions that these keys name, in their order; None if any names none. In passes of built-in functions:
+    maps of partitions are most of what is read.
+
+    >>> partitions_of(["clicks-0", "clicks-12"])
+    [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=12)]
+    """
+    if not keys:
+        return []
+    topics, _, names = zip(*[key.rpartition("-") for key in keys], strict=True)
+    try:
+        numbers = list(map(int, names))
+    except ValueError:
         return None
-    topic, number = match.groups()
-    partition = int(number)
-    return None if partition > INT32_MAX or topic in (".", "..") else TopicPartition(topic, partition)
+    if tuple(map(str, numbers)) != names or min(numbers) < 0 or max(numbers) > INT32_MAX:  # int() reads "07", "1_0"
+        return None
+    if not all(map(_is_topic, set(topics))):
+        return None
+    return list(map(_PARTITION, zip(topics, numbers, strict=True)))
+
+
+def _is_topic(name: str) -> bool:
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def parse_json(text: str, *, trailing: bool = False) -> Any:
@@ -110,7 +135,7 @@ def parse_json(text: str, *, trailing: bool = False) -> Any:
             value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if _nests_deeply(value):
+    if text.count("{") + text.count("[") > DEPTH_MAX and _nests_deeply(value):
         raise ValueError("nested too deeply")
     return value
 
@@ -267,6 +292,11 @@ class Document:
         if partition is None:
             raise self.error(key, "names no partition, allowed is <topic>-<partition>")
         return partition
+
+    def by_partition(self, value: Callable[[str], T]) -> dict[TopicPartition, T]:
+        """The partitions that this object's keys name, each with the `value` of its key, in their order."""
+        partitions = partitions_of(self.fields.keys()) or [self.partition(key) for key in self.fields]
+        return dict(zip(partitions, map(value, self.fields), strict=True))
 
     def offsets(self, key: str, extra: int) -> tuple[int, ...]:
         """A list `[start, end, …]` of offsets and `extra` more integers, none negative, start not above end."""

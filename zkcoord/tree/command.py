@@ -67,10 +67,11 @@ def encode_command(command: Command) -> bytes:
     b'{"version":1,"option":"stop-fetcher","ownershipMap":{"clicks-0":""},"generation":7}'
     """
     document: dict[str, Any] = {"version": VERSION, "option": command.option.value}
+    keys = {p: f"{p[0]}-{p[1]}" for p in command.ownership or ()}
     if command.ownership is not None:
-        document["ownershipMap"] = {f"{p[0]}-{p[1]}": thread for p, thread in command.ownership.items()}
+        document["ownershipMap"] = dict(zip(keys.values(), command.ownership.values(), strict=True))
     if command.owner_versions:
-        document["ownerVersions"] = {f"{p[0]}-{p[1]}": version for p, version in command.owner_versions.items()}
+        document["ownerVersions"] = {keys[p]: version for p, version in command.owner_versions.items()}
     if command.generation:
         document["generation"] = command.generation
     if command.epoch:
@@ -111,7 +112,7 @@ def decode_command(data: bytes) -> Command:
         epoch=document.integer("epoch", default=0),
         offsets=document.optional_text("offsets"),
         step=document.optional_integer("step"),
-        replay={replay.partition(key): _two(replay.offsets(key, 0)) for key in replay.fields},
+        replay=replay.by_partition(lambda key: _two(replay.offsets(key, 0))),
         incarnations={key: incarnations.integer(key, high=INT32_MAX) for key in incarnations.fields},
         reason=None if document.fields.get("reason") is None else document.text("reason"),
         final=document.flag("final"),
@@ -129,13 +130,10 @@ def _option(document: Document) -> Option:
 
 def _ownership(document: Document) -> dict[TopicPartition, str]:
     section = document.section("ownershipMap")
-    ownership: dict[TopicPartition, str] = {}
-    for key, thread in section.fields.items():
-        partition = partition_of(key) or section.partition(key)
-        if not isinstance(thread, str):
-            raise section.wrong(key, thread, "a thread's name")
-        ownership[partition] = thread
-    return ownership
+    if not set(map(type, section.fields.values())) <= {str}:
+        key, thread = next((k, thread) for k, thread in section.fields.items() if not isinstance(thread, str))
+        raise section.wrong(key, thread, "a thread's name")
+    return section.by_partition(section.fields.__getitem__)
 
 
 def _owner_versions(document: Document, ownership: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -19,8 +18,6 @@ SCHEMA = f"{ROOT}/schema"
 CANDIDATES = f"{ROOT}/coordinators"
 RECORDS = f"{ROOT}/groups"
 
-
-_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 _PARTITION_MAX = 2**31 - 1
 
 
@@ -47,18 +44,16 @@ class Place(Enum):
 
 
 class Address(NamedTuple):
-    """A parsed path of a group: `name` is the consumer or topic, `item` the partition or sequence."""
+    """A parsed path of a group: `name` is the consumer or topic, `item` the partition or sequence.
+
+    `partition`: of an owner or an offset; None when the node's name is no partition's.
+    """
 
     place: Place
     group: str
     name: str = ""
     item: str = ""
-
-    @property
-    def partition(self) -> TopicPartition | None:
-        """Of an owner or an offset; None when the node's name is no partition's."""
-        number = partition_number(self.item)
-        return None if number is None else TopicPartition(self.name, number)
+    partition: TopicPartition | None = None
 
 
 EVICTED_MARK = "evicted"
@@ -161,7 +156,7 @@ class Layout:
         """The inverse of the group paths above; None for a path that belongs to no group.
 
         >>> DRAFT.parse("/consumers/groups/g/channel/c/0000000007")
-        Address(place=<Place.COMMAND: 'command'>, group='g', name='c', item='0000000007')
+        Address(place=<Place.COMMAND: 'command'>, group='g', name='c', item='0000000007', partition=None)
         """
         if path.startswith(f"{self.groups}/"):
             return _parse_group(path[len(self.groups) + 1 :].split("/"))
@@ -174,10 +169,10 @@ class Layout:
 
 
 def _parse_group(parts: list[str]) -> Address | None:
+    if len(parts) == 4 and parts[1] == "owners":  # first: there are many
+        return _of_partition(Place.OWNER, parts)
     group, *rest = parts
     match rest:
-        case ["owners", topic, partition]:  # first: there are many
-            return Address(Place.OWNER, group, topic, partition)
         case ["ids"]:
             return Address(Place.IDS, group)
         case ["ids", consumer]:
@@ -190,11 +185,17 @@ def _parse_group(parts: list[str]) -> Address | None:
             return Address(Place.OFFSETS, group)
         case ["offsets", topic]:
             return Address(Place.OFFSETS, group, topic)
-        case ["offsets", topic, partition]:
-            return Address(Place.OFFSET, group, topic, partition)
+        case ["offsets", _, _]:
+            return _of_partition(Place.OFFSET, parts)
         case ["channel", *below]:
             return _parse_channel(group, below)
     return Address(Place.OTHER, group)
+
+
+def _of_partition(place: Place, parts: list[str]) -> Address:
+    group, _, topic, name = parts
+    number = partition_number(name)
+    return Address(place, group, topic, name, None if number is None else TopicPartition(topic, number))
 
 
 def _parse_channel(group: str, parts: list[str]) -> Address:
@@ -249,8 +250,11 @@ def partition_number(name: str) -> int | None:
     >>> partition_number("12"), partition_number("07"), partition_number("\u00b2"), partition_number("2147483648")
     (12, None, None, None)
     """
-    number = int(name) if _PARTITION.fullmatch(name) else None
-    return None if number is None or number > _PARTITION_MAX else number
+    try:
+        number = int(name)
+    except ValueError:
+        return None
+    return number if 0 <= number <= _PARTITION_MAX and str(number) == name else None  # int() reads "07", "1_0", " 1"
 
 
 def partition_numbers(names: Iterable[str]) -> list[int]:

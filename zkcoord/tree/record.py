@@ -115,8 +115,8 @@ cooperative or eager
         policy=_policy(document.section("policy")),
         store_name=_optional_name(offsets, "store") or "zookeeper",
         store_step=offsets.integer("step", default=0),
-        weights={weights.partition(key): weights.integer(key, low=1, high=INT32_MAX) for key in weights.fields},
-        racks={racks.partition(key): racks.text(key) for key in racks.fields},
+        weights=weights.by_partition(lambda key: weights.integer(key, low=1, high=INT32_MAX)),
+        racks=racks.by_partition(racks.text),
         wish={**dict.fromkeys(WISHES), **_wishes(document.section("wish"))},
         done=_wishes(document.section("done")),
         unknown=document.unknown(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ class Read(NamedTuple):
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """The answer to a Read: `stat` None = there is no such node.
 
     Of a DATA read `data` is the bytes and `children` is empty; of a CHILDREN read `children` is the sorted names

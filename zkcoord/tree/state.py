@@ -94,9 +94,9 @@ def decode_state(data: bytes) -> GroupState:
         failed=None
         if document.fields.get("failed") is None
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
-        quarantined={quarantined.partition(key): _quarantine(quarantined.section(key)) for key in quarantined.fields},
+        quarantined=quarantined.by_partition(lambda key: _quarantine(quarantined.section(key))),
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
-        replay={replay.partition(key): Announced(*replay.offsets(key, 1)) for key in replay.fields},
+        replay=replay.by_partition(lambda key: Announced(*replay.offsets(key, 1))),
         until=_until(document),
         problem=document.optional_text("problem"),
     )

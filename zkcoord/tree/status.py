@@ -104,10 +104,10 @@ def decode_status(data: bytes) -> Status:
     return Status(
         held=_held(document.section("held")),
         held_cut=document.integer("held_cut", default=0),
-        batch={batch.partition(key): Announced(*batch.offsets(key, 1)) for key in batch.fields},
+        batch=batch.by_partition(lambda key: Announced(*batch.offsets(key, 1))),
         store_name=store.text("name", default=""),
         store_step=store.integer("step", default=0),
-        refused={refused.partition(key): _refusal(refused.section(key)) for key in refused.fields},
+        refused=refused.by_partition(lambda key: _refusal(refused.section(key))),
         progress=document.optional_integer("progress"),
         lag=document.optional_integer("lag"),
         pinged=document.text("pinged", default=""),

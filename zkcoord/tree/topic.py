@@ -5,15 +5,13 @@ Partition *sets* are compared, never the JSON: a reassignment rewrites replicas 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from zkcoord.core.view import TopicChange
 from zkcoord.tree.codec import INT32_MAX, compact, read_document
-
-_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+from zkcoord.tree.paths import partition_number, partition_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +31,13 @@ def decode_topic(data: bytes) -> TopicInfo:
     if data.strip() in (b"", b"null"):
         return TopicInfo()
     document = read_document("topic", data)
-    partitions = document.section("partitions")
-    for key in partitions.fields:
-        if not _PARTITION.fullmatch(key) or int(key) > INT32_MAX:
-            raise document.wrong("partitions", key, f"partition numbers from 0 to {INT32_MAX}")
+    names = document.section("partitions").fields
+    numbers = partition_numbers(names)
+    if len(numbers) < len(names):
+        wrong = next(name for name in names if partition_number(name) is None)
+        raise document.wrong("partitions", wrong, f"partition numbers from 0 to {INT32_MAX}")
     return TopicInfo(
-        partitions=tuple(sorted(int(key) for key in partitions.fields)),
+        partitions=tuple(sorted(numbers)),
         topic_id=document.optional_text("topic_id"),
     )
 

@@ -7,6 +7,7 @@ that is left alone. Nothing here knows what was read before, or of other nodes: 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from zkcoord.core.view import (
@@ -35,6 +36,11 @@ UNREADABLE_OWNER = "?"
 
 HALTING = "!"
 """Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+
+HALTING_BYTES = HALTING.encode()
+
+THREADS_KNOWN = 10_000
+"""Owners' data of which the thread is kept: few threads own many partitions."""
 
 OFFSET_TEXT_MAX = 40
 """Of an offset that is shown: more than 63 bits take."""
@@ -138,11 +144,17 @@ def owner_of(data: bytes, version: int) -> Owner:
     >>> owner_of(b"!g_a-1-0", 3), owner_of(b"nobody", 4)
     (Owner(thread='g_a-1-0', version=3), Owner(thread='?', version=4))
     """
+    return Owner(_thread_of(data), version)
+
+
+@lru_cache(maxsize=THREADS_KNOWN)
+def _thread_of(data: bytes) -> str:
+    """The thread that an owner's data names: one text for all partitions of a thread."""
     try:
         thread = data.decode("utf-8").removeprefix(HALTING)
     except UnicodeDecodeError:
-        thread = UNREADABLE_OWNER
-    return Owner(UNREADABLE_OWNER if thread and "-" not in thread else thread, version)
+        return UNREADABLE_OWNER
+    return UNREADABLE_OWNER if thread and "-" not in thread else thread
 
 
 def offset_seen(data: bytes, version: int) -> OffsetSeen:

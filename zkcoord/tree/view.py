@@ -21,7 +21,7 @@ from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
 from zkcoord.tree.topic import MarkSeen, decode_mark
 from zkcoord.tree.values import (
-    HALTING,
+    HALTING_BYTES,
     UNREADABLE_OWNER,
     asked,
     decode_evicted,
@@ -266,7 +266,7 @@ class _Folder:
             return
         owners = self._map("owners")
         halting: frozenset[TopicPartition] = self._changes.get("halting", self._before.view.halting)
-        if node.data.startswith(HALTING.encode()) is not (partition in halting):
+        if node.data.startswith(HALTING_BYTES) is not (partition in halting):
             self._changes["halting"] = halting ^ {partition}
         if node.stat is None:
             owners.pop(partition, None)

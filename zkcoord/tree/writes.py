@@ -88,17 +88,19 @@ class Transaction:
 
     def touched(self) -> list[tuple[str, Kind]]:
         """What this changes, in order and once each: data of what is set, lists of what is created in or deleted."""
+        data, children = Kind.DATA, Kind.CHILDREN
         touched: dict[tuple[str, Kind], None] = {}
         for write in self.writes:
             if isinstance(write, CheckNode):
                 continue
+            path = write.path
             if isinstance(write, CreateNode) and write.sequential:
-                touched[(write.path, Kind.CHILDREN)] = None
+                touched[path, children] = None
                 continue
-            touched[(write.path, Kind.DATA)] = None
+            touched[path, data] = None
             if not isinstance(write, SetNode):
-                touched[(write.path, Kind.CHILDREN)] = None
-                touched[(write.path.rpartition("/")[0] or "/", Kind.CHILDREN)] = None
+                touched[path, children] = None
+                touched[path.rpartition("/")[0] or "/", children] = None
         return list(touched)
 
     def sequential(self) -> list[int]:
