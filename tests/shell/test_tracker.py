@@ -49,7 +49,7 @@ def test_an_event_while_the_node_is_read_makes_it_read_again() -> None:
 
 def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
     tracker = clean_tracker()
-    tracker.written([("/a", Kind.CHILDREN)])
+    tracker.written(9, [("/a", Kind.CHILDREN)])
     assert not tracker.clean("g")
     assert tracker.take(2) == []
     tracker.fired("/a", data=False, children=True)
@@ -61,14 +61,14 @@ def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
 
 def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     tracker = clean_tracker()
-    tracker.written([("/a", Kind.CHILDREN)])
+    tracker.written(9, [("/a", Kind.CHILDREN)])
     tracker.settled(9, [("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
 
 
 def test_an_own_write_without_a_watch_is_read_behind_the_write() -> None:
     tracker = clean_tracker(watch=False)
-    tracker.written([("/a", Kind.CHILDREN)])
+    tracker.written(9, [("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN)]
 
 
@@ -123,7 +123,7 @@ def test_what_stands_beside_a_list_is_read_behind_it_when_a_stranger_changed_the
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True), Read("/a/y")]
     tracker.answered(3, [node("/a", Kind.CHILDREN), node("/a/y")])
-    tracker.written([("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
+    tracker.written(9, [("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 
@@ -194,8 +194,8 @@ def granting_tracker() -> Tracker:
 
 def send(tracker: Tracker, token: int) -> bool:
     """As the loop sends a multi."""
-    tracker.written(GRANT.touched())
-    return tracker.leave_to_reply(token, GRANT)
+    _, tells = tracker.written(token, GRANT.touched())
+    return tells
 
 
 def test_a_committed_multi_answers_for_what_it_set_and_made_and_nothing_of_it_is_read() -> None:

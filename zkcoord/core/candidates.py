@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkcoord.core.view import GroupView, Member
+from zkcoord.core.view import Channel, GroupView, Member
 
 PROTOCOLS = (1, 1)
 """The lowest and the highest version of zkcoord's protocol that this program speaks."""
@@ -124,17 +124,24 @@ def set_aside(view: GroupView) -> dict[str, str]:
     heirs = {m.replaces: m.consumer_id for m in view.members.values() if m.replaces}
     found: dict[str, str] = {}
     for consumer_id, member in view.members.items():
-        channel = view.channels.get(consumer_id)
-        reasons = {
-            f"unreadable: {member.unreadable}": member.unreadable is not None,
-            "an old consumer": channel is None and not member.coordinated,
-            "no channel": channel is None,
-            "evicted": channel is not None and channel.evicted_ms is not None,
-            f"replaced by {heirs.get(consumer_id)}": consumer_id in heirs,
-            f"cannot use the offset store {view.store!r}": bool(member.stores) and view.store not in member.stores,
-            "sent away, and has not left yet": channel is not None and channel.outstanding("reject"),
-        }
-        why = "; ".join(reason for reason, holds in reasons.items() if holds)
-        if why:
-            found[consumer_id] = why
+        reasons = _why_aside(view, member, view.channels.get(consumer_id), heirs.get(consumer_id))
+        if reasons:
+            found[consumer_id] = "; ".join(reasons)
     return found
+
+
+def _why_aside(view: GroupView, member: Member, channel: Channel | None, heir: str | None) -> list[str]:
+    reasons = []
+    if member.unreadable is not None:
+        reasons.append(f"unreadable: {member.unreadable}")
+    if channel is None:
+        reasons += ["no channel"] if member.coordinated else ["an old consumer", "no channel"]
+    elif channel.evicted_ms is not None:
+        reasons.append("evicted")
+    if heir is not None:
+        reasons.append(f"replaced by {heir}")
+    if member.stores and view.store not in member.stores:
+        reasons.append(f"cannot use the offset store {view.store!r}")
+    if channel is not None and channel.outstanding("reject"):
+        reasons.append("sent away, and has not left yet")
+    return reasons

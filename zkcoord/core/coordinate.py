@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkcoord.core.admission import Admissions
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
-from zkcoord.core.candidates import admit, agree, candidates_of
 from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
@@ -41,7 +41,7 @@ from zkcoord.core.decisions import (
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.difference import Difference, Differences
 from zkcoord.core.eager import everybody_stops
-from zkcoord.core.instances import Holds, assignor_of, superseded
+from zkcoord.core.instances import Holds
 from zkcoord.core.janitor import Retention, clear
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -62,6 +62,7 @@ class Memory:
     liveness: Liveness = field(default_factory=Liveness)
     holds: Holds = field(default_factory=Holds)
     quarantines: Quarantines = field(default_factory=Quarantines)
+    admissions: Admissions = field(default_factory=Admissions)
     target: Target = field(default_factory=Target)
     differences: Differences = field(default_factory=Differences)
     delay: FirstDelay = field(default_factory=FirstDelay)
@@ -94,14 +95,10 @@ def decide(
     memory.topics.look(view, now_ms)
     memory.holds.look(view, now_ms)
     memory.quarantines.look(view)
-    candidates, rejected = admit(candidates_of(view), view)
-    agreed = agree(candidates, view.assignor, assignors.keys(), assignor_of(view))
-    rejected |= agreed.rejected
-    doubled = superseded([m for m in candidates if m.consumer_id not in rejected])
-    rejected |= doubled
-    eligible = [m for m in candidates if m.consumer_id not in rejected and not memory.holds.held_off(m, now_ms)]
+    admission = memory.admissions.of(view, assignors.keys())
+    eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
-        RejectMember(consumer_id=c, why=r, final=c in doubled) for c, r in sorted(rejected.items())
+        RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
     ]
     announced = replays(view)
     decisions += kept(view, announced)  # before what it is about is removed
@@ -113,10 +110,10 @@ def decide(
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
     held = memory.holds.held(view, now_ms)
-    memory.target.look(view, agreed.assignor, eligible, digest, assignors, held, barred)
+    memory.target.look(view, admission.assignor, eligible, digest, assignors, held, barred)
     _spend(view, memory, now_ms, digest)
-    decisions += _problem(view, agreed.problem, memory.target.problem)
-    decisions += _rebalance(view, memory, _why(view, memory, agreed.assignor, eligible), announced, now_ms)
+    decisions += _problem(view, admission.problem, memory.target.problem)
+    decisions += _rebalance(view, memory, _why(view, memory, admission.assignor, eligible), announced, now_ms)
     decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
     decisions += _overdue(view, memory, now_ms)
     decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
@@ -277,14 +274,16 @@ def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     patience, owners, not_now = memory.patience, view.owners, barred(view)
-    for partition, thread in memory.difference(view).lacking:
+    lacking = memory.difference(view).lacking
+    receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
+    for partition, thread in lacking:
+        receiver = receivers[thread]
+        channel = view.channels.get(receiver)
+        if channel is None or receiver not in view.members or channel.names(partition):
+            continue
         if partition.topic in not_now or partition in announced.unknown:
             continue
         if not available(view, patience, partition, owners.get(partition), now_ms):
-            continue
-        receiver = consumer_of(thread)
-        channel = view.channels.get(receiver)
-        if channel is None or receiver not in view.members or channel.names(partition):
             continue
         if not patience.held_back(receiver, partition, now_ms):
             grants[receiver][partition] = thread

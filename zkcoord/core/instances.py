@@ -102,8 +102,8 @@ def superseded(candidates: Sequence[Member]) -> dict[str, str]:
 
 def _newest(members: Iterable[Member]) -> dict[str, Member]:
     """Instance -> the last of these that registered as it."""
-    joined = sorted(members, key=lambda m: (m.czxid, m.consumer_id))
-    return {m.instance: m for m in joined if m.instance is not None}
+    named = sorted((m for m in members if m.instance is not None), key=lambda m: (m.czxid, m.consumer_id))
+    return {m.instance: m for m in named if m.instance is not None}
 
 
 def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartition, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 
@@ -16,6 +17,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def as_partitions(pairs: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """Pairs of topic and number as partitions, in the same order; without a step in Python for each, there are many."""
+    return list(map(partial(tuple.__new__, TopicPartition), pairs))
 
 
 def thread_id(consumer_id: str, number: int) -> str:

@@ -7,6 +7,7 @@ section 8). A retry writes nothing: the command lies in its channel.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, GroupView, Outstanding
@@ -26,6 +27,7 @@ def backoff_ms(retry: int) -> int:
     return min(REBALANCE_BACKOFF_MS << (retry - 1), REBALANCE_BACKOFF_MAX_MS)
 
 
+@lru_cache(maxsize=1_000)
 def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
     """From the first sight of a command to its consumer's eviction: the time-out, and `retries` more with backoff.
 
@@ -94,7 +96,7 @@ class Patience:
 
     def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""
-        refusal = self.refusals.get((consumer_id, partition))
+        refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
         return refusal is not None and now_ms < refusal[2]
 
     def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:

@@ -44,6 +44,8 @@ class Target:
     _for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`, of the digest only
     _limited: object = None  # what `assignment` and `digest` were made of under a budget
     _key: object = None
+    _asked: Sequence[Member] = ()
+    _subscribers: tuple[Subscriber, ...] = ()  # invariant: those of `_asked`
     _name: str = ""  # of the assignor that was asked last
 
     def forget(self) -> None:
@@ -66,9 +68,13 @@ class Target:
         `barred`: what goes to somebody else than the assignor says, or to nobody.
         """
         asked = sorted([*eligible, *away], key=lambda m: m.consumer_id)
-        subscribers = tuple(
-            Subscriber(consumer_id=m.consumer_id, threads=m.threads, rack=m.rack, capacity=m.capacity) for m in asked
-        )
+        if asked != self._asked:
+            self._asked = asked
+            self._subscribers = tuple(
+                Subscriber(consumer_id=m.consumer_id, threads=m.threads, rack=m.rack, capacity=m.capacity)
+                for m in asked
+            )
+        subscribers = self._subscribers
         absent = frozenset(m.consumer_id for m in away)
         key = (
             name,

@@ -159,7 +159,7 @@ class Channel:
 
     def outstanding(self, option: str) -> bool:
         """True when a command of this kind stands in it."""
-        return any(command.option == option for command in self.commands)
+        return option in [command.option for command in self.commands]
 
     def names(self, partition: TopicPartition) -> bool:
         """True when any command in it is about this partition."""

@@ -3,8 +3,8 @@
 Neither is watched. So it is kept what own commands named, and what was read behind a channel's list in the same
 request; who owns what is asked of the owners as read.
 
-When the list of a channel changes in which a stop stands, that was acknowledged, as a rule: what it leaves its result
-in (the owners, the status) is read in the same request, behind the list, since a grant waits for it.
+When the list of a channel changes in which a command stands, that was acknowledged, as a rule: what it leaves its
+result in (the status; of a stop the owners, for which a grant waits) is read in the same request, behind the list.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Channels:
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
-        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if stops else ())
+        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if commands else ())
 
     def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
         """A command was read."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.replay import open_ranges
 from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.shell.channels import Channels
@@ -123,7 +124,7 @@ class Following:
         for topic, partitions in topics.items():
             known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
             if known and before.get(topic) != partitions:
-                self._want_owners(topic, partitions)
+                self._want_owners(as_partitions(zip(repeat(topic), partitions, strict=False)))
 
     def judge(self, table: TopicTable, root_czxid: int) -> None:
         """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""
@@ -218,9 +219,7 @@ class Following:
 
     def granting(self, partitions: Iterable[TopicPartition]) -> None:
         """A grant of these is about to be sent: their owners are followed from then on."""
-        fresh = [p for p in partitions if p not in self._owners]
-        for topic in sorted({p.topic for p in fresh}):
-            self._want_owners(topic, [p.partition for p in fresh if p.topic == topic])
+        self._want_owners(partitions)
 
     def want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
@@ -260,7 +259,8 @@ class Following:
             case Place.MARK, Kind.DATA:
                 self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
                 if node.exists:
-                    self._want_owners(address.name, self.nodes.view.topics.get(address.name, ()))
+                    numbers = self.nodes.view.topics.get(address.name, ())
+                    self._want_owners(as_partitions(zip(repeat(address.name), numbers, strict=False)))
                     if address.name not in before.marks:  # what was not there may have come with it
                         self._touch_missing(address.name)
                 elif address.name in before.marks:
@@ -270,7 +270,8 @@ class Following:
                     self._offsets.add(TopicPartition(address.name, number))
                     self._want(f"{node.path}/{number}", Kind.DATA)
             case Place.MARK, Kind.CHILDREN:
-                self._want_owners(address.name, partition_numbers(node.children))
+                listed = partition_numbers(node.children)
+                self._want_owners(as_partitions(zip(repeat(address.name), listed, strict=False)))
 
     def _follow_ids(self, before: GroupNodes, node: Node) -> None:
         known = before.view.members.keys()
@@ -297,8 +298,8 @@ class Following:
             self._unwant(self.layout.mark(self.group, topic))
             self._unwant(self.layout.topic_offsets(self.group, topic))
 
-    def _want_owners(self, topic: str, partitions: Iterable[int]) -> None:
-        fresh = [p for number in partitions if (p := TopicPartition(topic, number)) not in self._owners]
+    def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
+        fresh = [p for p in partitions if p not in self._owners]
         self._owners.update(fresh)
         paths = [self.layout.owner(self.group, partition) for partition in fresh]
         self.tracker.want_data(paths, self.group, by_writes=True)

@@ -174,8 +174,7 @@ class Loop:
         """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
         session = self._current()
         token = self._next_token()
-        touched = session.tracker.written(transaction.touched())
-        tells = session.tracker.leave_to_reply(token, transaction)
+        touched, tells = session.tracker.written(token, transaction.touched())
         session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched, tells)
         session.store.commit(token, transaction)
 

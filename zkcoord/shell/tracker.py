@@ -15,10 +15,12 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 
 READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
+
+
+Key = tuple[str, Kind]
 
 
 @dataclass(slots=True)
@@ -37,12 +39,11 @@ class Tracker:
     """The wants of one session. Not thread safe: it belongs to its loop."""
 
     def __init__(self) -> None:
-        self._wants: dict[tuple[str, Kind], _Want] = {}
-        self._queue: dict[tuple[str, Kind], None] = {}
+        self._wants: dict[Key, _Want] = {}
+        self._queue: dict[Key, None] = {}
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
-        self._expecting: set[tuple[str, Kind]] = set()
-        self._put_off: dict[tuple[str, Kind], int] = {}  # what cannot be read -> when it is asked for again
-        self._by_writes = False  # some want is answered by writes
+        self._expecting: set[Key] = set()
+        self._put_off: dict[Key, int] = {}  # what cannot be read -> when it is asked for again
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
 
     def want(
@@ -56,7 +57,6 @@ class Tracker:
         key = (path, kind)
         if key in self._wants:
             return
-        self._by_writes |= by_writes
         self._wants[key] = _Want(scope, watch, by_writes=by_writes)
         self._queue[key] = None
         self._count(scope, 1)
@@ -66,7 +66,6 @@ class Tracker:
 
         `by_writes`: as of `want`.
         """
-        self._by_writes |= by_writes
         fresh = 0
         for path in paths:
             key = (path, Kind.DATA)
@@ -119,38 +118,29 @@ class Tracker:
         """Make a node dirty: another one says that it changed."""
         self._soil((path, kind))
 
-    def written(self, touched: Iterable[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
-        """An own write of these was sent: they are dirty; where a watch stands, its event says when to read.
+    def written(self, token: int, touched: Iterable[Key]) -> tuple[list[Key], bool]:
+        """An own multi that touches these was sent as `token`: they are dirty; where a watch stands, its event says
+        when to read; what can be left to the reply is not read but by it (`told`).
 
-        Returns those of them that are wanted.
+        Returns those of them that are wanted, and whether anything waits for the reply.
         """
-        wanted = []
+        wanted, tells = [], False
         for key in touched:
             want = self._wants.get(key)
             if want is None:
                 continue
             wanted.append(key)
+            tells |= want.by_writes
             if want.armed and not want.dirty and not want.reading:
                 want.dirty = True
                 self._count(want.scope, 1)
                 self._expecting.add(key)
-            else:
-                self._soil(key)
-        return wanted
-
-    def leave_to_reply(self, token: int, transaction: Transaction) -> bool:
-        """What of this own multi's nodes waits to be read is not read but by its reply (`told`); False: nothing is."""
-        found = False
-        for write in transaction.writes if self._by_writes else ():
-            if isinstance(write, CreateNode) and write.sequential:
-                listed = self._wants.get((write.path, Kind.CHILDREN))
-                found = found or (listed is not None and listed.by_writes)
-            elif isinstance(write, SetNode | CreateNode) and (key := (write.path, Kind.DATA)) in self._queue:
-                want = self._wants[key]
-                if want.by_writes and not want.watch:
-                    del self._queue[key]
-                    want.dirty, want.reading, found = False, token, True
-        return found
+                continue
+            self._soil(key)
+            if want.by_writes and not want.watch and not want.reading:
+                del self._queue[key]
+                want.dirty, want.reading = False, token
+        return wanted, tells
 
     def told(self, token: int, nodes: Sequence[Node], made: Collection[str]) -> list[Node]:
         """An own multi was committed: take in what its reply tells of its nodes, as `answered` does; those that it made
@@ -162,7 +152,7 @@ class Tracker:
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
 
-    def settled(self, token: int, touched: Iterable[tuple[str, Kind]]) -> None:
+    def settled(self, token: int, touched: Iterable[Key]) -> None:
         """The outcome of that write is there: what is still expected to fire did not change, or fires no more; and what
         was left to its reply and is not answered must be read."""
         for key in touched:
@@ -265,7 +255,7 @@ class Tracker:
         """The scopes of which something is dirty or being read."""
         return self._unclean.keys()
 
-    def _soil(self, key: tuple[str, Kind]) -> None:
+    def _soil(self, key: Key) -> None:
         want = self._wants.get(key)
         if want is None:
             return

@@ -12,10 +12,9 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.errors import CorruptError
 
 SEEN_CHARS_MAX = 80  # of foreign bytes in a message: enough to recognise, too little to flood a log
@@ -26,7 +25,6 @@ INT64_MAX = 2**63 - 1  # what Kafka and ZooKeeper count with
 T = TypeVar("T")
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_PARTITION = partial(tuple.__new__, TopicPartition)  # from a pair, without a step in Python
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _PLAIN = re.compile(r"[a-zA-Z0-9._-]{1,80}")  # keys that a message shows without quotes
 _DOCUMENT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -116,7 +114,7 @@ def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
         return None
     if not all(map(_is_topic, set(topics))):
         return None
-    return list(map(_PARTITION, zip(topics, numbers, strict=True)))
+    return as_partitions(zip(topics, numbers, strict=True))
 
 
 def _is_topic(name: str) -> bool:

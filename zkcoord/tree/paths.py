@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
@@ -19,6 +20,9 @@ CANDIDATES = f"{ROOT}/coordinators"
 RECORDS = f"{ROOT}/groups"
 
 _PARTITION_MAX = 2**31 - 1
+
+PARENTS_KNOWN = 10_000
+"""Parents of nodes of which it is kept what stands below them: most nodes are owners and offsets of few topics."""
 
 
 class Place(Enum):
@@ -158,6 +162,12 @@ class Layout:
         >>> DRAFT.parse("/consumers/groups/g/channel/c/0000000007")
         Address(place=<Place.COMMAND: 'command'>, group='g', name='c', item='0000000007', partition=None)
         """
+        parent, _, name = path.rpartition("/")
+        topic = _topic_of(self.groups, parent)
+        if topic is not None:  # first: there are many
+            number = partition_number(name)
+            partition = None if number is None else TopicPartition(topic.name, number)
+            return Address(topic.place, topic.group, topic.name, name, partition)
         if path.startswith(f"{self.groups}/"):
             return _parse_group(path[len(self.groups) + 1 :].split("/"))
         if self.channels is not None and path.startswith(f"{self.channels}/"):
@@ -168,9 +178,20 @@ class Layout:
         return None
 
 
+@lru_cache(maxsize=PARENTS_KNOWN)
+def _topic_of(groups: str, parent: str) -> Address | None:
+    """What stands below a node that is the parent of a topic's owners or offsets, without the partition."""
+    if not parent.startswith(f"{groups}/"):
+        return None
+    match parent[len(groups) + 1 :].split("/"):
+        case [group, "owners", topic]:
+            return Address(Place.OWNER, group, topic)
+        case [group, "offsets", topic]:
+            return Address(Place.OFFSET, group, topic)
+    return None
+
+
 def _parse_group(parts: list[str]) -> Address | None:
-    if len(parts) == 4 and parts[1] == "owners":  # first: there are many
-        return _of_partition(Place.OWNER, parts)
     group, *rest = parts
     match rest:
         case ["ids"]:
@@ -185,17 +206,9 @@ def _parse_group(parts: list[str]) -> Address | None:
             return Address(Place.OFFSETS, group)
         case ["offsets", topic]:
             return Address(Place.OFFSETS, group, topic)
-        case ["offsets", _, _]:
-            return _of_partition(Place.OFFSET, parts)
         case ["channel", *below]:
             return _parse_channel(group, below)
     return Address(Place.OTHER, group)
-
-
-def _of_partition(place: Place, parts: list[str]) -> Address:
-    group, _, topic, name = parts
-    number = partition_number(name)
-    return Address(place, group, topic, name, None if number is None else TopicPartition(topic, number))
 
 
 def _parse_channel(group: str, parts: list[str]) -> Address:

@@ -68,7 +68,10 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
     """`fold` for answers whose addresses are known, and all of this group."""
     folder = _Folder(before)
     for address, node in nodes:
-        folder.take(address, node)
+        if address.place is Place.OWNER:  # there are many
+            folder.owner(address, node)
+        else:
+            folder.take(address, node)
     return folder.result()
 
 
@@ -108,6 +111,7 @@ class _Folder:
         self._changes: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
         self._record, self._state, self._problems = before.record, before.state, before.problems
+        self._halting = before.view.halting
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
@@ -135,10 +139,8 @@ class _Folder:
         return self._own[name]
 
     def take(self, address: Address, node: Node) -> None:
-        """Take one answer in."""
+        """Take one answer in, of any node but an owner's."""
         match address.place:
-            case Place.OWNER:  # first: there are many
-                self._owner(address, node)
             case Place.IDS:
                 self._keep_only("members", node.children)
             case Place.REGISTRATION:
@@ -260,14 +262,14 @@ class _Folder:
         self._problem(node.path, wrong)
         channels[address.name] = replace(channel, evicted_ms=evicted_ms)
 
-    def _owner(self, address: Address, node: Node) -> None:
+    def owner(self, address: Address, node: Node) -> None:
+        """Take in what an owner's node says."""
         partition = address.partition
         if partition is None:
             return
         owners = self._map("owners")
-        halting: frozenset[TopicPartition] = self._changes.get("halting", self._before.view.halting)
-        if node.data.startswith(HALTING_BYTES) is not (partition in halting):
-            self._changes["halting"] = halting ^ {partition}
+        if node.data.startswith(HALTING_BYTES) is not (partition in self._halting):
+            self._changes["halting"] = self._halting = self._halting ^ {partition}
         if node.stat is None:
             owners.pop(partition, None)
             return

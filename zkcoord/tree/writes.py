@@ -111,13 +111,14 @@ class Transaction:
         """What reads right behind this would have answered of the nodes that it set or created, by the versions and
         names in the reply to it, once committed. (Of a stat only the version is known.)"""
         names = iter(made)
+        stats = {version: Stat(version, 0, 0) for version in set(versions)}
         nodes: dict[str, Node] = {}  # as the last write leaves them
         for write, version in zip(self.writes, versions, strict=True):
             if isinstance(write, DeleteNode):
                 nodes.pop(write.path, None)
             elif not isinstance(write, CheckNode):
                 path = next(names) if isinstance(write, CreateNode) and write.sequential else write.path
-                nodes[path] = Node(path, Kind.DATA, Stat(version, 0, 0), write.data)
+                nodes[path] = Node(path, Kind.DATA, stats[version], write.data)
         return list(nodes.values())
 
     def payload_bytes(self) -> int:

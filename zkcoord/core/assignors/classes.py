@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, cycle, repeat
 
 from zkcoord.core.model import Subscriber, TopicPartition
@@ -71,11 +70,6 @@ def canonical_pairs(topics: Iterable[str], partitions: Mapping[str, tuple[int, .
         for number in partitions[name]:
             by_number.setdefault(number, []).append((name, number))
     return (pair for number in sorted(by_number) for pair in by_number[number])
-
-
-def as_partitions(pairs: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """The same pairs as the words of the model, in the same order."""
-    return list(map(partial(tuple.__new__, TopicPartition), pairs))
 
 
 def canonical_key(pair: tuple[str, int]) -> tuple[int, str]:

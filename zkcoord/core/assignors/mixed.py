@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import cast
 
-from zkcoord.core.assignors.classes import ThreadClass, as_partitions, canonical, owned_among
+from zkcoord.core.assignors.classes import ThreadClass, canonical, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.levels import Flow
 from zkcoord.core.assignors.witness import Witness
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 
 
 def assign_mixed(classes: list[ThreadClass], given: AssignorInput) -> dict[TopicPartition, str]:

@@ -17,14 +17,13 @@ from itertools import chain, compress, filterfalse, repeat
 
 from zkcoord.core.assignors.classes import (
     ThreadClass,
-    as_partitions,
     canonical,
     canonical_key,
     canonical_pairs,
     owned_among,
 )
 from zkcoord.core.assignors.contract import AssignorInput
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 
 
 def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartition, str]:

@@ -36,10 +36,10 @@ from dataclasses import dataclass
 from itertools import chain, compress, islice, repeat, starmap
 from typing import cast
 
-from zkcoord.core.assignors.classes import ThreadClass, as_partitions, canonical_pairs, owned_among
+from zkcoord.core.assignors.classes import ThreadClass, canonical_pairs, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.pouring import emptiest, risen, rounded, spread, under, water_line
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 
 BITS_MAX = 4
 """With all bits of weights from 1 to 1,000 an eleventh member's join moved 229 of 1,000 partitions, with 4 bits 121."""

@@ -1,0 +1,55 @@
+"""Who of a group's candidates takes part, who is sent away, and by which assignor: kept while it is asked the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zkcoord.core.candidates import admit, agree, candidates_of
+from zkcoord.core.instances import assignor_of, superseded
+from zkcoord.core.view import GroupView, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """`members` take part; `rejected`: consumer id -> why it is sent away; `final`: those who are not to come back.
+
+    `problem`: why the assignor is not the one that the record asks for.
+    """
+
+    members: Sequence[Member] = ()
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    final: frozenset[str] = frozenset()
+    assignor: str = ""
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Admissions:
+    """The last answer. Invariant: it is that to `_asked`."""
+
+    _asked: object = None
+    _answer: Admission = Admission()
+
+    def of(self, view: GroupView, known: Collection[str]) -> Admission:
+        """Made anew when something that it depends on is another one; `known`: the assignors that there are."""
+        candidates, kept = candidates_of(view), assignor_of(view)
+        asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
+        if self._asked != asked:
+            self._asked, self._answer = asked, _admission(candidates, view, known, kept)
+        return self._answer
+
+
+def _admission(candidates: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Admission:
+    admitted, rejected = admit(candidates, view)
+    agreed = agree(admitted, view.assignor, known, kept)
+    rejected |= agreed.rejected
+    doubled = superseded([m for m in admitted if m.consumer_id not in rejected])
+    rejected |= doubled
+    return Admission(
+        members=[m for m in admitted if m.consumer_id not in rejected],
+        rejected=rejected,
+        final=frozenset(doubled),
+        assignor=agreed.assignor,
+        problem=agreed.problem,
+    )
