@@ -59,7 +59,7 @@ class Groups(Script):
     def watched(self) -> set[tuple[str, Kind]]:
         """What the coordinator that serves watches."""
         tracker = self.actor(self.leader()).loop.tracker
-        return {key for key, want in tracker._wants.items() if want.read.watch}
+        return {key for key, want in tracker._wants.items() if want.watch}
 
 
 # -- election
