@@ -32,6 +32,7 @@ from zkcoord.tree.writes import CreateNode, Transaction
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 150.0  # a loaded machine starts three Sparks in one minute
 TICK_S = 0.02
+KILLS_MAX = 20  # behind a storm that chance or a slow machine has spared: about one in two hits a batch
 TABLES = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE keyed (topic, "partition", "offset", seq, PRIMARY KEY (topic, "partition", "offset"));
@@ -148,12 +149,16 @@ class Scene(ABC):
     # ------------------------------------------------------------------ misfortunes
 
     def storm(self, seconds: float) -> None:
-        """Misfortunes at random for so long; all programs run on afterwards."""
+        """Misfortunes at random for so long, and kills until one was felt; all programs run on afterwards."""
         self.wait("two drivers to work", lambda: len([n for n in self.drivers if self._works(n)]) >= 2)
         kinds = [self.kill_in_batch] * 4 + [self.leave, self.sleep, self.kill_coordinator]
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.random.choice(kinds)()
+        for _ in range(KILLS_MAX):
+            if self.batches(replayed=True):
+                break
+            self.kill_in_batch()
 
     def kill_in_batch(self) -> None:
         """SIGKILL at a random moment after one of its batches began; it is started again at once."""

@@ -35,7 +35,6 @@ def play(scene: Scene, seconds: int) -> None:
     expected = [(partition, n, n) for partition, count in sorted(counts.items()) for n in range(count)]
     for table in ("keyed", "plain"):
         assert scene.table(table) == expected, (table, scene.done)
-    assert any(f"kill {name}" in scene.done for name in scene.drivers)
     assert replayed, "nothing was replayed: this run has shown nothing"
 
 

@@ -78,7 +78,7 @@ class Topic:
         from confluent_kafka import Producer
 
         failed: list[Any] = []
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 60_000})  # all with the flush
         for number in range(count):
             producer.produce(
                 self.name,

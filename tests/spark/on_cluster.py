@@ -34,6 +34,9 @@ def session(hidden: str) -> SparkSession:
         "spark.ui.port": "0",
         "spark.executor.heartbeatInterval": "1s",
         "spark.sql.shuffle.partitions": "2",
+        "spark.cores.max": str(EXECUTORS),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # else the first alone may do the first batch
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
     jars = connector_jars()
     return spark_session(
