@@ -29,10 +29,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch, write_parquet_ranges
 
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
 OPTIONS = {"kafka.max.partition.fetch.bytes": "4194304"}  # and kafka.security.protocol, kafka.sasl.jaas.config, ...
 
 
@@ -87,10 +89,10 @@ def stream(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: s
 
 
 def after(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
-    """The same as a member of a group; returns how many batches it took."""
+    """The same without a query; returns how many batches it took."""
 
     def process(df: DataFrame, batch: Batch) -> None:
-        transform(df).write.mode("overwrite").parquet(str(folder / f"batch={batch.id}"))
+        write_parquet_ranges(transform(df), batch, folder)
 
     consumer = SparkConsumer(
         spark,
@@ -107,8 +109,10 @@ def after(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 def main() -> None:
     """One of the three."""
+    if len(sys.argv) != 6 or sys.argv[1] not in ("before", "stream", "after"):
+        sys.exit(__doc__)
     which, zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("moved over").getOrCreate()
+    spark = SparkSession.builder.appName("moved over").config("spark.jars.packages", CONNECTOR).getOrCreate()
     if which == "before":
         before(spark, bootstrap_servers, topic, Path(folder))
     elif which == "stream":

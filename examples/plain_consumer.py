@@ -51,6 +51,8 @@ def keep_latest(zookeeper: str, bootstrap_servers: str, topic: str, database: Pa
 
 def main() -> None:
     """Until SIGTERM or Ctrl-C."""
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -19,9 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from zkcoord.spark import Batch, SparkConsumer
+
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
 
 
 def aggregate(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
@@ -52,8 +55,10 @@ def result(spark: SparkSession, folder: Path) -> DataFrame:
 
 def main() -> None:
     """Everything there is now, then the table."""
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("records a minute").getOrCreate()
+    spark = SparkSession.builder.appName("records a minute").config("spark.jars.packages", CONNECTOR).getOrCreate()
     aggregate(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
     result(spark, Path(folder)).show(100, truncate=False)
 

@@ -12,9 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
+
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
 
 
 def collect(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: str, folder: Path, **run: Any) -> int:
@@ -37,8 +40,10 @@ def count(spark: SparkSession, folder: Path) -> dict[str, int]:
 
 def main() -> None:
     """Everything there is now, then the count."""
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("word count").getOrCreate()
+    spark = SparkSession.builder.appName("word count").config("spark.jars.packages", CONNECTOR).getOrCreate()
     collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
     for word, found in count(spark, Path(folder)).items():
         print(f"{found:>9,} {word}")

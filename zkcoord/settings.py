@@ -24,6 +24,9 @@ coordinator has: the coordinator computes, so a group's record can choose any of
 TOOL_TIMEOUT_MS = 15_000
 """How long a command-line tool waits for ZooKeeper before it says that it cannot be reached."""
 
+DEMO_SECONDS, DEMO_RATE, DEMO_PARTITIONS = 40, 10_000, 8
+"""The demo: long enough to see calm between its events, little enough for a small machine beside three Sparks."""
+
 
 def version() -> str:
     """The installed version of zkcoord."""

@@ -33,6 +33,16 @@ def test_options_and_exit_code_are_the_demos(
     assert calls == [options]
 
 
+@pytest.mark.parametrize("option", ["--zookeeper", "--bootstrap-servers"])
+def test_a_demo_on_servers_of_others_is_a_wrong_call(run: Run, option: str) -> None:
+    result = run("demo", option, "localhost:1")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: the demo starts servers of its own: leave {option} out\n",
+    )
+
+
 def test_a_demo_that_cannot_be_shown_is_a_wrong_call(run: Run) -> None:
     result = run("demo", "--rate", "0")
 

@@ -82,6 +82,14 @@ def test_every_command_takes_the_common_options(run: Run, words: list[str]) -> N
         assert option in result.stdout
 
 
+@pytest.mark.parametrize("words", [[], ["group"], ["coordinators"], ["migrate"]])
+def test_a_list_of_commands_has_whole_sentences(run: Run, words: list[str]) -> None:
+    listed = run(*words, "--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+
+    assert listed.strip()
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
 def test_options_stand_before_or_after_the_command_and_the_last_one_counts(run: Run, probe: list[Settings]) -> None:
     run("--zookeeper", "a:1", "--output", "json", "-v", "probe")
     run("probe", "--zookeeper", "b:1", "-vv")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,10 +59,18 @@ def test_spark_examples(spark: SparkSession, group: str, topic: Topic, tmp_path:
     ]
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 30
-    assert {file.name for file in (tmp_path / "stream").glob("*.parquet")} == {
-        f"{topic.name}-0-0-20.parquet",
-        f"{topic.name}-1-0-10.parquet",
-    }
+    files = {f"{topic.name}-0-0-20.parquet", f"{topic.name}-1-0-10.parquet"}
+    for name in ("stream", "after"):
+        assert {file.name for file in (tmp_path / name).glob("*.parquet")} == files
+
+
+@pytest.mark.parametrize("example", [moved_over, plain_consumer, windowed_aggregation, word_count])
+def test_an_example_says_how_it_is_called(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [example.__name__, "before", "localhost:2181"])
+    with pytest.raises(SystemExit) as ended:
+        example.main()
+    assert ended.value.code == example.__doc__
+    assert "\n    python examples/" in str(ended.value.code)
 
 
 def test_the_plain_example(group: str, topic: Topic, tmp_path: Path) -> None:

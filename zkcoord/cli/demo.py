@@ -5,20 +5,27 @@ from __future__ import annotations
 import click
 
 from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.errors import UsageError
+from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 
 
 @click.command(cls=Command)
 @click.option("--keep", is_flag=True, help="Leave it running, and print the commands to look at it.")
-@click.option("--seconds", type=int, metavar="N", help="How long records flow beside the events.")
-@click.option("--rate", type=int, metavar="N", help="Records a second.")
-@click.option("--partitions", type=int, metavar="N", help="Of the topic.")
+@click.option("--seconds", type=int, metavar="N", help=f"How long records flow beside the events ({DEMO_SECONDS}).")
+@click.option("--rate", type=int, metavar="N", help=f"Records a second ({DEMO_RATE:,}).")
+@click.option("--partitions", type=int, metavar="N", help=f"Of the topic ({DEMO_PARTITIONS}).")
 @pass_settings
 def demo(settings: Settings, keep: bool, **chosen: int | None) -> None:
     """Watch a group being rebalanced without a message lost.
 
     Starts ZooKeeper, Kafka, coordinators and PySpark consumers; while records flow a consumer joins, another is killed,
     and so is the coordinator. Exit code 0 only if nothing was lost.
+
+    The servers are its own, and end with it: --zookeeper and --bootstrap-servers are refused.
     """
+    for option, value in (("--zookeeper", settings.zookeeper), ("--bootstrap-servers", settings.bootstrap_servers)):
+        if value is not None:
+            raise UsageError(f"the demo starts servers of its own: leave {option} out")
     from zkcoord.demo import run
 
     given = {name: value for name, value in chosen.items() if value is not None}

