@@ -65,7 +65,7 @@ def group(kind: str, members: int, partitions: int) -> AssignorInput:
     return replace(
         plain,
         weights={pair: choose.choice(WEIGHTS) for pair in pairs} if "weights" in kind else {},
-        racks={pair: choose.choice(RACKS) for pair in pairs} if kind == "racks" else {},
+        racks={pair: frozenset(choose.sample(RACKS, 2)) for pair in pairs} if kind == "racks" else {},
     )
 
 

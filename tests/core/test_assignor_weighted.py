@@ -39,7 +39,7 @@ def group(
         partitions={"t": tuple(range(partitions))},
         owned=owned or {},
         weights={part(n): weight for n, weight in (weights or {}).items()},
-        racks={part(n): rack for n, rack in (racks or {}).items()},
+        racks={part(n): frozenset(rack.split()) for n, rack in (racks or {}).items()},
     )
 
 
@@ -64,6 +64,7 @@ def groups(
     topics = [f"t{n}" for n in range(draw(st.integers(1, 3)))]
     partitions = {topic: tuple(sorted(draw(st.sets(st.integers(0, 9), max_size=8)))) for topic in topics}
     in_rack = st.sampled_from(["a", "b", "c", None])
+    near = st.frozensets(st.sampled_from(["a", "b", "c", "d"]), max_size=3)
     room = st.none() | st.integers(1, 12)
     subscribers = []
     for number in range(draw(st.integers(1, 5))):
@@ -86,8 +87,7 @@ def groups(
         if weights and draw(st.booleans()):
             weight[pair] = draw(st.sampled_from([1, 2, 3, 7, 48]))
         if racks:
-            rack = draw(in_rack)
-            in_racks |= {} if rack is None else {pair: rack}
+            in_racks |= {pair: draw(near)} if draw(st.booleans()) else {}
     return AssignorInput(
         subscribers=tuple(subscribers),
         partitions=partitions,

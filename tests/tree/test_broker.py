@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, damaged, reads_or_refuses
 from zkcoord.errors import CorruptError
-from zkcoord.tree.broker import decode_broker
+from zkcoord.tree.broker import Broker, decode_broker
 
 V1 = b'{"version":1,"host":"h","port":9092,"jmx_port":9999,"timestamp":"1416335000123"}'
 V2 = b'{"version":2,"host":"h","port":9092,"jmx_port":-1,"endpoints":["SSL://h:9093","PLAINTEXT://h:9092"]}'
@@ -37,7 +39,15 @@ V5 = (
     ],
 )
 def test_a_broker_of_every_version_is_read(data: bytes, servers: list[str]) -> None:
-    assert decode_broker(data) == servers
+    assert decode_broker(data) == Broker(servers, "dc1" if data is V3 else None)
+
+
+def test_a_rack_is_a_text_or_none() -> None:
+    plain = {"version": 5, "host": "h", "port": 9092}
+    assert decode_broker(json.dumps({**plain, "rack": "r"}).encode()).rack == "r"
+    assert decode_broker(json.dumps({**plain, "rack": None}).encode()).rack is None
+    with pytest.raises(CorruptError, match="rack is 7"):
+        decode_broker(json.dumps({**plain, "rack": 7}).encode())
 
 
 @pytest.mark.parametrize(

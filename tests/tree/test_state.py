@@ -63,6 +63,7 @@ states = st.builds(
     failed=st.none() | st.builds(Failure, error=texts, since_generation=counters),
     quarantined=st.dictionaries(partitions, st.builds(Quarantine, texts, counters), max_size=3),
     replay=st.dictionaries(partitions, announced, max_size=3),
+    brokers=st.dictionaries(st.integers(0, 2**31 - 1), texts, max_size=3),
 )
 
 

@@ -17,16 +17,28 @@ from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.racks import broker_racks, partition_racks
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
+from zkcoord.tree.broker import broker_id, decode_broker
 from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import EPOCH, EVICTED_MARK, ROOT, TOPICS, Layout, is_sequence, layout_named, partition_numbers
+from zkcoord.tree.paths import (
+    BROKERS,
+    EPOCH,
+    EVICTED_MARK,
+    ROOT,
+    TOPICS,
+    Layout,
+    is_sequence,
+    layout_named,
+    partition_numbers,
+)
 from zkcoord.tree.schema import decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
-from zkcoord.tree.topic import Mark, changes_of, decode_topic
+from zkcoord.tree.topic import Mark, changes_of, decode_replicas, decode_topic
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
 
@@ -127,6 +139,7 @@ class _Reading:
         self._tree, self._layout, self._group = tree, layout, group
         self._nodes: GroupNodes = empty(group)
         self._problems: dict[str, str] = {}
+        self._topics: dict[str, bytes] = {}  # those with partitions, as read
 
     def report(self) -> GroupReport:
         """Read all of it."""
@@ -143,6 +156,8 @@ class _Reading:
         self._take([Read(layout.instance(group, name)) for name in listed.children])
         changed = self._read_changes(sorted({p.topic for p in owned} | topics.keys()))
         view = replace(self._nodes.view, topics=topics, changed=changed)
+        if not {m.rack for m in view.members.values()} | {i.rack for i in view.instances.values()} <= {None}:
+            view = self._with_racks(view)
         memory = Memory()
         decisions, _ = decide(view, memory, 0, digest, _assignors(view))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
@@ -226,7 +241,21 @@ class _Reading:
                 self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
             if partitions:
                 found[topic] = partitions
+                self._topics[topic] = node.data
         return found
+
+    def _with_racks(self, view: GroupView) -> GroupView:
+        """The view with the racks of the replicas, as a coordinator would know them that takes over now."""
+        replicas = {topic: decode_replicas(data) for topic, data in self._topics.items()}
+        (listed,) = self._tree.read([Read(BROKERS, Kind.CHILDREN)])
+        numbers = {f"{BROKERS}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
+        known: dict[int, str | None] = {}
+        for node in self._tree.read([Read(path) for path in numbers]) if numbers else ():
+            with suppress(CorruptError):  # as a broker that is away
+                if node.exists:
+                    known[numbers[node.path]] = decode_broker(node.data).rack
+        racks = broker_racks(replicas.values(), known, self._nodes.state.brokers)
+        return replace(view, brokers=racks, replica_racks=partition_racks(replicas, racks))
 
     def _read_changes(self, topics: Sequence[str]) -> dict[str, TopicChange]:
         """Which of these topics are not what their marks say."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from zkcoord.core.model import TopicPartition
+
+Topics = Mapping[str, tuple[int, ...]]
+Racks = Mapping[TopicPartition, frozenset[str]]
+
 NAMES_MAX = 3
 """Names told of each kind; of the rest the number."""
 
@@ -15,13 +20,14 @@ class Causes:
 
     _assignor: str | None = None
     _members: frozenset[str] = frozenset()
-    _topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    _topics: Topics = field(default_factory=dict)
+    _racks: Racks = field(default_factory=dict)
 
-    def settle(self, assignor: str, members: Iterable[str], topics: Mapping[str, tuple[int, ...]]) -> None:
+    def settle(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> None:
         """The generation stands for these."""
-        self._assignor, self._members, self._topics = assignor, frozenset(members), topics
+        self._assignor, self._members, self._topics, self._racks = assignor, frozenset(members), topics, racks
 
-    def told(self, assignor: str, members: Iterable[str], topics: Mapping[str, tuple[int, ...]]) -> str:
+    def told(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> str:
         """What differs from then, in one line."""
         another = "the target is another one"
         if self._assignor is None:
@@ -33,10 +39,18 @@ class Causes:
             _named(self._members - now, "cannot be given work any more"),
             _named(changed, "has other partitions"),
             _named(self._topics.keys() - topics.keys(), "is wanted no more, or gone"),
+            _named(_moved(self._racks, racks), "has replicas in other racks"),
             f"the assignor is {assignor}" if assignor != self._assignor else "",
         ]
         known = "; ".join(word for word in words if word)
         return f"{another}: {known}" if known else another
+
+
+def _moved(before: Racks, now: Racks) -> set[str]:
+    """The topics that had racks, and have others."""
+    if before == now or not before:
+        return set()
+    return {p.topic for p in before.keys() & now.keys() if before[p] != now[p]}
 
 
 def _named(names: Iterable[str], what: str) -> str:

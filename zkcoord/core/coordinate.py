@@ -165,9 +165,9 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     if target.stands_still:
         return ""
     if target.digest == view.target_digest or not (target.assignment or view.target_digest):
-        memory.causes.settle(assignor, ids, view.topics)
+        memory.causes.settle(assignor, ids, view.topics, view.replica_racks)
         return ""
-    why = memory.causes.told(assignor, ids, view.topics)
+    why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
     return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why
 
 
@@ -181,7 +181,12 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
         generation, digest = view.generation + 1, memory.target.digest
         decisions.append(
             RaiseGeneration(
-                generation=generation, digest=digest, stopping=stopping, until=memory.target.until, why=changed
+                generation=generation,
+                digest=digest,
+                stopping=stopping,
+                until=memory.target.until,
+                brokers=view.brokers,
+                why=changed,
             )
         )
     elif stopping is not view.stopping:

@@ -24,6 +24,7 @@ class RaiseGeneration:
     digest: str
     stopping: bool = False  # eager: everybody stops before anything of this generation is granted
     until: TopicPartition | None = None  # the last of the moves that this raise may make, see `core.budget`
+    brokers: Mapping[int, str] = field(default_factory=dict)  # the racks that the target was made of
     why: str
 
 

@@ -82,6 +82,7 @@ class Target:
             view.topics,
             view.weights,
             view.racks,
+            view.replica_racks,
             absent,
             barred.pairs,
             frozenset(barred.quarantined),
@@ -208,7 +209,7 @@ def _question(
         partitions=topics,
         owned={**known, **owned} if known else owned,
         weights=view.weights,
-        racks=view.racks,
+        racks={**view.replica_racks, **{p: frozenset({rack}) for p, rack in view.racks.items()}},
     )
 
 

@@ -193,6 +193,8 @@ class GroupView:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
     topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
     marked: frozenset[str] = frozenset()  # topics whose mark stands
+    brokers: Mapping[int, str] = field(default_factory=dict)  # with replicas of the topics: their racks, if a member's
+    replica_racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)  # rack counts; made of them
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that all coordinators speak
     changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
     leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up
@@ -215,7 +217,7 @@ class GroupView:
     session_timeout_min_ms: int = 0
     max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
-    racks: Mapping[TopicPartition, str] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
     # the group state: what the coordinator wrote last
     state_version: int | None = None  # None: there is no state yet
     generation: int = 0

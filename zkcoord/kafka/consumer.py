@@ -72,7 +72,8 @@ class KafkaConsumer:
         `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
         """
         self._servers, self._group = bootstrap_servers, group
-        self._config = dict(config or {})
+        near = {} if settings.get("rack") is None else {"client.rack": str(settings["rack"])}
+        self._config = {**near, **(config or {})}
         self._policy: ResetPolicy = "earliest" if from_beginning else "latest"
         self._stop_seconds = (
             settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS) / 1000 * STOP_WAIT_SHARE

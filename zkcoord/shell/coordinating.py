@@ -26,6 +26,7 @@ from zkcoord.core.decisions import (
 from zkcoord.core.janitor import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
 from zkcoord.errors import SchemaError, invariant
+from zkcoord.shell.brokers import BrokerTable, about_brokers
 from zkcoord.shell.following import Following
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
@@ -78,6 +79,7 @@ class CoordinatorRole:
         self._wake_at_ms: dict[str, int] = {}
         self._protocols = PROTOCOLS  # that all coordinators speak
         self._topics: TopicTable | None = None  # once this coordinator serves
+        self._brokers: BrokerTable | None = None  # likewise
         self._root_czxid = 0
         self._absent: set[str] = set()  # of KAFKA
         self._report.reset()
@@ -128,7 +130,7 @@ class CoordinatorRole:
             self._pending.add(group)
 
     def _read_other(self, node: Node) -> None:
-        """An answer about no group: the election's, a topic's, or a list of groups."""
+        """An answer about no group: the election's, a topic's, a broker's, or a list of groups."""
         if node.path == ROOT:
             self._root_czxid = node.stat.czxid if node.stat else 0
         if self._standing is not None and self._standing.take(node):
@@ -139,6 +141,8 @@ class CoordinatorRole:
             if node.path == TOPICS:
                 table = self._topics
                 self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
+        elif self._brokers is not None and about_brokers(node):
+            self._pending |= self._brokers.read(node)
         elif node.path in KAFKA:
             self._read_kafka(node)
         elif node.path in (self._layout.groups, RECORDS):
@@ -238,6 +242,7 @@ class CoordinatorRole:
         tracker.want(ROOT)
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
         self._topics = TopicTable(tracker, self._report.problem)
+        self._brokers = BrokerTable(tracker, self._report.problem)
         tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
         tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
         for path in KAFKA:
@@ -262,8 +267,9 @@ class CoordinatorRole:
             self._wake_at_ms.pop(group, None)
             self._report.forget(group)
             self._pending.discard(group)
-            if self._topics is not None:
+            if self._topics is not None and self._brokers is not None:
                 self._topics.forget(group)
+                self._brokers.use(group, wanted=False)
         for group in sorted(present - self._groups.keys()):
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
             self._memory[group] = Memory(retention=Retention(retention_ms=self._retention_ms))
@@ -298,14 +304,20 @@ class CoordinatorRole:
         self._report.problem("/brokers", whys[0] if whys else None)
 
     def _clean(self, group: str) -> bool:
-        tracker, table = self._loop.tracker, self._topics
+        tracker, table, brokers = self._loop.tracker, self._topics, self._brokers
         following = self._groups.get(group)
-        if following is None or table is None or not tracker.clean(group) or not tracker.clean(""):
+        if following is None or table is None or brokers is None:
+            return False
+        if not tracker.clean(group) or not tracker.clean(""):
             return False
         following.subscribe(table)
+        brokers.use(group, wanted=following.racked)
         if not table.clean(following.subscribed, listing=bool(following.wildcards)):
             return False
+        if following.racked and not brokers.known():
+            return False
         following.set_topics(table)
+        following.set_racks(table, brokers)
         following.judge(table, self._root_czxid)
         following.set_protocols(self._protocols)
         following.take_leftovers()

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from zkcoord.core.model import TopicPartition, as_partitions
+from zkcoord.core.racks import broker_racks, partition_racks
 from zkcoord.core.replay import open_ranges
 from zkcoord.core.view import Instance, Member, Wildcard
+from zkcoord.shell.brokers import BrokerTable
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
@@ -37,13 +39,15 @@ class Following:
     channels: Channels
     subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
     wildcards: frozenset[Wildcard] = frozenset()
+    racked: bool = False  # some member has a rack, or a static one that is away
     _instances: Mapping[str, Instance] = field(default_factory=dict)
-    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
+    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the three above are told
     _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
     _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
     _judged: tuple[object, ...] = ()  # of what `changed` in the view was made
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
+    _racks_at: tuple[object, ...] = ()  # of what the view's racks were made
     _owners: set[TopicPartition] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
@@ -109,6 +113,8 @@ class Following:
                 self.want_parents(topic)
             table.want(self.group, subscribed)
             self.subscribed = subscribed
+            racks = {member.rack for member in members.values()} | {known.rack for known in instances.values()}
+            self.racked = not racks <= {None}
         self._members, self._instances, self._changes = members, instances, table.changes
 
     def set_topics(self, table: TopicTable) -> None:
@@ -125,6 +131,19 @@ class Following:
             known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
             if known and before.get(topic) != partitions:
                 self._want_owners(as_partitions(zip(repeat(topic), partitions, strict=False)))
+
+    def set_racks(self, table: TopicTable, brokers: BrokerTable) -> None:
+        """Take over in which racks there are replicas; nothing of it while no member has a rack."""
+        view, noted = self.nodes.view, self.nodes.state.brokers
+        made_of = (self.subscribed, table.changes, brokers.changes, noted) if self.racked else ()
+        if made_of == self._racks_at:
+            return
+        self._racks_at = made_of
+        replicas = table.replicas(view.topics) if self.racked else {}
+        known = broker_racks(replicas.values(), brokers.racks, noted)
+        racks = partition_racks(replicas, known)
+        if (known, racks) != (view.brokers, view.replica_racks):
+            self.nodes = replace(self.nodes, view=replace(view, brokers=known, replica_racks=racks))
 
     def judge(self, table: TopicTable, root_czxid: int) -> None:
         """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""

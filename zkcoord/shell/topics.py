@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 
+from zkcoord.core.racks import Replicas
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import TOPICS
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import Mark, TopicInfo, decode_topic
+from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, decode_topic
 from zkcoord.tree.topic_filter import taken
 
 LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
@@ -38,6 +39,8 @@ class TopicTable:
         self._first = False  # before it there was none
         self.changes = 0  # counts what was read; equal numbers, equal answers
         self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
+        self._data: dict[str, bytes] = {}  # of what is known
+        self._replicas: dict[str, tuple[bytes, Replicas]] = {}  # topic -> data, and what stands there, once asked for
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
         self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
         self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
@@ -67,7 +70,8 @@ class TopicTable:
             self._wanted[topic].discard(group)
             if not self._wanted[topic]:
                 del self._wanted[topic]
-                self._known.pop(topic, None)
+                for known in (self._known, self._data, self._replicas):
+                    known.pop(topic, None)
                 self._tracker.unwant(f"{TOPICS}/{topic}")
                 self._problem(f"{TOPICS}/{topic}", None)
         for topic in sorted(topics - before):
@@ -122,6 +126,7 @@ class TopicTable:
         else:
             try:
                 info = (decode_topic(node.data), node.stat.czxid)
+                self._data[topic] = node.data
                 if not info[0].partitions:
                     problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
             except CorruptError as error:
@@ -161,3 +166,11 @@ class TopicTable:
         """The partitions of those of these topics that have any, in the topics' order."""
         known = {topic: self._known.get(topic) for topic in sorted(topics)}
         return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
+
+    def replicas(self, topics: Iterable[str]) -> dict[str, Replicas]:
+        """The replicas of these topics, of which there are partitions: decoded when asked for, which few groups do."""
+        for topic in topics:
+            data = self._data[topic]
+            if self._replicas.get(topic, (None,))[0] is not data:
+                self._replicas[topic] = data, decode_replicas(data)
+        return {topic: self._replicas[topic][1] for topic in topics}

@@ -240,6 +240,10 @@ class Tracker:
             self._queue.pop(key, None)
             self._put_off[key] = until_ms
 
+    def put_aside(self, path: str, kind: Kind = Kind.DATA) -> bool:
+        """True while a node is not asked for because it cannot be read."""
+        return (path, kind) in self._put_off
+
     def resume(self, now_ms: int) -> int | None:
         """Ask again for what was put off until now; returns when the next is due, None when there is none."""
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:

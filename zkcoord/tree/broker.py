@@ -1,26 +1,48 @@
-"""The only place that reads brokers (`/brokers/ids/<n>`, version 1 to 5): where a Kafka client can connect."""
+"""The only place that reads brokers (`/brokers/ids/<n>`, version 1 to 5): where a client can connect, and the rack."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from zkcoord.tree.codec import Document, read_document
+from zkcoord.tree.codec import INT32_MAX, Document, read_document
 
 _WHAT = "broker"
 _ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
 _PORT_MAX = 65_535
+_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
-def decode_broker(data: bytes) -> list[str]:
-    """The broker's `host:port`, PLAINTEXT listeners if it has any, else its first; empty when none can be reached.
+class Broker(NamedTuple):
+    """`servers`: its `host:port`, PLAINTEXT listeners if it has any, else its first; empty when none can be reached."""
+
+    servers: list[str]
+    rack: str | None = None  # since version 3, where one is set
+
+
+def broker_id(name: str) -> int | None:
+    """The id that a child of `/brokers/ids` names; None: it is no broker's.
+
+    >>> broker_id("1001"), broker_id("x")
+    (1001, None)
+    """
+    return int(name) if _ID.fullmatch(name) and int(name) <= INT32_MAX else None
+
+
+def decode_broker(data: bytes) -> Broker:
+    """The broker in `data`.
 
     >>> decode_broker(b'{"version":1,"host":"h","port":9092}')
-    ['h:9092']
-    >>> decode_broker(b'{"version":4,"endpoints":["SSL://h:9093","IN://h:9092"],'
+    Broker(servers=['h:9092'], rack=None)
+    >>> decode_broker(b'{"version":4,"endpoints":["SSL://h:9093","IN://h:9092"],"rack":"dc1",'
     ...               b'"listener_security_protocol_map":{"SSL":"SSL","IN":"PLAINTEXT"},"host":null,"port":-1}')
-    ['h:9092']
+    Broker(servers=['h:9092'], rack='dc1')
     """
     document = read_document(_WHAT, data)
+    return Broker(_servers(document), document.optional_text("rack"))
+
+
+def _servers(document: Document) -> list[str]:
     endpoints = document.texts("endpoints")
     if not endpoints:
         return _server(document.text("host", default=""), document.integer("port", low=-1, high=_PORT_MAX))

@@ -159,8 +159,8 @@ class _Planner:
     ) -> GroupState:
         state = self._state
         match decision:
-            case RaiseGeneration(generation=generation, digest=digest, stopping=stopping, until=until):
-                return replace(state, generation=generation, target=digest, stopping=stopping, until=until)
+            case RaiseGeneration(generation=number, digest=digest, stopping=stopping, until=until, brokers=racks):
+                return replace(state, generation=number, target=digest, stopping=stopping, until=until, brokers=racks)
             case SetStopping():
                 return replace(state, stopping=decision.stopping)
             case SetQuarantine():

@@ -12,6 +12,7 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced, Quarantine
+from zkcoord.tree.broker import broker_id
 from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
 
 _WHAT = "group state"
@@ -31,7 +32,8 @@ class GroupState:
 
     `refused`: consumer id or partition -> why it is left out. `quarantined`: partitions given to nobody.
     `replay`: announced ranges (start, end, generation) that no member's status holds any more; `until`: the last move
-    of a limited raise; `problem`: why the assignment is not what was asked for. These are left out when empty.
+    of a limited raise; `problem`: why the assignment is not what was asked for; `brokers`: the racks that the target
+    was made of, by broker id. These are left out when empty.
     """
 
     generation: int = 0
@@ -45,6 +47,7 @@ class GroupState:
     until: TopicPartition | None = None
     problem: str | None = None
     empty_ms: int = 0  # how long coordinators have seen it without members, left out when 0
+    brokers: Mapping[int, str] = field(default_factory=dict)
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -74,6 +77,8 @@ def encode_state(state: GroupState) -> bytes:
         document["problem"] = state.problem
     if state.empty_ms:
         document["empty_ms"] = str(state.empty_ms)
+    if state.brokers:
+        document["brokers"] = {str(broker): rack for broker, rack in sorted(state.brokers.items())}
     return compact(document)
 
 
@@ -99,6 +104,11 @@ def decode_state(data: bytes) -> GroupState:
         replay=replay.by_partition(lambda key: Announced(*replay.offsets(key, 1))),
         until=_until(document),
         problem=document.optional_text("problem"),
+        brokers={
+            number: rack
+            for name, rack in document.section("brokers").all_texts().items()
+            if (number := broker_id(name)) is not None
+        },
     )
 
 

@@ -1,6 +1,7 @@
 """The only place that reads topics (`/brokers/topics/<t>`) and reads and writes their marks.
 
-Partition *sets* are compared, never the JSON: a reassignment rewrites replicas all the time and moves nobody here.
+Partition *sets* are compared, never the JSON: a reassignment rewrites replicas all the time, and moves nobody here but
+for racks.
 """
 
 from __future__ import annotations
@@ -40,6 +41,19 @@ def decode_topic(data: bytes) -> TopicInfo:
         partitions=tuple(sorted(numbers)),
         topic_id=document.optional_text("topic_id"),
     )
+
+
+def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
+    """Partition -> ids of the brokers with a replica, of data that `decode_topic` reads; what is no id is left out.
+
+    >>> decode_replicas(b'{"version":1,"partitions":{"10":[1,2],"2":[3,"x"]}}')
+    {10: (1, 2), 2: (3,)}
+    """
+    if data.strip() in (b"", b"null"):
+        return {}
+    found = read_document("topic", data).section("partitions").fields.items()
+    lists = ((partition_number(name), ids if isinstance(ids, list) else []) for name, ids in found)
+    return {number: tuple(one for one in ids if type(one) is int) for number, ids in lists if number is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,15 +19,15 @@ class AssignorInput:
     `subscribers` in any order, each consumer id once. `partitions`: topic to partition ids, ascending; a topic that
     nobody subscribed may be listed. `owned`: partition to the thread that holds it now; only threads of living
     members, but the member may have lost its interest and the partition may be gone (both count as free).
-    `weights`: partition to its weight, 1 where none is given. `racks`: partition to the rack from which it is best
-    read. Both are what the group's record says, and may name partitions that are not there.
+    `weights`: partition to its weight, 1 where none is given. `racks`: partition to the racks in which it is read well:
+    its replicas', or the one that the group's record says. Both may name partitions that are not there.
     """
 
     subscribers: tuple[Subscriber, ...]
     partitions: Mapping[str, tuple[int, ...]]
     owned: Mapping[TopicPartition, str]
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
-    racks: Mapping[TopicPartition, str] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
 
 Assignor = Callable[[AssignorInput], dict[TopicPartition, str]]

@@ -28,6 +28,7 @@ from dataclasses import replace
 from zkcoord.core.assignors.classes import classes_of
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.mixed import assign_mixed
+from zkcoord.core.assignors.near import racks_that_count
 from zkcoord.core.assignors.uniform import assign_uniform
 from zkcoord.core.assignors.weighted import assign_weighted
 from zkcoord.core.model import TopicPartition
@@ -52,8 +53,7 @@ def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
 
 
 def _hinted(given: AssignorInput) -> bool:
-    """True when partitions or consumers are not all alike: weights, capacities, or racks that somebody runs in."""
-    if any(weight != 1 for weight in given.weights.values()):
+    """True when partitions or consumers are not all alike: weights, capacities, or racks that tell them apart."""
+    if any(weight != 1 for weight in given.weights.values()) or any(s.capacity is not None for s in given.subscribers):
         return True
-    racks = set(given.racks.values())
-    return any(s.capacity is not None or s.rack in racks for s in given.subscribers)
+    return bool(racks_that_count(given))

@@ -15,9 +15,9 @@ same, it is raised by one partition a thread if lighter ones can even that out: 
 above the line by as much as its last partition. With capacities a line rises until all fits; what no consumer has room
 for is left out.
 
-With racks the number for each thread follows from loads alone, nobody's owning counts; then threads are filled with
-partitions of their own rack, owned ones first, then with the others, owned ones first. So racks never cost evenness,
-and count more than staying, as in Kafka's own assignors (KIP-881).
+With racks the number for each thread follows from loads alone, nobody's owning counts; then threads are filled so that
+as many partitions as possible are in a rack of theirs, owned ones first (`near`). So racks never cost evenness, and
+count more than staying, as in Kafka's own assignors (KIP-881).
 
 Each level costs time, and moves of its own when the number of threads changes. So without capacities weights are
 rounded down to their BITS_MAX leading bits (up to 15 they are exact, above by less than an eighth), to fewer if levels
@@ -33,11 +33,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress, islice, repeat, starmap
+from itertools import chain, compress, islice, repeat
 from typing import cast
 
 from zkcoord.core.assignors.classes import ThreadClass, canonical_pairs, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
+from zkcoord.core.assignors.near import Racks, fill_near, laid_along, racks_that_count
 from zkcoord.core.assignors.pouring import emptiest, risen, rounded, spread, under, water_line
 from zkcoord.core.model import TopicPartition, as_partitions
 
@@ -48,6 +49,7 @@ WORK_MAX = 200_000
 """Levels times threads, about 60 ms."""
 
 Pair = tuple[str, int]
+NONE: Racks = frozenset()
 
 
 def assign_weighted(classes: list[ThreadClass], given: AssignorInput) -> dict[TopicPartition, str]:
@@ -61,14 +63,14 @@ class _Part:
 
     Threads are named by their place among those of the part, partitions by theirs: no tuple is made for either.
     `here`: each thread's number among all; `owners`, `racks`, `taken`: of each partition the thread that owns it, the
-    rack (if a thread runs in it), the thread that it is given to.
+    racks (as far as somebody runs there), the thread that it is given to.
     """
 
     topics: list[str]
     here: list[int]
     names: list[str]
     owners: list[int | None]
-    racks: list[str | None]
+    racks: list[Racks]
     taken: list[int | None]
 
 
@@ -84,8 +86,9 @@ class _Levels:
         self._threads, self._consumers = _in_order(classes, given)
         self._load = [0] * len(self._threads)
         self._room = {m.consumer_id: m.capacity for m in given.subscribers if m.capacity is not None}
-        rack_of = {m.consumer_id: m.rack for m in given.subscribers} if given.racks else {}
-        self._racks = [rack_of[consumer] for consumer in self._consumers] if given.racks else []
+        self._near = racks_that_count(given)
+        rack_of = {m.consumer_id: m.rack for m in given.subscribers} if self._near else {}
+        self._racks = [rack_of[consumer] for consumer in self._consumers] if self._near else []
         self._met = 0
 
     def assign(self) -> dict[TopicPartition, str]:
@@ -120,11 +123,12 @@ class _Levels:
             self._met += count - threads.count(None)
             place: dict[str | None, int] = dict(zip(names, range(len(names)), strict=True))
             owners = list(map(place.get, threads))
-        racks: list[str | None] = []
-        if self._racks:
-            known = {rack: rack for rack in self._racks}
-            wanted = cast(Mapping[Pair, str], self._given.racks)
-            racks = list(map(known.get, map(wanted.get, canonical_pairs(topics, self._given.partitions))))
+        racks: list[Racks] = []
+        if self._near:
+            near = cast(Mapping[Racks | None, Racks], self._near)
+            of_pair = cast(Mapping[Pair, Racks], self._given.racks)
+            pairs = canonical_pairs(topics, self._given.partitions)
+            racks = list(map(near.get, map(of_pair.get, pairs), repeat(NONE)))
         return _Part(topics, here, names, owners, racks, [None] * count)
 
     def _table(self, alike: int) -> dict[int, int]:
@@ -176,11 +180,11 @@ class _Levels:
         base, more = under(line, weight, loads, numbers, limits)
         over = count - sum(base)
         owners = part.owners if len(at) == len(part.owners) else list(map(part.owners.__getitem__, at))
-        racks = list(map(part.racks.__getitem__, at)) if self._racks else []
-        if any(racks):
+        racks = list(map(part.racks.__getitem__, at)) if self._near else []
+        if len(set(racks)) > 1:
             spare = over <= 0
             shares = emptiest(count, base, loads, weight) if spare else spread(over, base, more, loads, weight)
-            taken = _by_rack(racks, owners, [self._racks[index] for index in part.here], shares)
+            taken = fill_near(racks, owners, [self._racks[index] for index in part.here], shares)
         elif over > 0:
             held = Counter(owners).items()
             first = sorted(n for n, number in held if n is not None and number > base[n])
@@ -260,48 +264,8 @@ def _keep(owners: list[int | None], most: list[int]) -> tuple[list[int | None], 
 
 def _fill(taken: list[int | None], opens: list[int]) -> None:
     """Give what nobody has to the threads in order, to each so many as are open there."""
-    row = chain(_row(range(len(opens)), opens), repeat(None))
+    row = chain(laid_along(range(len(opens)), opens), repeat(None))
     if taken.count(None) == len(taken):
         taken[:] = islice(row, len(taken))
     else:
         taken[:] = [next(row) if n is None else n for n in taken]
-
-
-def _row(threads: Iterable[int], opens: Iterable[int]) -> Iterator[int]:
-    """Each thread's place as often as something is open there."""
-    return chain.from_iterable(starmap(repeat, compress(zip(threads, opens, strict=False), opens)))
-
-
-def _by_rack(
-    racks: list[str | None], owners: list[int | None], racks_here: list[str | None], shares: list[int]
-) -> list[int | None]:
-    """Fill the threads' shares: with partitions of their rack, then with others, owned ones first."""
-    of_rack: dict[str, list[int]] = defaultdict(list)
-    for i, rack in enumerate(racks):
-        if rack is not None:
-            of_rack[rack].append(i)
-    opens = list(shares)
-    taken: list[int | None] = [None] * len(owners)
-    for rack in sorted(of_rack):
-        inside = [n for n, other in enumerate(racks_here) if other == rack]
-        _take(taken, of_rack[rack], owners, opens, inside)
-    _take(taken, [i for i, n in enumerate(taken) if n is None], owners, opens, range(len(opens)))
-    return taken
-
-
-def _take(
-    taken: list[int | None], partitions: list[int], owners: list[int | None], opens: list[int], threads: Sequence[int]
-) -> None:
-    """Give the partitions to `threads`, so many as are open at each: owned ones first."""
-    able = set(threads)
-    pool = []
-    for i in partitions:
-        n = owners[i]
-        if n is not None and n in able and opens[n]:
-            opens[n] -= 1
-            taken[i] = n
-        else:
-            pool.append(i)
-    for i, n in zip(pool, _row(threads, [opens[n] for n in threads]), strict=False):
-        taken[i] = n
-        opens[n] -= 1
