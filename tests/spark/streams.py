@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.together import DEADLINE_S
+from zkcoord.cli.reading import read_group
 from zkcoord.clock import mono_ms
+from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import Batch, register_source, stream_batch
+from zkcoord.tree.paths import DRAFT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +74,16 @@ class Stream:
 
     def by(self, name: str) -> set[int]:
         return {partition for query, _, rows in self.batches for partition, _ in rows if query == name}
+
+    def committed(self) -> dict[int, int]:
+        """The group's offsets, by partition. (A query that has read all may be asked, under load, before it has
+        committed: `processAllAvailable` tells neither.)"""
+        tree = Tree(self.zookeeper)
+        try:
+            offsets = read_group(tree, DRAFT, self.group).offsets
+        finally:
+            tree.close()
+        return {partition: offset for (_, partition), offset in offsets.items() if offset is not None}
 
     def wait_for(self, what: Callable[[], bool], *queries: StreamingQuery) -> None:
         with self._changed:

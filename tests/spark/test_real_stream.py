@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.world import wait_until
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from zkcoord.spark import register_source
@@ -79,12 +80,15 @@ def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Pa
 def test_stateful_operators_count_over_all_batches(stream: Stream, tmp_path: Path) -> None:
     words = stream.rows().selectExpr("explode(split(cast(value as string), '-')) as word").groupBy("word").count()
     writer = words.writeStream.outputMode("complete").format("memory").queryName("words")
-    query = writer.option("checkpointLocation", str(tmp_path)).start()
-    for count in (20, 5):
+    writer.option("checkpointLocation", str(tmp_path)).start()
+
+    def found() -> dict[str, int]:
+        return {row["word"]: row["count"] for row in stream.spark.table("words").collect()}
+
+    for count, total in ((20, 20), (5, 25)):
         stream.topic.fill(1, count)
-        query.processAllAvailable()
-    found = {row["word"]: row["count"] for row in stream.spark.table("words").collect()}
-    assert found == {"value": 25, **{str(number): 2 if number < 5 else 1 for number in range(20)}}
+        wait_until(lambda total=total: found().get("value") == total, f"{total} records", DEADLINE_S)
+    assert found() == {"value": 25, **{str(number): 2 if number < 5 else 1 for number in range(20)}}
 
 
 PLANNER = """

@@ -47,7 +47,8 @@ def test_partitions_move_between_two_queries_and_no_record_comes_twice(stream: S
         if stream.by("second"):
             break
     assert len(stream.by("second")) == 1
-    first.processAllAvailable()
+    all_read = dict.fromkeys((0, 1), 20 + count)
+    wait_until(lambda: stream.committed() == all_read, "nothing is left to come again when the first one goes")
     first.stop()
     stream.topic.fill(0, 5)
     stream.topic.fill(1, 5)
@@ -123,7 +124,8 @@ def test_a_query_leaves_the_group_when_it_is_stopped(stream: Stream, tmp_path: P
 
     stream.topic.fill(0, 3)
     query = stream.start("a", tmp_path, sessionTimeoutMs="60000")
-    query.processAllAvailable()
+    stream.wait_for(lambda: len(stream.records) == 3, query)
+    wait_until(lambda: stream.committed() == {0: 3, 1: 0}, "a commit")
     client = KazooClient(stream.zookeeper)
     client.start(DEADLINE_S)
     try:
@@ -142,7 +144,7 @@ def test_records_that_were_deleted_before_they_were_read_fail_the_query_or_are_p
 ) -> None:
     stream.topic.fill(0, 30)
     query = stream.start("a", tmp_path)
-    query.processAllAvailable()
+    stream.wait_for(lambda: len(stream.records) == 30, query)
     query.stop()
     stream.topic.fill(0, 30)
     stream.topic.delete_before(0, 50)
