@@ -16,10 +16,14 @@ from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.committing import Wanted
+from zkcoord.shell.desk import CALLS_WAITING_MAX
 from zkcoord.shell.ports import CallDone, Request
 
 READ_RECORDS_MAX = 500
 MS_PER_RECORD = 16
+CALLS_MAX = CALLS_WAITING_MAX + 6
+"""No more calls may ever wait: at the bound one registration may still ask for a replay and a start and take it back,
+and so may the task that was taken up meanwhile."""
 DRAIN_FACTOR = 5
 """In calm an application looks this many times less often: nothing but lease syncs shall happen then."""
 
@@ -30,6 +34,7 @@ class Logs:
     def __init__(self, world: World) -> None:
         self._world = world
         self._born_ms: dict[str, int] = {}  # topics that were created again
+        self._first: dict[TopicPartition, int] = {}  # how many records each had at time 0
 
     def empty(self, topic: str) -> None:
         """The topic was created again: its logs begin anew."""
@@ -42,7 +47,10 @@ class Logs:
         born_ms = self._born_ms.get(partition.topic)
         if born_ms is not None:
             return 1 + max(0, now_ms - born_ms) // MS_PER_RECORD
-        return zlib.crc32(str(partition).encode()) % 1_000 + now_ms // MS_PER_RECORD
+        first = self._first.get(partition)
+        if first is None:
+            first = self._first[partition] = zlib.crc32(str(partition).encode()) % 1_000
+        return first + now_ms // MS_PER_RECORD
 
 
 class Application:
@@ -67,6 +75,8 @@ class Application:
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
         self.commits = True  # whether it commits while it reads
+        self.hung = False
+        self._answering = False  # an answer is on its way
         process.group = group
         process.application = self
         self._look_later()
@@ -76,14 +86,36 @@ class Application:
     def call(self, token: int, name: str, argument: Any) -> None:
         """One callback; answered by one CallDone, in order, after a while."""
         self._calls.append((token, name, argument))
+        if len(self._calls) > CALLS_MAX:
+            self._world.fail(f"{len(self._calls)} calls wait in {self._process.client}")
         if len(self._calls) == 1:
             self._next_call()
 
     def _next_call(self) -> None:
         delay_ms = int(self._world.rng.random() * (self._world.options.call_ms_max + 1))
+        self._answering = True
         self._process.after(delay_ms, self._answer)
 
+    def hang(self) -> None:
+        """From now on it answers no callback and reads nothing, while its consumer's loop lives."""
+        self._world.trace(self._process.client, "hangs")
+        self.hung = True
+
+    def go_on(self) -> None:
+        """It works again: what was asked meanwhile comes first, in its order."""
+        self.hung = False
+        if self._calls and not self._answering:
+            self._next_call()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls it has not answered."""
+        return len(self._calls)
+
     def _answer(self) -> None:
+        self._answering = False
+        if self.hung:
+            return
         token, name, argument = self._calls.popleft()
         for partition in argument if name == "start" else ():
             self.starts[partition] = self.starts.get(partition, 0) + 1
@@ -140,7 +172,13 @@ class Application:
     def _look_later(self) -> None:
         world = self._world
         delay_ms = 1 + int(world.rng.random() * world.options.read_ms_max)
-        self._process.after(delay_ms * (DRAIN_FACTOR if world.draining else 1), self._look)
+        self._process.after(delay_ms * (DRAIN_FACTOR if world.draining else 1), self._look_now)
+
+    def _look_now(self) -> None:
+        if self.hung:
+            self._look_later()
+        else:
+            self._look()
 
     def _look(self) -> None:
         world = self._world

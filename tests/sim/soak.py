@@ -23,8 +23,9 @@ from typing import NamedTuple
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import storm
 from tests.sim.test_churn import churn, life
+from tests.sim.test_hung import hung
 from tests.sim.test_strange import strange
-from tests.sim.world import SimulationError, World
+from tests.sim.world import SimulationError
 
 SAFETY, LIVENESS, BUG = 1, 3, 4
 NAMES = {
@@ -33,10 +34,11 @@ NAMES = {
     BUG: "the product raised an error",
 }
 LIVENESS_WORDS = ("did not come", "asks to be called at once")
-SCENES: dict[str, tuple[Callable[[int], World], str]] = {
+SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
     "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn_ends_in_a_calm"),
     "life": (life, "tests/sim/test_churn.py::test_a_storm_with_all_of_a_groups_life"),
+    "hung": (hung, "tests/sim/test_hung.py::test_a_storm_with_programs_that_hang_ends_in_a_calm"),
     "strange": (strange, "tests/sim/test_strange.py::test_a_storm_in_strange_conditions_ends_in_a_calm"),
 }
 PROGRESS_SECONDS = 10

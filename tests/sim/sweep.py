@@ -1,12 +1,23 @@
-"""Crash points and hash seeds: a scenario run once to count, then once for each place where it could be cut off."""
+"""Crash points and hash seeds: a scenario run once, and cut off at each place where it could be.
+
+At each write that scenario forks: one child for each moment, in which the role dies or loses its connection there, and
+which then plays on to its end, while the scenario itself goes on undisturbed. A child is the same world as one that is
+played again from the start with that `CrashPlan` (`play_again`; a test compares), without the way to the point.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import select
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.sim.options import Options
 from tests.sim.world import CrashPlan, World
@@ -17,6 +28,109 @@ LOSSES = ("request_lost", "reply_lost")
 Scenario = Callable[[World], None]
 """Spawns, runs and judges one world; raises when something is wrong."""
 
+CHILDREN_MAX = os.cpu_count() or 1
+ANSWER_SECONDS = 300
+"""A point takes some hundredths of a second; a child that says nothing for so long hangs."""
+OK, FAILED = b"+", b"-"
+
+
+class Point(NamedTuple):
+    """One crash point that was played to its end: the world's fingerprint there."""
+
+    plan: CrashPlan
+    fingerprint: str
+
+
+class CrashPointError(AssertionError):
+    """The scenario failed at a crash point; the text has its trace and its plan."""
+
+
+class Forks:
+    """Forks a world at each of its writes; every child's answer is collected by the process that runs undisturbed."""
+
+    def __init__(self, world: World, moments: Iterable[str], processes: Iterable[str] | None) -> None:
+        self.points: list[Point] = []
+        self.plan: CrashPlan | None = None  # in a child: what happens to it
+        self._world, self._moments = world, tuple(moments)
+        self._processes = None if processes is None else frozenset(processes)
+        self._pipe = -1  # in a child: where its answer goes
+        self._running: dict[int, tuple[int, CrashPlan, bytearray]] = {}  # pipe -> pid, plan, what it said so far
+
+    def at_write(self, process: str, number: int) -> CrashPlan | None:
+        """A process is about to write: None in the parent, in each of its children that child's plan."""
+        if self._processes is not None and process not in self._processes:
+            return None
+        for when in self._moments:
+            plan = CrashPlan(process, number, when)
+            if self._fork(plan):
+                return plan
+        return None
+
+    def _fork(self, plan: CrashPlan) -> bool:
+        """True in the child."""
+        while len(self._running) >= CHILDREN_MAX:
+            self._listen()
+        reads, writes = os.pipe()
+        with warnings.catch_warnings():
+            # another test may have left a thread; a child runs nothing but this world, which has none
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            gc.freeze()  # what the parent made is shared, and stays so while nobody looks through it
+            self.plan, self._pipe, self._running, self._world.at_write = plan, writes, {}, None
+            return True
+        os.close(writes)
+        self._running[reads] = (pid, plan, bytearray())
+        return False
+
+    def _listen(self) -> None:
+        """Take what children say; a child that has ended leaves its point here, or its failure."""
+        ready, _, _ = select.select(list(self._running), [], [], ANSWER_SECONDS)
+        if not ready:
+            silent = [plan for _, plan, _ in self._running.values()]
+            raise CrashPointError(f"no answer within {ANSWER_SECONDS} s from {silent}")
+        for pipe in ready:
+            pid, plan, said = self._running[pipe]
+            data = os.read(pipe, 1 << 16)
+            said += data
+            if data:
+                continue
+            del self._running[pipe]
+            os.close(pipe)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            text = said[1:].decode()
+            if status or said[:1] != OK:
+                raise CrashPointError(f"{text or f'exit code {status}'}\nat the crash point {plan}")
+            self.points.append(Point(plan, text))
+
+    def collect(self) -> list[Point]:
+        """Every point, once all children have ended; in the order of the writes."""
+        while self._running:
+            self._listen()
+        return sorted(self.points, key=lambda p: (p.plan.process, p.plan.at_write, self._moments.index(p.plan.when)))
+
+    def abandon(self) -> None:
+        """End the children that still run."""
+        for pipe, (pid, _, _) in self._running.items():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(pipe)
+        self._running = {}
+
+    def answer(self, error: BaseException | None) -> None:
+        """In a child: say how it ended, and end; nothing of the process it was forked from is cleaned up here."""
+        try:
+            text = str(self._world.random_fingerprint()) if error is None else _told(error)
+            data = (OK if error is None else FAILED) + text.encode()
+            while data:
+                data = data[os.write(self._pipe, data) :]
+        finally:
+            os._exit(0)
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
 
 def crash_points(
     scenario: Scenario,
@@ -25,37 +139,31 @@ def crash_points(
     *,
     processes: Iterable[str] | None = None,
     moments: Iterable[str] = KILLS + LOSSES,
-) -> Iterator[CrashPlan]:
-    """Run the scenario once; then every write of the named processes (None: of all) at every moment."""
+) -> list[Point]:
+    """Play the scenario, and every write of the named processes (None: of all) at every moment to its end."""
     world = World(seed, options or Options())
+    forks = Forks(world, moments, processes)
+    world.at_write = forks.at_write
+    try:
+        scenario(world)
+    except BaseException as error:
+        if forks.plan is not None:
+            forks.answer(error)
+        raise
+    else:
+        if forks.plan is not None:
+            forks.answer(None)
+        return forks.collect()
+    finally:
+        forks.abandon()
+
+
+def play_again(scenario: Scenario, plan: CrashPlan, seed: int = 0, options: Options | None = None) -> Point:
+    """One crash point from the start, in this process: to look into it."""
+    world = World(seed, options or Options())
+    world.plan(plan)
     scenario(world)
-    names = sorted(world.write_counts) if processes is None else list(processes)
-    for name in names:
-        for at_write in range(1, world.write_counts[name] + 1):
-            for when in moments:
-                yield CrashPlan(name, at_write, when)
-
-
-def sweep(
-    scenario: Scenario,
-    seed: int = 0,
-    options: Options | None = None,
-    *,
-    processes: Iterable[str] | None = None,
-    moments: Iterable[str] = KILLS + LOSSES,
-) -> int:
-    """Run the scenario once per crash point; the number of points. A failure names its plan in the trace."""
-    count = 0
-    for plan in crash_points(scenario, seed, options, processes=processes, moments=moments):
-        world = World(seed, options or Options())
-        world.plan(plan)
-        try:
-            scenario(world)
-        except Exception as error:
-            error.add_note(f"at the crash point {plan}")
-            raise
-        count += 1
-    return count
+    return Point(plan, str(world.random_fingerprint()))
 
 
 def fingerprints(entry: str, seeds: Iterable[int], hash_seeds: Iterable[int] = (0, 1, 2)) -> dict[int, list[str]]:

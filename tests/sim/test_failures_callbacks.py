@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from tests.sim import faults
 from tests.sim.actors import GROUP
+from tests.sim.application import CALLS_MAX
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
+from zkcoord.shell.desk import CALLS_WAITING_MAX
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode
@@ -33,6 +36,47 @@ def test_f16_a_callback_that_blocks_keeps_its_lease_and_delays_its_own_member_on
     assert script.outstanding("consumer0") == 1
     go_on()
     script.settle("it obeys")
+    script.calm()
+
+
+@on_seeds()
+def test_f16_what_waits_for_a_program_that_hangs_is_bounded_however_often_its_lease_ends(seed: int) -> None:
+    """Each end of the lease asked for another `lost` and another start, as long as the program hung."""
+    script = Script(seed, consumers=1, topics={"t": 6})
+    script.settle()
+    world, application, member = script.world, script.application("consumer0"), script.member("consumer0")
+    application.hang()
+    waiting = []
+    for _ in range(CALLS_WAITING_MAX):
+        [store] = script.process("consumer0").stores
+        script.wire("consumer0").down = False  # deaf, its heartbeats still arrive, until its lease has ended
+        world.run_for(SESSION_MS)
+        faults.unblock(store)
+        world.run_for(1_000)
+        waiting.append(application.waiting)
+    assert CALLS_WAITING_MAX <= waiting[-1] == waiting[CALLS_WAITING_MAX * 3 // 4] <= CALLS_MAX
+    assert script.member("consumer0") == member
+    application.go_on()
+    world.run_until(lambda: len(application.positions) == 6 and not application.waiting, what="it reads all again")
+    assert script.member("consumer0") == member
+    script.calm()
+
+
+@on_seeds()
+def test_f16_who_hangs_through_many_sessions_registers_again_only_when_its_program_has_caught_up(seed: int) -> None:
+    script = Script(seed, consumers=1, topics={"t": 6})
+    script.settle()
+    world, application = script.world, script.application("consumer0")
+    application.hang()
+    for _ in range(CALLS_WAITING_MAX):
+        faults.cut(world, script.process("consumer0"))
+        world.run_for(2 * SESSION_MS)
+        faults.uncut(world, script.process("consumer0"))
+        world.run_for(SESSION_MS)
+    assert CALLS_WAITING_MAX <= application.waiting <= CALLS_MAX
+    assert not script.registered("consumer0")
+    application.go_on()
+    script.settle("it is back")
     script.calm()
 
 

@@ -14,10 +14,9 @@ import pytest
 
 from tests.sim.actors import GROUP, topic_json
 from tests.sim.field import parse_json
-from tests.sim.options import Options
 from tests.sim.scenarios import Scene
 from tests.sim.script import QUIET, SESSION_MS, hold_calls
-from tests.sim.sweep import KILLS, LOSSES, Scenario, sweep
+from tests.sim.sweep import KILLS, LOSSES, crash_points, play_again
 from tests.sim.world import World
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
@@ -272,15 +271,16 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
 POINTS_MIN = 15  # writes of the shortest scenario
 
 
-def swept(scenario: Scenario, seed: int, moments: tuple[str, ...], options: Options = OPTIONS) -> int:
-    """The number of points that were played."""
-    return sweep(scenario, seed, options, moments=moments)
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_role_may_die_or_lose_a_reply_at_each_of_its_writes(name: str) -> None:
-    moments = DEFAULT_MOMENTS[:1] if name == "eviction" else DEFAULT_MOMENTS  # it is the longest
-    assert swept(SCENARIOS[name], 0, moments) >= POINTS_MIN * len(moments)
+    points = crash_points(SCENARIOS[name], 0, OPTIONS, moments=DEFAULT_MOMENTS)
+    assert len(points) >= POINTS_MIN * len(DEFAULT_MOMENTS)
+
+
+def test_a_point_of_real_loops_that_was_forked_is_the_world_that_is_played_again_from_its_start() -> None:
+    options = replace(OPTIONS, followers=2, torn_rate=0.3)
+    for point in crash_points(failover, 1, options)[::11]:
+        assert play_again(failover, point.plan, 1, options) == point
 
 
 @pytest.mark.long
@@ -289,4 +289,4 @@ def test_every_role_may_die_or_lose_a_reply_at_each_of_its_writes(name: str) -> 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_role_may_die_at_every_moment_of_each_of_its_writes(name: str, followers: int, seed: int) -> None:
     options = replace(OPTIONS, followers=followers, torn_rate=0.3 if followers else 0.0)
-    assert swept(SCENARIOS[name], seed, KILLS + LOSSES, options) >= POINTS_MIN * len(KILLS + LOSSES)
+    assert len(crash_points(SCENARIOS[name], seed, options)) >= POINTS_MIN * len(KILLS + LOSSES)

@@ -9,7 +9,7 @@ import pytest
 from tests.sim import faults
 from tests.sim.options import FAULTS, Options, seeds
 from tests.sim.process import NEVER_MS, SimProcess
-from tests.sim.sweep import KILLS, crash_points, fingerprints, sweep
+from tests.sim.sweep import fingerprints
 from tests.sim.toy import GOAL, PATH, Counter, count, counting_world
 from tests.sim.world import CrashPlan, SimulationError, World
 from zkcoord.shell.ports import (
@@ -135,20 +135,6 @@ def test_an_actor_that_asks_to_be_called_at_once_for_ever_is_named() -> None:
     world.spawn("busy", lambda process: Busy())
     with pytest.raises(SimulationError, match="busy#1 asks to be called at once"):
         world.run(1_000)
-
-
-def test_a_crash_sweep_visits_every_write_at_every_moment() -> None:
-    def scenario(world: World) -> None:
-        world.ensemble.ensure(PATH, b"0")
-        for n in range(2):
-            world.spawn(f"counter-{n}", Counter)
-        world.calm(5_000, quiet_ms=3_000)
-        assert int(world.ensemble.data(PATH) or b"0") == GOAL
-
-    points = list(crash_points(scenario, moments=KILLS))
-    assert len(points) >= GOAL * len(KILLS)
-    assert points == sorted(points, key=lambda p: (p.process, p.at_write, KILLS.index(p.when)))
-    assert sweep(scenario, moments=KILLS) == len(points)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from tests.sim.rest_checkers import record_of, state_of
 
 OPERATOR = "operator"
 ANSWERED = ("wish", "done")
+DEFAULTS = {"max_probes": 3}
+"""What a key that is left out says, where that is not nothing."""
 
 
 def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
@@ -35,7 +37,7 @@ def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
 def _keeps(old: Any, new: Any) -> bool:
     """True when `new` says what `old` said; one at its default may be left out, or stand there now."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return all(_keeps(value, new.get(key)) for key, value in old.items())
+        return all(_keeps(value, new.get(key, DEFAULTS.get(key))) for key, value in old.items())
     return bool(old == new or (new is None and not old))
 
 

@@ -72,6 +72,7 @@ class World:
         self.reads_disturb = True  # whether reads count as activity in `calm`
         self.write_counts: Counter[str] = Counter()
         self.crash_plans: dict[tuple[str, int], CrashPlan] = {}
+        self.at_write: Callable[[str, int], CrashPlan | None] | None = None  # a process's n-th write: what happens
         self.journal: list[Entry] = []
         self.on_journal: list[Callable[[Entry], None]] = []
         self.rest_checks: list[Callable[[], list[str]]] = []
@@ -154,6 +155,8 @@ class World:
         self.write_counts[name] += 1
         self.last_activity_ms = self.now_ms
         plan = self.crash_plans.pop((name, self.write_counts[name]), None)
+        if plan is None and self.at_write is not None:
+            plan = self.at_write(name, self.write_counts[name])
         if plan is not None:
             self.trace("plan:", plan)
             self._armed = plan
@@ -204,18 +207,26 @@ class World:
 
     def _work(self) -> bool:
         """Do one thing that can be done now; False when there is none."""
-        now_ms, options = self.now_ms, self.options
-        steps = [p for p in self.processes.values() if (p.inbox.items or p.wake_ms <= now_ms) and p.awake]
-        executes, delivers, ghosts = [], [], []
+        now_ms, options, serving = self.now_ms, self.options, self.ensemble.serving
+        steps, executes, delivers, ghosts, behind = [], [], [], [], []
+        for process in self.processes.values():
+            if (process.wake_ms <= now_ms or process.inbox.items) and process.running and not process.paused:
+                steps.append(process)
         for store in self.stores:
             wire = store.wire
-            if wire is not None and wire.requests and store.can_execute():
-                executes.append(store)
-            if store.local or (wire is not None and wire.replies and store.can_deliver()):
-                delivers.append(store)
-            if store.ghosts and self.ensemble.serving:
+            if wire is None:
+                if store.local:
+                    delivers.append(store)
+            else:
+                if wire.requests and store.can_execute():
+                    executes.append(store)
+                if store.local or (wire.replies and store.can_deliver()):
+                    delivers.append(store)
+            if store.ghosts and serving:
                 ghosts.append(store)
-        behind = [r for r in self.ensemble.followers if not r.cut and self.ensemble.lags(r)]
+        for replica in self.ensemble.followers:
+            if not replica.cut and self.ensemble.lags(replica):
+                behind.append(replica)
         weights = (
             options.weight_step if steps else 0,
             options.weight_execute if executes else 0,
@@ -265,16 +276,17 @@ class World:
 
     def _jump(self) -> bool:
         """Nothing to do now: let time come to the next timer (or a little later)."""
-        times = [p.wake_ms for p in self.processes.values() if p.wake_ms != NEVER_MS and p.awake]
-        if self._timers:
-            times.append(self._timers[0][0])
+        due_ms = self._timers[0][0] if self._timers else NEVER_MS
+        for process in self.processes.values():
+            if process.wake_ms < due_ms and process.running and not process.paused:
+                due_ms = process.wake_ms
         expiry_ms = self.ensemble.next_expiry_ms()
-        if expiry_ms is not None:
-            times.append(expiry_ms)
-        if not times:
+        if expiry_ms is not None and expiry_ms < due_ms:
+            due_ms = expiry_ms
+        if due_ms == NEVER_MS:
             return False
         late_ms = int(self.rng.random() * (self.options.timer_late_ms_max + 1))
-        self._pass_time(max(self.now_ms, min(times)) + late_ms)
+        self._pass_time(max(self.now_ms, due_ms) + late_ms)
         return True
 
     def _pass_time(self, now_ms: int) -> None:

@@ -5,7 +5,8 @@ A new registration is a new desk; nothing of the earlier one is carried over, ex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -21,6 +22,37 @@ WRITE = "write"  # the tag and lane of this consumer's multis
 CHANNEL = "channel"  # the scope of the own registration, channel and commands
 
 
+CALLS_WAITING_MAX = 20
+"""So many calls may wait for an application that hangs. Then its consumer neither registers again nor starts again what
+it holds before some are answered: else each flap of the network would leave another start and another `lost`, for ever.
+One that works has two or three, a slow one whose session was lost a few times some more."""
+
+
+class Calls:
+    """What the application was asked and has not answered yet, over all registrations of a consumer."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self._tokens = count(1)
+        self._waiting: set[int] = set()
+
+    def ask(self, name: str, argument: Any) -> int:
+        """Make a call; the token of its answer."""
+        token = next(self._tokens)
+        self._waiting.add(token)
+        self._callbacks.call(token, name, argument)
+        return token
+
+    def answered(self, token: int) -> None:
+        """Every call is answered once."""
+        self._waiting.discard(token)
+
+    @property
+    def full(self) -> bool:
+        """True while nothing may be begun that makes more calls."""
+        return len(self._waiting) >= CALLS_WAITING_MAX
+
+
 class Desk:
     """One registration's channel, holdings, writes and calls."""
 
@@ -30,13 +62,12 @@ class Desk:
         self,
         loop: Loop,
         paths: MemberPaths,
-        callbacks: Callbacks,
-        tokens: Iterator[int],
+        asking: Calls,
         events: Events,
         starts: dict[TopicPartition, int],
     ) -> None:
         """`starts`: how often the application was told to start a partition; it counts the same, over registrations."""
-        self._loop, self._callbacks, self._tokens, self._events = loop, callbacks, tokens, events
+        self._loop, self._asking, self._events = loop, asking, events
         self.paths, self.starts = paths, starts
         self.holdings = Holdings()
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
@@ -169,13 +200,12 @@ class Desk:
 
     def call(self, name: str, argument: Any, waiting: str = "task") -> None:
         """Call the application; the answer goes to `waiting` (nobody waits for `lost` and `replay`)."""
-        token = next(self._tokens)
-        if name not in ("lost", "replay"):
-            self.calls[token] = waiting
         if name == "start":
             for partition in argument:
                 self.starts[partition] = self.starts.get(partition, 0) + 1
-        self._callbacks.call(token, name, argument)
+        token = self._asking.ask(name, argument)
+        if name not in ("lost", "replay"):
+            self.calls[token] = waiting
 
     def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> None:
         """Have the application start these; what was announced from these offsets on comes first."""

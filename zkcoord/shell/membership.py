@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.shell.committing import Committing
-from zkcoord.shell.desk import CHANNEL, WRITE, Desk
+from zkcoord.shell.desk import CHANNEL, WRITE, Calls, Desk
 from zkcoord.shell.draining import Draining
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
@@ -55,8 +54,8 @@ class MembershipRole:
     """One consumer's membership over its sessions. `readable` and `lease` may be read from any thread."""
 
     def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
-        self._loop, self._settings, self._callbacks, self._events = loop, settings, callbacks, events
-        self._tokens = count(1)
+        self._loop, self._settings, self._events = loop, settings, events
+        self._calls = Calls(callbacks)
         self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
@@ -177,6 +176,7 @@ class MembershipRole:
 
     def called(self, done: CallDone, now_ms: int) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""
+        self._calls.answered(done.token)
         desk = self.desk
         waiting = desk.calls.pop(done.token, None) if desk is not None else None
         if desk is None or waiting is None:
@@ -218,7 +218,7 @@ class MembershipRole:
         try:
             loop = self._loop
             able = loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms)
-            if not self.member and able and self.may_join():
+            if not self.member and able and not self._calls.full and self.may_join():
                 self._join(now_ms)
         except SchemaError as error:
             self._loop.fail(error, now_ms)
@@ -263,7 +263,7 @@ class MembershipRole:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=settings.new_id())
-        self.desk = Desk(self._loop, paths, self._callbacks, self._tokens, self._events, self._starts)
+        self.desk = Desk(self._loop, paths, self._calls, self._events, self._starts)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
         self._committing, self._draining = Committing(self.desk), Draining(self.desk)
@@ -355,7 +355,7 @@ class MembershipRole:
         """What is held but does not run (the lease ended, somebody set its offset) starts again from its offset."""
         if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._leaving:
             return
-        if self._committing is not None and self._committing.busy:
+        if self._calls.full or (self._committing is not None and self._committing.busy):
             return
         under_task = self._task.partitions() if self._task is not None else set()
         idle = sorted(desk.holdings.held.keys() - desk.holdings.running - under_task)

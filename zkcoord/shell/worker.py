@@ -1,9 +1,9 @@
 """The thread on which an application's callbacks run: in order, one at a time, never on the loop's thread (F16).
 
 What waits here is bounded by who asks. A registration has one task, which waits for its answer before it asks again,
-and a partition is told `lost` once for each start. So while a callback hangs a few calls of each registration wait,
-each about no more than its commands name (1,000 partitions each); a registration that hangs is evicted after its
-patience, and the next one waits longer and longer (up to 30 s): some hundred calls in a day.
+and a partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration
+leaves a few calls here, of no more partitions than commands name (1,000 each); at `desk.CALLS_WAITING_MAX` of them
+their consumer begins nothing anew.
 """
 
 from __future__ import annotations
