@@ -39,6 +39,12 @@ def test_what_can_never_work_is_refused_at_once(
         Consumer(zookeeper, group, topics, **CALLBACKS, **settings)
 
 
+def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
+    with pytest.raises(UsageError, match="within on_stop"):
+        consumer.stopped([], {})
+
+
 def test_a_consumer_that_was_never_started_stops_at_once() -> None:
     Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS).stop()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -58,7 +58,8 @@ class Consumer:
         UnavailableError (Kafka is away) has it tried again here.
     `on_stop(partitions) -> Mapping[partition, offset]`
         after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
-        take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only.
+        take as long as `rebalance_timeout_ms` allows; a slow one delays its own member only. What it need not wait for
+        it may give up at once, with `stopped`.
     `on_lost(partitions)`
         the lease ended or the registration is gone; nothing of them can be committed any more. `on_start` is called
         again if they come back.
@@ -202,6 +203,13 @@ class Consumer:
             return
         _check_size(ranges)
         self._ask_write("announce", Announced(dict(ranges), {p: self._starts.get(p, 0) for p in ranges}))
+
+    def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
+        """Within `on_stop`, on its thread: nothing of these of its partitions is read any more; `offsets` are their
+        final offsets, as `on_stop` returns them. They go to whom they are meant for while `on_stop` waits for the rest.
+        """
+        if not self._worker.answer_part("stop", (tuple(partitions), dict(offsets))):
+            raise UsageError("stopped() is for within on_stop, on the thread that it is called on")
 
     def _ask_write(self, name: str, wanted: Wanted | Announced) -> None:
         if self.error is not None:

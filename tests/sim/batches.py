@@ -14,7 +14,7 @@ from tests.sim.application import Application
 from tests.sim.world import Entry, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.announcing import Announced
-from zkcoord.shell.ports import Request
+from zkcoord.shell.ports import CallDone, Request
 
 RECORDS_MAX = 400
 """Of a range."""
@@ -36,6 +36,19 @@ class BatchApplication(Application):
         for partition in positions:
             if self.replays.get(partition, (-1, -1))[0] != positions[partition]:
                 self.replays.pop(partition, None)
+
+    def _answer(self) -> None:
+        """Of a stop, what the running batch does not read is given up before the rest."""
+        token, name, argument = self._calls[0]
+        if name == "stop" and self._act != self._plan:
+            free = tuple(p for p in argument if not self._reads(p))
+            rest = tuple(p for p in argument if p not in free)
+            if free and rest:
+                self._calls[0] = token, name, rest
+                self._process.inbox.put(CallDone(token, (free, self._stop(free)), part=True))
+                self._next_call()
+                return
+        super()._answer()
 
     def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         finish = self._world.rng.random() < 0.5

@@ -112,6 +112,9 @@ WRITTEN_SCRIPT = [
     commit("one", CreateNode("/r"), CreateNode("/r", sequential=True), DeleteNode("/r/0000000000", 0)),
     commit("one", DeleteNode("/r", 0), CreateNode("/r"), CreateNode("/r", sequential=True)),
     Step("one", "read", [Read("/r", Kind.CHILDREN), Read("/r/0000000000")]),
+    watched("two", "/p", Kind.CHILDREN),  # what comes and goes in one multi fires, and is counted
+    commit("one", CreateNode("/p/brief"), DeleteNode("/p/brief", 0)),
+    Step("one", "read", [Read("/p", Kind.CHILDREN), Read("/p")]),
     # each error, at each place
     commit("two", CreateNode("/p")),
     commit("two", CreateNode("/x/y")),
@@ -353,7 +356,8 @@ class Transcript:
             return node.path, node.kind, None
         self._czxids.append(node.stat.czxid)
         owner = self._owners.get(node.stat.ephemeral_owner, "unknown")
-        return node.path, node.kind, node.stat.version, Czxid(node.stat.czxid), owner, node.data, node.children
+        told = node.stat.version, node.stat.child_changes, Czxid(node.stat.czxid), owner
+        return node.path, node.kind, *told, node.data, node.children
 
 
 class Czxid(NamedTuple):

@@ -89,12 +89,23 @@ class Watcher(Protocol):
 class Replica:
     """One server's copy of the tree, and the watches of the sessions connected to it."""
 
-    __slots__ = ("child_watches", "children", "cut", "data_watches", "name", "nodes", "position", "zxid")
+    __slots__ = (
+        "child_changes",
+        "child_watches",
+        "children",
+        "cut",
+        "data_watches",
+        "name",
+        "nodes",
+        "position",
+        "zxid",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.nodes: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0, 0))}
         self.children: dict[str, dict[str, None]] = {"/": {}}
+        self.child_changes: dict[str, int] = {"/": 0}  # how many children were made and removed
         self.zxid = 0
         self.position = 0  # how much of the log is applied
         self.cut = False  # cut off from the leader: answers reads and pings, can neither write nor sync
@@ -108,14 +119,16 @@ class Replica:
         for path, before, after in txn.changes:
             if after is None:
                 parent, _, name = path.rpartition("/")
-                del self.nodes[path], self.children[path], self.children[parent or "/"][name]
+                del self.nodes[path], self.children[path], self.child_changes[path], self.children[parent or "/"][name]
+                self.child_changes[parent or "/"] += 1
                 self._fire_deleted(path)
                 self._fire_children(parent or "/")
             elif before is None:
                 parent, _, name = path.rpartition("/")
                 self.nodes[path] = after
-                self.children[path] = {}
+                self.children[path], self.child_changes[path] = {}, 0
                 self.children[parent or "/"][name] = None
+                self.child_changes[parent or "/"] += 1
                 self._fire_created(path)
                 self._fire_children(parent or "/")
             else:
@@ -135,7 +148,8 @@ class Replica:
             return Node(path, kind, None)
         if kind is Kind.DATA:
             return Node(path, kind, found.stat, found.data)
-        return Node(path, kind, found.stat, b"", tuple(sorted(self.children[path])))
+        stat = found.stat._replace(child_changes=self.child_changes[path])
+        return Node(path, kind, stat, b"", tuple(sorted(self.children[path])))
 
     def _fire_created(self, path: str) -> None:
         _tell(self.data_watches.pop(path, None), path, True, True)
@@ -219,7 +233,7 @@ class Draft:
         return "", 0
 
     def _set(self, write: SetNode, node: Znode) -> tuple[str, int]:
-        version, czxid, owner, _ = node.stat
+        version, czxid, owner = node.stat[:3]
         if write.version not in (ANY_VERSION, version):
             return "BadVersion", -1
         self._put(write.path, node, Znode(write.data, Stat(version + 1, czxid, owner, self._now_ms)))

@@ -51,6 +51,11 @@ class FakeMembership:
     def join_when(self, ready: Callable[[], bool]) -> None:
         self.ready = ready
 
+    def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
+        self.world.released.append({str(each): offsets.get(each) for each in sorted(partitions)})
+        self.held -= set(partitions)
+        self.world.early.set()
+
     def allowed(self, partition: TopicPartition) -> bool:
         return partition in self.held and self.world.leased
 
@@ -77,7 +82,7 @@ class FakeMembership:
 
     def take(self, *partitions: TopicPartition) -> Positions:
         with self._one_worker:
-            final: Positions = self._on_stop(partitions)
+            final: Positions = self._on_stop(partitions, self.stopped)
             self.held -= set(partitions)
             return final
 
@@ -119,6 +124,8 @@ class World:
         self.announced: list[dict[str, tuple[int, int]]] = []
         self.announced_max = 1_000
         self.commits: list[Positions] = []
+        self.early = threading.Event()
+        self.released: list[dict[str, int | None]] = []  # early, while a stop waits for the rest
         self.before_announcement: list[Callable[[], None]] = []
         self.before_commit: list[Callable[[], None]] = []
         self.while_planning: list[Callable[[], None]] = []

@@ -11,6 +11,10 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 9))
 
 
+def nothing_early(*early: object) -> None:
+    raise AssertionError(f"there is nothing to wait for, so all is answered at once: {early}")
+
+
 @pytest.fixture
 def cancelled() -> list[str]:
     return []
@@ -62,19 +66,21 @@ def test_a_batch_that_is_being_committed_is_neither_cancelled_nor_waited_for(
 
 def test_what_a_late_batch_still_reads_has_no_final_offset(holdings: Holdings) -> None:
     holdings.begin("batch", RANGES[:1], holdings.view())
-    assert holdings.stop([A, B], 0, lambda partition: True) == {B: 5}
+    told: list[object] = []
+    assert holdings.stop([A, B], 0, lambda partition: True, lambda *early: told.append(early)) == {}
+    assert told == [({B}, {B: 5})]
     assert holdings.view().holds == {}
 
 
 def test_a_stop_of_what_is_not_held_is_done(holdings: Holdings) -> None:
-    assert holdings.stop([TopicPartition("u", 0)], 0, lambda partition: True) == {}
+    assert holdings.stop([TopicPartition("u", 0)], 0, lambda partition: True, nothing_early) == {}
 
 
 def test_an_offset_whose_commit_was_refused_is_not_called_final(holdings: Holdings) -> None:
     holdings.begin("batch", RANGES, holdings.view())
     holdings.claim()
     holdings.finish(End.REFUSED, {A: 10, B: 9})
-    assert holdings.stop([A, B], 0, lambda partition: True) == {}
+    assert holdings.stop([A, B], 0, lambda partition: True, nothing_early) == {}
 
 
 def test_every_change_ends_a_wait_for_a_later_one(holdings: Holdings) -> None:

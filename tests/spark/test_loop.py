@@ -93,6 +93,24 @@ def test_a_stop_of_what_the_batch_holds_returns_the_offset_that_the_batch_commit
     assert world.commits == [{A: 10, B: 130}]
 
 
+@pytest.mark.parametrize("at_rebalance", ["finish", "cancel"])
+def test_of_a_stop_the_part_that_the_batch_does_not_hold_is_given_up_at_once(world: World, at_rebalance: str) -> None:
+    world.given = {A: 0}
+    job = Job(world)
+    consumer = world.consumer(at_rebalance=at_rebalance)
+    running = InThread(lambda: consumer.run(job))
+    job.await_begun(1)
+    world.member.give({B: 100})
+    stopping = InThread(lambda: world.member.take(A, B))
+    assert world.early.wait(DEADLINE_S)
+    assert world.released == [{"t-1": 100}]
+    job.let_go()
+    assert stopping.result() == {A: 10 if at_rebalance == "finish" else 0}
+    consumer.stop()
+    running.result()
+    assert world.commits == ([{A: 10}] if at_rebalance == "finish" else [])
+
+
 def test_a_partition_stopped_while_the_batch_was_planned_is_not_in_it(world: World) -> None:
     final: list[object] = []
     world.while_planning = [lambda: final.append(world.member.take(A))]

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.world import World as Tree
+from tests.integration.world import wait_until
 from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer
+from zkcoord.tree.paths import DRAFT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,3 +116,43 @@ def test_records_are_read_once_each_while_consumers_come_and_go(
         made["b"].stop()
         assert running["b"].result() >= 2
     assert set(seen.records.values()) == {1}, "a record came twice"
+
+
+def test_of_a_stop_the_next_reads_at_once_what_the_running_batch_does_not_read(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    topic = make_topic(4)
+    topic.show_in(chroot)
+    topic.fill(0, 20)
+    partitions = [TopicPartition(topic.name, number) for number in range(4)]
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(df: DataFrame, batch: Batch) -> None:
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        assert df.count() == 20
+
+    def owners() -> list[str]:
+        """The instances' names."""
+        owned = [consumer_of(world.data(DRAFT.owner("g", each)).decode()) for each in partitions]
+        return [each.removeprefix("g_").partition("-")[0] for each in owned]
+
+    with Tree(chroot) as world:
+        world.coordinate()
+        consumer = SparkConsumer(
+            *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+            instance="spark",
+            assignors=("range",),
+        )
+        running = InThread(lambda: consumer.run(work))
+        assert begun.wait(DEADLINE_S)
+        wait_until(lambda: owners() == ["spark"] * 4, "it owns all")
+        heir = world.join("g", topic.name, instance="heir", assignors=("range",))  # its id comes first: 0 and 1
+        wait_until(lambda: heir.held() == [str(partitions[1])], "the heir reads one while the batch runs")
+        assert owners() == ["spark", "heir", "spark", "spark"]
+        go_on.set()
+        wait_until(lambda: heir.held() == list(map(str, partitions[:2])), "and the other one with the batch's end")
+        assert heir.begun == {partitions[0]: 20, partitions[1]: 0}
+        consumer.stop()
+        assert running.result() == 1

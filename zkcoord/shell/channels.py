@@ -5,6 +5,9 @@ request; who owns what is asked of the owners as read.
 
 When the list of a channel changes in which a command stands, that was acknowledged, as a rule: what it leaves its
 result in (the status; of a stop the owners, for which a grant waits) is read in the same request, behind the list.
+
+A member that releases a part of what a stop names makes a child and removes it in that multi: the list changed more
+often than it shows, and what the stops that stand in it leave their results in is read.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class Channels:
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
     _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
+    _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
 
     # a batch of answers
 
@@ -62,6 +66,7 @@ class Channels:
             self._want(path, Kind.DATA)
         for consumer_id in known - set(node.children):
             path = self.layout.channel(self.group, consumer_id)
+            self._lists.pop(consumer_id, None)
             self.tracker.unwant(path, Kind.CHILDREN)
             self.tracker.unwant(path, Kind.DATA)
             self.tracker.unwant(f"{path}/{EVICTED_MARK}")
@@ -91,14 +96,20 @@ class Channels:
                 self._touch_owners(command.threads)
         if EVICTED_MARK not in names:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
-        self._read_beside(after, consumer_id)
+        results = self._read_beside(after, consumer_id)
+        if _more_than_shown(self._lists.get(consumer_id), node):
+            self._touch_all(results)
+        self._lists[consumer_id] = node
 
-    def _read_beside(self, after: GroupNodes, consumer_id: str) -> None:
+    def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
+        """Have what the commands in a channel leave their results in read beside its list; returns that of stops."""
         channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
         owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
-        self.tracker.read_beside(path, Kind.CHILDREN, [path, *owners] if commands else ())
+        results = [path, *owners]
+        self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
+        return results if stops else []
 
     def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
         """A command was read."""
@@ -106,7 +117,9 @@ class Channels:
             self._touch_status(address.name)
             self.touch_owners_of({address.name}, after)
             return
-        self._read_beside(after, address.name)
+        results = self._read_beside(after, address.name)
+        if node.stat is not None and node.stat.czxid:  # read, not told by the reply to an own write: it stood there
+            self._touch_all(results)
         channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
         for command in channel.commands if channel is not None and sent else ():
             if command.sequence == address.item and sent:
@@ -162,6 +175,10 @@ class Channels:
         for partition in list(partitions):
             self._touch(self.layout.owner(self.group, partition))
 
+    def _touch_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._touch(path)
+
     def _touch(self, path: str) -> None:
         if path not in self._behind:
             self.tracker.touch(path, Kind.DATA)
@@ -186,3 +203,11 @@ def _by_consumer(owners: Mapping[TopicPartition, Owner]) -> dict[str, list[Topic
     for thread, partitions in threads.items():
         consumers[consumer_of(thread)] += partitions
     return {consumer_id: sorted(partitions) for consumer_id, partitions in consumers.items()}
+
+
+def _more_than_shown(before: Node | None, now: Node) -> bool:
+    """True when children came and went between two looks at a list."""
+    if before is None or before.stat is None or now.stat is None:
+        return False
+    shown = set(before.children).symmetric_difference(now.children)
+    return now.stat.child_changes - before.stat.child_changes > len(shown)

@@ -135,7 +135,7 @@ class MembershipRole:
         started = set(self._revived) | (desk.holdings.running if desk is not None else set())
         if isinstance(task, StartTask) and task.step is Step.CALL:
             started |= task.partitions()
-        if isinstance(task, StopTask) and task.step is Step.CALL:
+        if isinstance(task, StopTask):
             started -= task.partitions()
         return started
 
@@ -178,9 +178,11 @@ class MembershipRole:
         """The application answered; answers to an earlier registration's calls change nothing."""
         self._calls.answered(done.token)
         desk = self.desk
-        waiting = desk.calls.pop(done.token, None) if desk is not None else None
+        waiting = desk.calls.get(done.token) if desk is not None else None
         if desk is None or waiting is None:
             return
+        if not done.part:
+            del desk.calls[done.token]
         if waiting == "task" and self._task is not None:
             self._task.called(done)
         elif waiting == "revive" and self._revived:

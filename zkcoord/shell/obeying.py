@@ -248,7 +248,10 @@ class StartTask:
 
 
 class StopTask:
-    """Obey a stop-fetcher, or leave: the application stops, then offsets and releases, then the command is deleted."""
+    """Obey a stop-fetcher, or leave: the application stops, then offsets and releases, then the command is deleted.
+
+    What the application has stopped while it is still at the rest is released at once: the command stands on.
+    """
 
     def __init__(self, desk: Desk, sequence: str | None, named: set[TopicPartition] | None) -> None:
         """`sequence` None: no command asked for it (leaving); `named` None: everything that is held."""
@@ -257,47 +260,64 @@ class StopTask:
         self._desk = desk
         held = desk.holdings.held
         self._left = {p for p in held if named is None or p in named}
+        self._early: set[TopicPartition] = set()  # of these: stopped already, in the middle of the call
+        self._sent: set[TopicPartition] = set()  # what the multis under way release
+        self._answered = self._last = False  # the application; the multis under way acknowledge
         self._finals: dict[TopicPartition, int] = {}
         self._lookup: Lookup | None = None
         running = tuple(sorted(self._left & desk.holdings.running))
         if running:
             desk.call("stop", running)
         else:
-            self.step = Step.WRITE
+            self.step, self._answered = Step.WRITE, True
 
     def partitions(self) -> set[TopicPartition]:
         """What this task is about."""
         return set(self._left)
 
     def called(self, done: CallDone) -> None:
-        """The application stopped, with final offsets; one that raised keeps what was committed."""
-        holdings = self._desk.holdings
-        holdings.running.difference_update(self._left)
+        """The application stopped, all or a part, with final offsets; one that raised keeps what was committed."""
+        running = self._desk.holdings.running
+        stopped, offsets = done.value if done.part else (self._left, done.value)
+        stopped = self._left.intersection(stopped)
+        if done.part:
+            stopped &= running
+            self._early |= stopped
+        else:
+            self._answered = True
+        running.difference_update(stopped)
         if done.error is not None:
             why = f"{type(done.error).__name__}: {done.error}"
             self._desk.event("stop_failed", {"partitions": sorted(self._left), "why": why, "level": "warning"})
-        else:
-            self._finals = {p: offset for p, offset in dict(done.value or {}).items() if p in self._left}
-        self.step = Step.WRITE
+        self._finals |= {p: offset for p, offset in dict(offsets or {}).items() if p in stopped}
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """What comes next while nothing is under way. Leaving, all is released together: the session's end tells."""
+        if self.step in (Step.CALL, Step.WRITE):
+            early = bool(self._early) and self.sequence is not None
+            self.step = Step.WRITE if self._answered or early else Step.CALL
 
     def advance(self) -> None:
         """Do what can be done now."""
         if self.step is Step.VERIFY and self._lookup is not None and self._lookup.clean and self._desk.channel_clean:
             self._verify(self._lookup)
-        if self.step is Step.WRITE and self._desk.may_write:
+        while self.step is Step.WRITE and self._desk.may_write:
             self._write()
 
     def _write(self) -> None:
         desk = self._desk
-        held = {p: desk.holdings.held[p] for p in self._left if p in desk.holdings.held}
+        self._last = self._answered
+        self._sent = set(self._left if self._last else self._early)
+        held = {p: desk.holdings.held[p] for p in self._sent if p in desk.holdings.held}
         if self.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
             unfinished = desk.holdings.standing({}, desk.holdings.batch)
             held = {p: mine for p, mine in held.items() if p not in unfinished or self._finishes(p)}
         done = None
-        if self.sequence is not None and not desk.acknowledged(self.sequence):
+        if self._last and self.sequence is not None and not desk.acknowledged(self.sequence):
             rest = {p: mine for p, mine in desk.holdings.held.items() if p not in self._left}
             done = desk.acknowledgement([self.sequence], rest)
-        transactions = member.release(desk.paths, held, self._finals, done)
+        transactions = member.release(desk.paths, held, self._finals, done, tell=not self._last)
         if not transactions:
             self._end()
             return
@@ -315,13 +335,14 @@ class StopTask:
             return
         self.step = Step.VERIFY
         self._lookup = self._desk.lookup(TASK)
-        self._lookup.begin(self._left)
+        self._lookup.begin(self._sent)
 
     def _verify(self, lookup: Lookup) -> None:
         holdings = self._desk.holdings
-        gone, foreign = holdings.reconcile(self._left, self._finals, lookup)
+        gone, foreign = holdings.reconcile(self._sent, self._finals, lookup)
         released = {p: holdings.held.pop(p) for p in gone}
         self._left -= gone
+        self._early -= gone
         self._report({p: self._finals.get(p, mine.offset) for p, mine in released.items()})
         for partition, offset in sorted(foreign.items()):
             final = self._finals.pop(partition, None)
@@ -329,12 +350,16 @@ class StopTask:
             self._desk.event("foreign_offset", fields)
         lookup.end()
         self.step = Step.WRITE
+        self._go_on()
 
     def _end(self) -> None:
+        """What was sent is released."""
         held = self._desk.holdings.held
-        self._report({p: self._finals.get(p, held.pop(p).offset) for p in sorted(self._left) if p in held})
-        self._left.clear()
-        self.step = Step.DONE
+        self._report({p: self._finals.get(p, held.pop(p).offset) for p in sorted(self._sent) if p in held})
+        self._left -= self._sent
+        self._early -= self._sent
+        self.step = Step.DONE if self._last else Step.CALL
+        self._go_on()
 
     def _report(self, offsets: Mapping[TopicPartition, int]) -> None:
         for partition in offsets:

@@ -105,11 +105,12 @@ class LinkChanged:
 
 @dataclass(frozen=True, slots=True)
 class CallDone:
-    """A callback of the application returned `value`, or raised `error`."""
+    """A callback of the application returned `value`, or raised `error`; `part`: it is still at the rest."""
 
     token: int
     value: Any = None
     error: BaseException | None = None
+    part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,10 @@ class StoreFactory(Protocol):
 
 
 class Callbacks(Protocol):
-    """The application behind a consumer. `call` returns at once; one CallDone with `token` follows, in order."""
+    """The application behind a consumer. `call` returns at once; one CallDone with `token` follows, in order.
+
+    Of a `stop` parts may come before it: final offsets of some of its partitions, which are read no more.
+    """
 
     def call(self, token: int, name: str, argument: Any) -> None: ...
 

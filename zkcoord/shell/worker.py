@@ -22,6 +22,7 @@ class Worker:
     def __init__(self, functions: Mapping[str, Callable[[Any], Any]], answer: Callable[[CallDone], None]) -> None:
         self._functions, self._answer = dict(functions), answer
         self._calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
+        self._at: tuple[int, str] | None = None  # the call that is being served
         self._thread = threading.Thread(target=self._run, name="zkcoord-callbacks", daemon=True)
 
     def start(self) -> None:
@@ -32,6 +33,14 @@ class Worker:
         """Queue a call; its CallDone comes through `answer`."""
         self._calls.put((token, name, argument))
 
+    def answer_part(self, name: str, value: Any) -> bool:
+        """Answer a part of the call `name` that is being served on this very thread; False when there is none."""
+        at = self._at if threading.current_thread() is self._thread else None
+        if at is None or at[1] != name:
+            return False
+        self._answer(CallDone(at[0], value, part=True))
+        return True
+
     def stop(self, timeout_seconds: float | None = None) -> None:
         """Serve what is queued, then end the thread; called from another thread. One that hangs is left (a daemon)."""
         self._calls.put(None)
@@ -41,6 +50,7 @@ class Worker:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             token, name, argument = call
+            self._at = token, name
             try:
                 done = CallDone(token, self._functions[name](argument))
             except Exception as error:  # whatever an application raises is an answer, and must not end the thread

@@ -23,7 +23,7 @@ from zkcoord.spark.holdings import Holdings
 from zkcoord.spark.loop import DriverLoop, LoopSettings
 from zkcoord.spark.metrics import Metrics, Tellers, Totals
 from zkcoord.spark.options import Choices, Options
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader
+from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.wiring import RealParts
@@ -259,13 +259,15 @@ class _Run:
         with self.times.draining():
             self.holdings.lose(partitions)
 
-    def on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-        """The membership's callback: wait for the batch that reads them, at most for the rebalance timeout."""
+    def on_stop(self, partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Mapping[TopicPartition, int]:
+        """The membership's callback: wait for the batch that reads them, at most for the rebalance timeout. `stopped`
+        is told at once what no batch reads."""
         with self.times.acknowledging():
             return self.holdings.stop(
                 partitions,
                 self._options.rebalance_timeout_ms,
                 self.allowed,
+                stopped,
                 cancel=self._options.at_rebalance == "cancel",
             )
 

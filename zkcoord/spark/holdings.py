@@ -27,6 +27,7 @@ from typing import NamedTuple
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, invariant
+from zkcoord.spark.ports import Stopped
 from zkcoord.spark.ranges import OffsetRange
 
 LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
@@ -132,19 +133,27 @@ class Holdings:
         partitions: Collection[TopicPartition],
         timeout_ms: int,
         leased: Callable[[TopicPartition], bool],
+        stopped: Stopped,
         *,
         cancel: bool = False,
     ) -> dict[TopicPartition, int]:
         """Give up these partitions; returns the final offsets of those whose committed offset is known.
 
         Returns at once for partitions that no batch reads, and for the others when the batch is committed, or, with
-        `cancel`, fenced and back. When it is not within `timeout_ms`, or the lease ends meanwhile, the batch is fenced:
-        nothing of it is committed.
+        `cancel`, fenced and back; of both kinds, the first are told to `stopped` at once, with their final offsets.
+        When the batch is not over within `timeout_ms`, or the lease ends meanwhile, it is fenced: nothing of it is
+        committed.
         """
         with self._changed:
             mine = {each for each in partitions if each in self._holds}
             self._stopping |= mine
             self._notify()
+            read = {each for each in mine if self._reading([each]) is not None}
+            free = mine - read if read else set()
+            final = self._drop(free)
+        if free:
+            stopped(free, final)
+            mine = read
         deadline = mono_ms() + timeout_ms
         while (tag := self._reading(mine)) is not None:
             left_ms = deadline - mono_ms()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Process = Callable[["DataFrame", Batch], object]
+Stopped = Callable[[Collection[TopicPartition], Mapping[TopicPartition, int]], None]  # `zkcoord.Consumer.stopped`
+OnStop = Callable[[tuple[TopicPartition, ...], Stopped], Mapping[TopicPartition, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class Parts(Protocol):
         self,
         *,
         on_start: Callable[[Mapping[TopicPartition, int]], None],
-        on_stop: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
+        on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],

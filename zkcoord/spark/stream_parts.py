@@ -14,7 +14,20 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, ZkcoordError
 from zkcoord.spark.handover import Handover
-from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Parts, Progress, Reader, Report, Where
+from zkcoord.spark.ports import (
+    Isolation,
+    Jobs,
+    LogEnds,
+    Membership,
+    Meter,
+    OnStop,
+    Parts,
+    Progress,
+    Reader,
+    Report,
+    Stopped,
+    Where,
+)
 from zkcoord.spark.progress import LogLines, log_event
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.stream_offsets import after
@@ -128,7 +141,7 @@ class StreamParts:
         self,
         *,
         on_start: Callable[[Positions], None],
-        on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
+        on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Positions],
@@ -139,9 +152,15 @@ class StreamParts:
             self._known.lost(partitions)
             on_lost(partitions)
 
+        def stop(partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Positions:
+            def early(some: Collection[TopicPartition], final: Positions) -> None:
+                stopped(some, self._known.stopped(some, final))
+
+            return self._known.stopped(partitions, on_stop(partitions, early))
+
         self._membership = self._parts.membership(
             on_start=lambda positions: on_start(self._known.started(positions)),
-            on_stop=lambda partitions: self._known.stopped(partitions, on_stop(partitions)),
+            on_stop=stop,
             on_lost=lost,
             on_replay=on_replay,
             reset=reset,

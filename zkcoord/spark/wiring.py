@@ -11,7 +11,7 @@ from zkcoord.logs import json_log
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Meter, Progress, Reader
+from zkcoord.spark.ports import Jobs, LogEnds, Membership, Meter, OnStop, Progress, Reader
 from zkcoord.spark.progress import progress_to
 from zkcoord.spark.reader_kafka import KafkaReader
 
@@ -43,7 +43,7 @@ class RealParts:
         self,
         *,
         on_start: Callable[[Mapping[TopicPartition, int]], None],
-        on_stop: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
+        on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
@@ -51,7 +51,10 @@ class RealParts:
         """A `zkcoord.Consumer`, not started."""
         from zkcoord.consumer import Consumer
 
-        return Consumer(
+        def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+            return on_stop(partitions, consumer.stopped)
+
+        consumer = Consumer(
             self._zookeeper,
             self._group,
             self._topics,
@@ -61,7 +64,7 @@ class RealParts:
             instance=self._options.instance,
             hold_ms=self._options.hold_ms,
             on_start=on_start,
-            on_stop=on_stop,
+            on_stop=stop,
             on_lost=on_lost,
             on_replay=on_replay,
             reset=reset,
@@ -72,6 +75,7 @@ class RealParts:
             capacity=self._options.capacity,
             zookeeper_config=self._options.zookeeper_config,
         )
+        return consumer
 
     def log_ends(self) -> LogEnds:
         """A Kafka client; the caller closes it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
 from zkcoord.tree.offset import encode_offset
-from zkcoord.tree.paths import REFUSED_MARK, Layout, parents
+from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
@@ -138,8 +138,14 @@ def release(
     held: Mapping[TopicPartition, Held],
     offsets: Mapping[TopicPartition, int],
     done: Acknowledgement | None,
+    *,
+    tell: bool = False,
 ) -> list[Transaction]:
-    """Release partitions with their final offsets; the last multi also deletes the command that asked for it."""
+    """Release partitions with their final offsets; the last multi also deletes the command that asked for it.
+
+    `tell`: the command stands on, and the last multi makes a child of the channel and removes it: who watches the
+    channel's list looks at the owners.
+    """
     partitions = sorted(held)
     transactions: list[Transaction] = []
     for part in _parts(paths, partitions):
@@ -150,6 +156,10 @@ def release(
                 writes.append(_set_offset(paths, partition, mine, offsets[partition]))
             writes.append(SetNode(paths.owner(partition), b"", mine.owner_version))
         transactions.append(Transaction(writes=tuple(writes), why="release"))
+    if tell and transactions:
+        mark = f"{paths.channel}/{RELEASED_MARK}"
+        told = (*transactions.pop().writes, CreateNode(mark), DeleteNode(mark, 0))
+        transactions.append(Transaction(writes=told, why="release a part"))
     if done is None:
         return transactions
     last = transactions.pop().writes if transactions else (paths.check(),)

@@ -62,6 +62,7 @@ class Address(NamedTuple):
 
 EVICTED_MARK = "evicted"
 REFUSED_MARK = "refused"
+RELEASED_MARK = "released"
 
 
 @dataclass(frozen=True, slots=True)

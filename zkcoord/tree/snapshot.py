@@ -13,6 +13,7 @@ class Stat(NamedTuple):
     czxid: int  # the transaction that created the node: another one is another node
     ephemeral_owner: int  # session id, 0 for a persistent node
     mtime_ms: int = 0  # the server's clock; for people only, never for a decision
+    child_changes: int = 0  # of a list: how many children were made and removed, also those nobody has seen
 
 
 class Kind(Enum):

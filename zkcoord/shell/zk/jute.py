@@ -102,4 +102,4 @@ def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
     for _ in range(count):
         name, offset = read_text(frame, offset)
         names.append(name)
-    return tuple(sorted(names)), read_stat(frame, offset)
+    return tuple(sorted(names)), read_stat(frame, offset)._replace(child_changes=STAT.unpack_from(frame, offset)[5])

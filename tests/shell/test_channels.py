@@ -1,0 +1,72 @@
+"""What a coordinator reads again when a channel's list tells that more happened than it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.channels import Channels
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.view import GroupNodes, empty, fold
+
+P0 = TopicPartition("t", 0)
+CHANNEL = DRAFT.channel("g", "c")
+OWNER = DRAFT.owner("g", P0)
+STOP = encode_command(Command(option=Option.STOP_FETCHER, ownership={P0: ""}, generation=2, epoch=1))
+START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"}, generation=2, epoch=1))
+
+
+def listed(changes: int) -> Node:
+    """The channel's list, with one command, after so many changes."""
+    return Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ("0000000000",))
+
+
+class Followed:
+    """A channel with one command that stands and was read, its list too; everything is clean."""
+
+    def __init__(self, command: bytes) -> None:
+        self.tracker = Tracker()
+        self._channels = Channels("g", DRAFT, self.tracker)
+        for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
+            self.tracker.want(path, kind)
+        status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
+        told = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), command)  # by the reply to the own multi
+        self._nodes: GroupNodes = empty("g")
+        self.read(status, listed(1), told)
+        self.tracker.answered(1, [Node(*read[:2], None) for read in self.tracker.take(1)])
+
+    def read(self, *nodes: Node) -> list[Read]:
+        """These are read, in one batch; what is to be read then."""
+        before, self._nodes = self._nodes, fold(self._nodes, nodes, DRAFT)
+        addresses = [(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None]
+        self._channels.begin(addresses)
+        for address, node in addresses:
+            self._channels.passed(node)
+            if node.kind is Kind.CHILDREN:
+                self._channels.follow_channel(before, self._nodes, "c", node)
+            elif address.item:
+                self._channels.follow_command(self._nodes, address, node)
+        self._channels.end()
+        return self.tracker.take(2) if before.view.channels else []
+
+
+def test_behind_a_list_that_changed_more_often_than_it_shows_a_stops_owners_and_the_status_are_read() -> None:
+    assert Followed(STOP).read(listed(3)) == [Read(CHANNEL), Read(OWNER)]
+
+
+def test_what_was_read_behind_the_list_is_not_read_again() -> None:
+    behind = [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), Node(OWNER, Kind.DATA, Stat(1, 6, 0))]
+    assert Followed(STOP).read(listed(3), *behind) == []
+
+
+@pytest.mark.parametrize(("command", "changes"), [(STOP, 1), (START, 3)])
+def test_nothing_is_read_where_nothing_can_have_been_released(command: bytes, changes: int) -> None:
+    assert Followed(command).read(listed(changes)) == []
+
+
+def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
+    found = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP)
+    assert Followed(STOP).read(found) == [Read(CHANNEL), Read(OWNER)]
