@@ -39,19 +39,24 @@ class Topic:
     """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
 
     def __init__(self, bootstrap_servers: str, partitions: int) -> None:
-        from confluent_kafka.admin import AdminClient
-
         self.bootstrap_servers = bootstrap_servers
         self.name = f"topic-{uuid.uuid4().hex[:8]}"
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         self._partitions = partitions
         self.create()
 
     def create(self) -> None:
         from confluent_kafka.admin import NewTopic
 
-        made = self._admin.create_topics([NewTopic(self.name, self._partitions, 1)])
+        admin = self._admin()
+        made = admin.create_topics([NewTopic(self.name, self._partitions, 1)])
         made[self.name].result(TIMEOUT_S)
+
+    def _admin(self) -> Any:
+        """A client for one request, to be kept while it lasts: Spark keeps what a query's functions name, this topic
+        too, longer than the broker runs."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def show_in(self, zookeeper: str) -> None:
         """Put the topic's node into another tree, as this broker has put it into its own."""
@@ -71,7 +76,8 @@ class Topic:
         """As retention does it: the log starts at `offset`."""
         from confluent_kafka import TopicPartition
 
-        for each in self._admin.delete_records([TopicPartition(self.name, partition, offset)]).values():
+        admin = self._admin()
+        for each in admin.delete_records([TopicPartition(self.name, partition, offset)]).values():
             each.result(TIMEOUT_S)
 
     def fill(self, partition: int, count: int, headers: list[tuple[str, bytes]] | None = None) -> None:

@@ -20,7 +20,7 @@ from zkcoord.demo.watch import Watch
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
 from zkcoord.errors import UnavailableError
-from zkcoord.kafka.client import KafkaClient, native_errors
+from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
@@ -121,7 +121,7 @@ class Stage:
 
         servers = self.kafka.bootstrap_servers
         with native_errors(servers, f"create the topic {TOPIC}"):
-            admin = AdminClient({"bootstrap.servers": servers})
+            admin = AdminClient({"bootstrap.servers": servers}, logger=NATIVE_LOG)
             admin.create_topics([NewTopic(TOPIC, len(self.partitions), 1)])[TOPIC].result(SOON_MS / 1000)
 
     def _end(self, *, hurry: bool) -> None:
