@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.postgres import postgres_programs
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
 from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
@@ -41,6 +42,13 @@ def needs_spark() -> None:
     connector_jars()
 
 
+def needs_postgres() -> None:
+    """PostgreSQL's programs, and a driver."""
+    if find_spec("psycopg") is None:
+        raise ZkcoordError('psycopg is not installed: pip install "zkcoord[demo,test]"')
+    postgres_programs()
+
+
 def needs_docker() -> None:
     """An engine that answers."""
     import docker  # type: ignore[import-untyped,unused-ignore]
@@ -66,6 +74,7 @@ REQUIREMENTS: dict[str, Callable[[], None]] = {
     "zookeeper": needs_zookeeper,
     "kafka": needs_kafka,
     "spark": needs_spark,
+    "postgres": needs_postgres,
     "docker": needs_docker,
     "namespaces": needs_namespaces,
 }

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import InvariantError, UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ KEY = ("topic", "partition", "offset")
 NEXT = "next_offset"
 CHUNK_ROWS = 1_000  # of one `executemany`
 RACES_MAX = 10  # who is overtaken so often by others that write the same partitions is no straggler's victim
+TRIES_MAX = 5  # of a batch whose rows a straggler writes at the same moment; each reads the DataFrame anew
+CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: a key that is there, a serialization failure, a deadlock
 
 
 def write_sql(
@@ -51,8 +53,9 @@ def write_sql(
     `placeholder` is the driver's: "?", "%s", ":{}" (the number comes in the braces). `quote`, which names of columns
     are written with, is "`" for MySQL.
 
-    UsageError for columns that lack; UnavailableError if others write the same partitions all the time; what the
-    driver raises, with nothing written.
+    A writer that is overtaken by another one of the same rows (a driver's IntegrityError, a serialization failure, a
+    deadlock) tries again, and finds them there. UsageError for columns that lack; UnavailableError if others write the
+    same partitions all the time; what the driver raises, with nothing written.
     """
     missing = sorted(set(KEY) - set(df.columns))
     if missing:
@@ -63,20 +66,31 @@ def write_sql(
             raise UsageError(
                 "connect() makes a connection that commits by itself (autocommit): a batch is one transaction"
             )
-        try:
-            if offsets_table is None:
-                firsts = {each.topic_partition: each.start for each in batch.ranges}
-                insertion = statement or words.insert_missing(table, df.columns)
-            else:
-                firsts = _taken(connection, words, offsets_table, batch.ranges)
-                insertion = statement or words.insert(table, df.columns)
-            repeated = () if statement or offsets_table else KEY
-            sent = _send(connection, insertion, _rows(df, firsts, repeated)) if firsts else 0
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
-    return sent
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                if offsets_table is None:
+                    firsts = {each.topic_partition: each.start for each in batch.ranges}
+                    insertion = statement or words.insert_missing(table, df.columns)
+                else:
+                    firsts = _taken(connection, words, offsets_table, batch.ranges)
+                    insertion = statement or words.insert(table, df.columns)
+                repeated = () if statement or offsets_table else KEY
+                sent = _send(connection, insertion, _rows(df, firsts, repeated)) if firsts else 0
+                connection.commit()
+                return sent
+            except BaseException as error:
+                connection.rollback()
+                if not left or not _overtaken(error):
+                    raise
+    raise InvariantError("every try returns or raises")
+
+
+def _overtaken(error: BaseException) -> bool:
+    """Whether another writer of the same rows may be why; IntegrityError is all that some drivers tell (DB-API 2.0)."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state is not None:
+        return state in CONFLICTS
+    return any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__)
 
 
 class Words:
@@ -130,10 +144,16 @@ def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRan
     Whoever else writes the same partitions (a program that slept, and was replaced) either comes first, and then is
     seen here, or waits for this transaction, and then finds nothing left to write.
     """
+    in_order = sorted(ranges)  # two writers lock the same rows in the same order
     for _ in range(RACES_MAX):
-        firsts = _move_all(connection.cursor(), words, table, ranges)
-        if firsts is not None:
-            return firsts
+        try:
+            firsts = _move_all(connection.cursor(), words, table, in_order)
+        except Exception as error:
+            if not _overtaken(error):
+                raise
+        else:
+            if firsts is not None:
+                return firsts
         connection.rollback()
     raise UnavailableError(f"others write the offsets in {table} all the time: is it one group's alone?")
 

@@ -1,0 +1,213 @@
+"""`write_sql` on a PostgreSQL: typed columns, its placeholders and upsert, and writers that meet."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.integration.world import wait_until
+from tests.spark.fakes import DEADLINE_S, InThread
+from tests.spark.postgres import postgres
+from tests.spark.test_sink_sql import CLICKS, OFFSETS, A, B, Frame, Rows, batch, records
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sink_sql import write_sql
+
+pytestmark = pytest.mark.postgres
+TABLES = """
+DROP TABLE IF EXISTS clicks, clicks_offsets;
+CREATE TABLE clicks (topic text, "partition" int, "offset" bigint, n bigint{key});
+CREATE TABLE clicks_offsets (topic text, "partition" int, next_offset bigint, PRIMARY KEY (topic, "partition"));
+"""
+KEY = ', PRIMARY KEY (topic, "partition", "offset")'
+UPSERT = (
+    "INSERT INTO clicks VALUES (%s, %s, %s, %s) "
+    'ON CONFLICT (topic, "partition", "offset") DO UPDATE SET n = excluded.n + clicks.n'
+)
+
+
+class Meeting(Frame):
+    """Rows that wait for another writer's first row, once: both have begun before either ends."""
+
+    def __init__(self, barrier: threading.Barrier, *ranges: OffsetRange) -> None:
+        super().__init__(*ranges)
+        self._barrier: threading.Barrier | None = barrier
+
+    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802 - as Spark spells it
+        barrier, self._barrier = self._barrier, None
+        if barrier is not None:
+            barrier.wait(DEADLINE_S)
+        return super().toLocalIterator()
+
+
+class Database:
+    """One database, which the tests share."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.isolation: Any = None
+
+    def connect(self) -> Any:
+        import psycopg
+
+        made = psycopg.connect(self._where)
+        made.isolation_level = self.isolation
+        return made
+
+    def ask(self, text: str) -> Rows:
+        with self.connect() as connection:
+            cursor = connection.execute(text)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def write(self, *ranges: OffsetRange, frame: Frame | None = None, **settings: Any) -> int:
+        sent: Any = frame or Frame(*ranges)
+        return write_sql(sent, batch(*ranges), self.connect, "clicks", placeholder="%s", **settings)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres() as where:
+        yield where
+
+
+@pytest.fixture
+def make(server: str) -> Callable[..., Database]:
+    def made(key: str = KEY) -> Database:
+        database = Database(server)
+        database.ask(TABLES.format(key=key))
+        return database
+
+    return made
+
+
+def test_a_keyed_table_holds_each_record_once(make: Callable[..., Database]) -> None:
+    database = make()
+    assert database.write(A, B) == 7
+    database.write(A._replace(start=12, end=20), B)
+    assert database.ask(CLICKS) == records(A._replace(end=20), B)
+    with pytest.raises(RuntimeError, match="cancelled"):
+        database.write(OffsetRange("t", 2, 0, 9), frame=Frame(OffsetRange("t", 2, 0, 9), failing=5))
+    assert database.ask(CLICKS) == records(A._replace(end=20), B)
+
+
+def test_nulls_bytes_and_times_of_a_dataframe_come_as_they_are(make: Callable[..., Database]) -> None:
+    database = make()
+    database.ask("ALTER TABLE clicks ADD COLUMN v bytea, ADD COLUMN at timestamptz, ADD COLUMN word text")
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    rows = [("t", 0, 10, 7, bytearray(b"\x00a"), at, "one"), ("t", 0, 11, None, None, None, None)]
+
+    class Typed(Frame):
+        def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+            return iter(rows)
+
+    frame = Typed(columns=["topic", "partition", "offset", "n", "v", "at", "word"])
+    for _ in range(2):
+        database.write(A, frame=frame)
+    found = database.ask(CLICKS)
+    assert found == [(*rows[0][:4], b"\x00a", at, "one"), rows[1]]
+
+
+def test_an_upsert_replaces_what_is_there(make: Callable[..., Database]) -> None:
+    database = make()
+    database.write(B)
+    database.write(B, statement=UPSERT)
+    assert database.ask(CLICKS) == [(*row[:3], 2 * row[3]) for row in records(B)]
+
+
+def test_rows_and_offsets_are_one_transaction(make: Callable[..., Database]) -> None:
+    database = make(key="")
+    with pytest.raises(RuntimeError, match="cancelled"):
+        database.write(A, B, frame=Frame(A, B, failing=5), offsets_table="clicks_offsets")
+    assert (database.ask(CLICKS), database.ask(OFFSETS)) == ([], [])
+    assert database.write(A, B, offsets_table="clicks_offsets") == 7
+    assert database.write(A._replace(start=12, end=20), B, offsets_table="clicks_offsets") == 6
+    assert database.ask(CLICKS) == records(A._replace(end=20), B)
+    assert database.ask(OFFSETS) == [("t", 0, 20), ("t", 1, 8)]
+
+
+@pytest.mark.parametrize("isolation", [None, "REPEATABLE_READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("again", [False, True], ids=["new partitions", "known partitions"])
+def test_of_two_that_write_the_same_offsets_at_once_one_writes(
+    make: Callable[..., Database], isolation: str | None, again: bool
+) -> None:
+    """Their ranges come in different orders: who locks one and waits for the other would never be waited for."""
+    database = make(key="")
+    if isolation is not None:
+        import psycopg
+
+        database.isolation = psycopg.IsolationLevel[isolation]
+    if again:
+        database.write(A._replace(start=0, end=10), B._replace(start=0, end=5), offsets_table="clicks_offsets")
+    before = database.ask(CLICKS)
+    writers = [InThread(lambda r=r: database.write(*r, offsets_table="clicks_offsets")) for r in ((A, B), (B, A))]
+    assert sorted(each.result() for each in writers) == [0, 7]
+    assert database.ask(CLICKS) == sorted(before + records(A, B))
+    assert database.ask(OFFSETS) == [("t", 0, 14), ("t", 1, 8)]
+
+
+@pytest.mark.parametrize("isolation", [None, "SERIALIZABLE"])
+def test_two_that_write_the_same_rows_of_a_keyed_table_at_once_both_succeed(
+    make: Callable[..., Database], isolation: str | None
+) -> None:
+    database = make()
+    if isolation is not None:
+        import psycopg
+
+        database.isolation = psycopg.IsolationLevel[isolation]
+    barrier = threading.Barrier(2)
+    writers = [
+        InThread(lambda r=r: database.write(*r, frame=Meeting(barrier, *r)))  # type: ignore[misc]
+        for r in ((A, B), (A, B))
+    ]
+    assert [each.result() for each in writers] == [7, 7]
+    assert database.ask(CLICKS) == records(A, B)
+
+
+def begun(database: Database) -> tuple[Any, InThread]:
+    """A straggler has written one row, and not committed it; a batch with that row and one before it waits for it."""
+    import psycopg
+
+    straggler = psycopg.connect(database._where)
+    straggler.execute("INSERT INTO clicks VALUES ('t', 0, 11, 0)")
+    writing = InThread(lambda: database.write(A))
+    waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    wait_until(lambda: database.ask(waits) == [(True,)], "the batch waits for the row")
+    return straggler, writing
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_what_a_straggler_has_not_committed_is_waited_for(make: Callable[..., Database], ends: str) -> None:
+    database = make()
+    straggler, writing = begun(database)
+    assert not writing.done
+    getattr(straggler, ends)()
+    straggler.close()
+    assert writing.result() == 4
+    expected = [row if row[2] != 11 or ends == "rollback" else (*row[:3], 0) for row in records(A)]
+    assert database.ask(CLICKS) == expected
+
+
+def test_a_deadlock_with_a_straggler_is_survived(make: Callable[..., Database]) -> None:
+    import psycopg
+
+    database = make()
+    straggler, writing = begun(database)
+    with contextlib.suppress(psycopg.errors.DeadlockDetected):  # one of the two is chosen
+        straggler.execute("INSERT INTO clicks VALUES ('t', 0, 10, 0)")
+        straggler.commit()
+    straggler.close()
+    assert writing.result() == 4
+    assert [row[:3] for row in database.ask(CLICKS)] == [row[:3] for row in records(A)]
+
+
+def test_a_rule_of_the_tables_own_that_is_broken_is_raised_at_once(make: Callable[..., Database]) -> None:
+    database = make()
+    database.ask("ALTER TABLE clicks ADD CHECK (n < 80)")
+    frame = Frame(A)
+    with pytest.raises(Exception, match="violates check constraint"):
+        database.write(A, frame=frame)
+    assert (frame.read, database.ask(CLICKS)) == (4, [])
