@@ -47,7 +47,7 @@ def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
     for number, (progress, lag) in enumerate(said):
         pinged = f"{number:010d}" if number else ""
         view = replace(probed(pinged=pinged, progress=progress, lag=lag), **fields)
-        decisions = decided(view, memory, NOW + number)
+        decisions = decided(view, memory, NOW + number * EVERY_MS)
     return decisions
 
 
@@ -90,3 +90,11 @@ def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout(
     why = "reject 0000000003 was not acknowledged within its retries"
     evict = EvictMember(consumer_id="a", sequence="0000000003", session_timeout_ms=10_000, why=why)
     assert [d for d in decided(view, memory, NOW + 60_000) if isinstance(d, EvictMember)] == [evict]
+
+
+def test_an_answer_to_what_was_no_probe_is_not_judged() -> None:
+    """A member without room for announced ranges is asked for its status every 2 s; a batch may take longer."""
+    memory = Memory()
+    for number in range(20):
+        view = probed(pinged=f"{number:010d}" if number else "", progress=10, lag=3)
+        assert not any(isinstance(d, EvictMember) for d in decided(view, memory, NOW + number * EVERY_MS // 10))

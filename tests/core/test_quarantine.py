@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from zkcoord.core import quarantine
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
 from zkcoord.core.view import GroupView, Quarantine, Refusal, Wish
 
 POISON = Refusal(1, "0000000001", "start: ValueError: poison")
@@ -93,3 +97,27 @@ def test_f45_evictions_of_its_owners_count_and_one_program_counts_once() -> None
     assert quarantines(after_evictions("g_a-1-ff", "g_a-2-ff", "g_a-3-ff", "g_a-4-ff")) == []
     [found] = quarantines(after_evictions("g_a-1-ff", "g_b-1-ff", "g_c-1-ff"))
     assert found == {T0: Quarantine("broke g_a, g_b, g_c: evicted", 1)}
+
+
+def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_is_tried_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = refused("abcd", "b", "c", "d")
+    refusals = {T0: POISON, T1: POISON}
+    channels = {n: replace(c, refusals=refusals) if n != "a" else c for n, c in view.channels.items()}
+    view = replace(view, channels=channels, owners={})
+    entry = Quarantine("broke b, c, d: start: ValueError: poison", 4)
+    both = {T0: entry, T1: entry}
+    assert quarantines(decided(view)) == [both]
+    monkeypatch.setattr(quarantine, "QUARANTINED_BYTES_MAX", state_bytes(T0, entry))
+    memory = Memory()
+    assert quarantines(decided(view, memory)) == [{T0: entry}]
+    later = granted(decided(view, memory, NOW + 2_000))
+    assert T1 in later
+    assert T0 not in later
+    assert quarantines(decided(settled(replace(view, quarantined={T0: entry})))) == []
+    long = Refusal(1, "0000000001", "x" * 10_000)
+    channels = {n: replace(c, refusals={T0: long}) for n, c in channels.items()}
+    monkeypatch.undo()
+    [[found]] = [list(q.values()) for q in quarantines(decided(replace(view, channels=channels)))]
+    assert len(found.why) == WHY_CHARS_MAX

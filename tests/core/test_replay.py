@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.core.test_coordinate import T0, T1, channel, decided, group, member
+from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RaiseGeneration, RemoveRefused, SetReplay
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import open_ranges, replays
+from zkcoord.core.room import range_bytes
 from zkcoord.core.view import Announced, Channel, GroupView, Outstanding, Owner
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
@@ -117,3 +122,40 @@ def test_a_group_that_announces_nothing_decides_as_ever() -> None:
     view = orphaned({}, committed={})
     kinds = [type(d) for d in decided(view)]
     assert kinds == [RaiseGeneration, GrantPartitions, PurgeChannel]
+
+
+def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> Outstanding:
+    """A start with a range that its consumer did not understand."""
+    return Outstanding(
+        sequence=f"{sequence:010d}",
+        version=1,
+        option="start-fetcher",
+        threads={partition: f"{name}-0"},
+        error="dance",
+        replay={partition: EARLY},
+    )
+
+
+def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "KEPT_BYTES_MAX", range_bytes(T0, EARLY))
+    view = group([member("a", **OFFERS)], {T0: "a-0", T1: "a-0"}, topics={"t": (0, 1)})
+    view = replace(view, channels={"a": channel("a", refused_start("a", T0), refused_start("a", T1, 1))})
+    kinds = [d for d in decided(view) if isinstance(d, SetReplay | RemoveRefused)]
+    assert [dict(d.replay) if isinstance(d, SetReplay) else d.sequence for d in kinds] == [{T0: EARLY}, "0000000000"]
+    first = replace(
+        view, channels={"a": channel("a", refused_start("a", T1, 1))}, owners={**view.owners, T0: Owner("", 6)}
+    )
+    full = replace(first, replay={T0: EARLY}, committed={T0: 100})
+    assert [d for d in decided(full) if isinstance(d, SetReplay | RemoveRefused)] == []
+    handed = replace(full, owners={**view.owners, T0: Owner("a-0", 7)}, committed={})
+    kinds = [d for d in decided(handed) if isinstance(d, SetReplay | RemoveRefused)]
+    assert [dict(d.replay) if isinstance(d, SetReplay) else d.sequence for d in kinds] == [{T1: EARLY}, "0000000001"]
+
+
+def test_a_range_of_another_incarnation_counts_not_and_one_that_does_not_say_it_does() -> None:
+    for incarnation, counts in ((0, True), (1, False), (2, True)):
+        view = orphaned({T0: EARLY._replace(incarnation=incarnation)}, incarnations={"t": 2})
+        assert bool(replays(view).counting) is counts
+        assert purged(view) == ([] if counts else ["b"])
+    unreadable = orphaned({T0: EARLY._replace(incarnation=1)}, incarnations={})
+    assert purged(unreadable) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.field import START
@@ -97,4 +99,40 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
         go()
     script.settle()
     assert script.owner(POISON)
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("failover", [False, True])
+def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_the_wish_is_answered(
+    seed: int, failover: bool
+) -> None:
+    """It was answered while everybody was still stopping: the next coordinator found the old refusals, and no wish."""
+    script = Script(seed, consumers=0)
+    world, names = script.world, [f"consumer{number}" for number in range(4)]
+    for name in names:
+        script.join(name)
+        cannot_start(script.application(name))
+    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
+    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    script.edit_record(rebalance="eager")
+    for name in names:  # what was broken is mended
+        application = script.application(name)
+        del application.call, application._raises  # type: ignore[attr-defined]
+    go_on = hold_calls(script.application(next(name for name in names if script.owned(name))))
+    script.wish("rebalance", run="r1")
+    world.run_until(lambda: bool(script.state()["stopping"]), 20_000, "everybody stops")
+    world.run_for(3_000)
+    if failover:
+        old = script.leader()
+        world.crash(old, restart_after_ms=None, exact=True)
+        world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+        world.run_for(2_000)
+    generation = script.generation()
+    go_on()
+    world.run_until(lambda: "rebalance" in script.record()["done"], 20_000, "the answer")
+    assert poisoned(script) == []
+    assert script.owner(POISON)
+    script.settle()
+    assert script.generation() == generation
     script.calm()

@@ -68,8 +68,8 @@ def test_an_announcement_is_one_write_and_a_commit_ends_it_without_another(seed:
     script.application("consumer0").positions.clear()
     writes = script.world.write_counts["consumer0"]
     ask(script, "consumer0", "announce", {P0: (at0, at0 + 9), P1: (at1, at1 + 5)}).result()
-    generation = script.generation()
-    both = {P0: (at0, at0 + 9, generation), P1: (at1, at1 + 5, generation)}
+    of = (script.generation(), 1)  # and the topic's incarnation
+    both = {P0: (at0, at0 + 9, *of), P1: (at1, at1 + 5, *of)}
     assert status(script, member).batch == both
     process(script, "consumer0", P0, at0, at0 + 9)
     process(script, "consumer0", P1, at1, at1 + 5)
@@ -77,10 +77,10 @@ def test_an_announcement_is_one_write_and_a_commit_ends_it_without_another(seed:
     assert status(script, member).batch == both
     assert script.world.write_counts["consumer0"] == writes + 2
     ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20)}).result()  # what is not committed stays
-    assert status(script, member).batch == {**both, P0: (at0 + 9, at0 + 20, generation)}
+    assert status(script, member).batch == {**both, P0: (at0 + 9, at0 + 20, *of)}
     ask(script, "consumer0", "commit", {P1: at1 + 5}).result()
     ask(script, "consumer0", "announce", {P0: (at0 + 9, at0 + 20)}).result()
-    assert status(script, member).batch == {P0: (at0 + 9, at0 + 20, generation)}
+    assert status(script, member).batch == {P0: (at0 + 9, at0 + 20, *of)}
 
 
 @on_seeds()

@@ -94,3 +94,31 @@ def test_what_was_announced_of_a_topic_that_was_created_again_is_over(seed: int)
     assert position(script, P0) == at
     assert told(script, P0) == []
     assert status(script, script.member("consumer0")).batch == {}
+
+
+@on_seeds()
+@pytest.mark.parametrize("next_reader", ["third", "consumer0"])
+def test_a_range_of_an_earlier_topic_left_over_in_a_living_members_status_is_not_replayed(
+    seed: int, next_reader: str
+) -> None:
+    """The topic was deleted, created again, and stands at the very offset that the range had."""
+    script = scene(seed, consumers=1, partitions=1)
+    at = position(script, P0)
+    ask(script, "consumer0", "announce", {P0: (at, at + 9)}).result()
+    former = script.member("consumer0")
+    script.consumers.registers(replaces=former)
+    script.join("heir")
+    assert another_reads(script, P0, "consumer0") == "heir"
+    script.application("heir")._resolve = lambda ps: dict.fromkeys(ps, at)  # type: ignore[method-assign]
+    script.delete_topic("t")
+    script.create_topic("t", 1)
+    script.world.run_until(lambda: script.incarnation("t") == 2, 20_000, "it is another topic")
+    script.world.run_until(lambda: position(script, P0) == at, 20_000, "it begins again")
+    assert {p: r[:2] for p, r in status(script, former).batch.items()} == {P0: (at, at + 9)}  # nobody told it otherwise
+    if next_reader == "third":
+        script.join("third")  # replaces it, too
+        script.world.run_until(lambda: script.registered("third"), 20_000, "the third is there")
+    script.world.stop("heir")
+    assert another_reads(script, P0, "heir") == next_reader
+    script.world.run_for(1_000)
+    assert [name for name, _ in told(script, P0)] == ["heir"]  # of the topic as it was

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.actors import GROUP
-from tests.sim.script import Chosen, Script, on_seeds, sends
+from tests.sim.script import SESSION_MS, Chosen, Script, hold_calls, on_seeds, sends
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import DeleteNode, SetNode, Transaction
 
@@ -124,3 +124,26 @@ def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answe
     world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
     world.run_for(5_000)
     assert script.owned("late") == script.partitions()
+
+
+@on_seeds()
+@pytest.mark.parametrize("failover", [False, True])
+def test_a_pause_is_answered_when_whoever_was_evicted_has_stopped_too(seed: int, failover: bool) -> None:
+    """It was answered within the grace: the evicted could read on, and an offset that was reset then be passed over."""
+    script = Script(seed, consumers=3, topics={"t": 6})
+    script.settle()
+    world, gone = script.world, script.member("consumer0")
+    script.set_policy(max_rebalance_retries=0)
+    hold_calls(script.application("consumer0"))
+    script.partition_count("t", 9)
+    world.run_until(lambda: (GROUP, gone) in script.field.evicted, 120_000, "it is evicted")
+    evicted_ms = world.now_ms
+    script.process("consumer0").restarts = False
+    script.wish("pause", run="r1")
+    if failover:
+        old = script.leader()
+        world.crash(old, restart_after_ms=None, exact=True)
+    world.run_until(lambda: "pause" in script.record()["done"], 20_000, "the answer")
+    assert world.now_ms - evicted_ms >= SESSION_MS
+    assert script.record()["done"]["pause"] == {"run": "r1", "state": "paused"}
+    assert {holding.consumer for holding in script.field.holdings.values()} <= {gone}

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Announced
 from zkcoord.errors import CorruptError
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -18,7 +19,9 @@ topics = st.from_regex(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,12}", fullmatch=True)
 partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1))
 counters = st.integers(0, 2**63 - 1)
 ranges = st.tuples(counters, counters).map(lambda pair: (min(pair), max(pair)))
-announced = st.tuples(ranges, st.integers(0, 2**31)).map(lambda pair: (*pair[0], pair[1]))
+announced = st.builds(
+    lambda pair, *numbers: Announced(*pair, *numbers), ranges, st.integers(0, 2**31), st.integers(0, 9)
+)
 texts = st.text(max_size=20)
 names = st.text(min_size=1, max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, names, partitions, reads_or_refuses, texts
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Quarantine
+from zkcoord.core.quarantine import QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
+from zkcoord.core.replay import KEPT_BYTES_MAX
+from zkcoord.core.room import range_bytes
+from zkcoord.core.view import Announced, Quarantine
 from zkcoord.errors import CorruptError
+from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
 from zkcoord.tree.state import Failure, GroupState, decode_state, digest, encode_state
+from zkcoord.tree.writes import BYTES_MAX
 
 EXAMPLE = b'{"version":1,"generation":7,"target":"00ff","stopping":false,"refused":{},"failed":null,"quarantined":{}}'
 FAILED = Failure(error="ConsumerRebalanceFailed", since_generation=7)
@@ -52,6 +57,31 @@ def test_a_broken_state_is_refused_with_the_key_and_the_rule(data: bytes, messag
     with pytest.raises(CorruptError) as caught:
         decode_state(data)
     assert message in str(caught.value)
+
+
+def test_the_largest_state_fits_into_one_node() -> None:
+    """All that may be kept and quarantined, at the true limits, and what one start may add."""
+    wide = Announced(2**63 - 10, 2**63 - 1, 2**63 - 1, 2**31 - 1)
+    number = 2**31 - 1
+    replay = {}
+    for topic in (f"{'x' * 20}{n}" for n in range(100_000)):
+        replay[TopicPartition(topic, number)] = wide
+        if sum_of(replay) > KEPT_BYTES_MAX + BYTES_MAX:
+            break
+    entry = Quarantine("\U0001f600" * WHY_CHARS_MAX, 2**63 - 1)
+    quarantined = {
+        TopicPartition("x" * 249, number - n): entry
+        for n in range(QUARANTINED_BYTES_MAX // state_bytes(TopicPartition("x" * 249, number), entry))
+    }
+    data = encode_state(GroupState(generation=1, quarantined=quarantined, replay=replay, problem="\U0001f600" * 1_000))
+    assert len(data) < REQUEST_BYTES_MAX - 1_024
+    assert decode_state(data).replay == replay
+    assert QUARANTINED_BYTES_MAX * 0.9 < len(encode_state(GroupState(quarantined=quarantined))) < QUARANTINED_BYTES_MAX
+
+
+def sum_of(replay: dict[TopicPartition, Announced]) -> int:
+    """The weight of these ranges."""
+    return sum(range_bytes(p, r) for p, r in replay.items())
 
 
 states = st.builds(

@@ -10,28 +10,36 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, partitions, reads_or_refuses, texts, topics
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Refusal
+from zkcoord.core.room import HELD_BYTES_MAX, range_bytes
+from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError
+from zkcoord.shell.obeying import STARTS_MAX
+from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
+from zkcoord.tree.codec import compact
+from zkcoord.tree.member import Acknowledgement, MemberPaths, room, start
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.status import (
     REASON_CHARS_MAX,
+    REFUSED_BYTES_MAX,
     STATUS_BYTES_MAX,
     Status,
     decode_status,
     encode_status,
     parse_ranges,
+    range_fields,
     ranges_text,
 )
 
 CLICKS_0, CLICKS_3 = TopicPartition("clicks", 0), TopicPartition("clicks", 3)
 STATUS = Status(
     held={7: {"clicks": "0-9"}},
-    batch={CLICKS_0: (100, 600, 7)},
+    batch={CLICKS_0: Announced(100, 600, 7, 2)},
     store_name="zookeeper",
     progress=1234,
     lag=56,
 )
 EXAMPLE = (
-    b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{"clicks-0":["100","600",7]},'
+    b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{"clicks-0":["100","600",7,2]},'
     b'"store":{"name":"zookeeper","step":0},"refused":{},"progress":"1234","lag":"56"}'
 )
 
@@ -73,7 +81,10 @@ def test_an_empty_status_is_read_and_unknown_keys_are_ignored(data: bytes) -> No
         (b'{"held":{"7":{"clicks":"0-"}}}', "held.7.clicks is '0-', allowed is ranges of partitions"),
         (b'{"held":{"7":{"clicks":[0]}}}', "held.7.clicks is [0], allowed is a text"),
         (b'{"batch":{"clicks-0":["600","100",7]}}', "batch.clicks-0 is ['600', '100', 7], allowed is a list of"),
-        (b'{"batch":{"clicks-0":["100","600"]}}', "allowed is a list of start, end, generation, start not above end"),
+        (
+            b'{"batch":{"clicks-0":["100","600"]}}',
+            "allowed is a list of start, end, generation, incarnation, start not above end",
+        ),
         (b'{"batch":{"clicks":["100","600",7]}}', "batch.clicks names no partition"),
         (b'{"store":{"step":"x"}}', "store.step is 'x', allowed is an integer from 0"),
         (b'{"refused":{"clicks-3":"why"}}', "refused.clicks-3 is 'why', allowed is an object"),
@@ -88,7 +99,7 @@ def test_a_broken_status_is_refused_with_the_key_and_the_rule(data: bytes, messa
 
 def test_held_is_cut_with_a_count_and_the_newest_generation_stays() -> None:
     old = {f"topic-{n:05}": "0-9,11" for n in range(3000)}
-    status = Status(held={6: old, 7: {"clicks": "0-9"}}, batch={CLICKS_0: (100, 600, 7)}, lag=1)
+    status = Status(held={6: old, 7: {"clicks": "0-9"}}, batch={CLICKS_0: Announced(100, 600, 7, 2)}, lag=1)
     data = encode_status(status)
     read = decode_status(data)
     kept = len(read.held[6])
@@ -100,10 +111,54 @@ def test_held_is_cut_with_a_count_and_the_newest_generation_stays() -> None:
 
 
 def test_a_batch_is_never_cut_but_held_gives_way_to_it() -> None:
-    batch = {TopicPartition("clicks", n): (10**12, 10**13, 7) for n in range(2000)}
+    batch = {TopicPartition("clicks", n): Announced(10**12, 10**13, 7) for n in range(2000)}
     status = Status(held={7: {"clicks": "0-1999"}}, batch=batch)
     read = decode_status(encode_status(status))
     assert (read.batch, read.held, read.held_cut) == (batch, {}, 2000)
+
+
+LONG = "x" * 249  # a topic's name in Kafka
+
+
+def test_the_largest_status_and_all_that_may_go_along_fit_into_one_multi() -> None:
+    """The most that a member may be handed, refuse and say, at the true limits."""
+    wide = Announced(2**63 - 10, 2**63 - 1, 2**63 - 1, 2**31 - 1)
+    batch, taken = {}, 0
+    while (
+        taken + range_bytes(p := TopicPartition(LONG[: 249 - len(batch) % 200], 2**31 - 1 - len(batch)), wide)
+        <= HELD_BYTES_MAX
+    ):
+        batch[p], taken = wide, taken + range_bytes(p, wide)
+    refusal = Refusal(generation=2**63 - 1, sequence="0000000001", reason="\U0001f600" * 500)
+    refused = {TopicPartition(LONG, n): refusal._replace(sequence=f"{n:010d}") for n in range(5_000)}
+    status = Status(
+        held={7: {LONG: "0-9"}}, batch=batch, store_name="zookeeper", refused=refused, progress=2**63 - 1, lag=2**63 - 1
+    )
+    data = encode_status(status)
+    assert len(compact({str(p): range_fields(r) for p, r in batch.items()})) <= taken
+    assert 0.9 * (HELD_BYTES_MAX + REFUSED_BYTES_MAX) < len(data) < HELD_BYTES_MAX + REFUSED_BYTES_MAX + 1_024
+    read = decode_status(data)
+    assert read.batch == batch
+    newest = max(int(r.sequence) for r in read.refused.values())
+    assert newest == 4_999
+    paths = MemberPaths(layout=DRAFT, group="g" * 100, consumer_id="g" * 200)
+    named = [TopicPartition(f"{LONG[:240]}{n}", 2**31 - 1) for n in range(1_000)]
+    named = named[: room(paths, named)]
+    above = [paths.layout.topic_offsets(paths.group, p.topic) for p in named]
+    done = Acknowledgement(commands={f"{n:010d}": 0 for n in range(STARTS_MAX)}, status=data, status_version=2**31 - 1)
+    whole = start(paths, dict.fromkeys(named, (2**63 - 1, None)), above, {}, done)
+    assert whole.payload_bytes() < REQUEST_BYTES_MAX
+
+
+def test_refusals_beyond_their_room_are_told_by_their_starts() -> None:
+    refusal = Refusal(generation=7, sequence="0000000004", reason="broker: start: UnavailableError: nobody answers")
+    refused = {TopicPartition(topic, n): refusal for topic in ("clicks", "views") for n in range(10_000)}
+    data = encode_status(Status(refused=refused))
+    assert len(data) < 400
+    fields = {"generation": 7, "sequence": "0000000004", "reason": refusal.reason}
+    ranges = {"clicks": "0-9999", "views": "0-9999"}
+    assert json.loads(data)["refusals"] == {"0": {**fields, "partitions": ranges}}
+    assert decode_status(data).refused == refused
 
 
 refusals = st.builds(Refusal, generation=counters, sequence=texts, reason=texts)

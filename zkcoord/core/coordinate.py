@@ -12,7 +12,7 @@ The decisions hold only what can be done now; the rest becomes possible when som
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.admission import Admissions
@@ -28,7 +28,6 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     MarkTopic,
     NoteProblem,
-    PingMember,
     PurgeChannel,
     RaiseGeneration,
     RejectMember,
@@ -48,10 +47,11 @@ from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.quarantine import Barred, Quarantines
 from zkcoord.core.replay import Replays, kept, replays
+from zkcoord.core.room import Rooms, pings
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import TopicMemory, barred, drops, recreated
 from zkcoord.core.view import GroupView, Member, Outstanding, Owner
-from zkcoord.core.wishes import HOLD, answers, paused, rebalancing
+from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused, rebalancing
 
 
 @dataclass(slots=True)
@@ -69,6 +69,8 @@ class Memory:
     causes: Causes = field(default_factory=Causes)
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
+    rooms: Rooms = field(default_factory=Rooms)
+    rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
     def difference(self, view: GroupView) -> Difference:
         """Between the owners and what is to be reached now."""
@@ -95,17 +97,21 @@ def decide(
     memory.topics.look(view, now_ms)
     memory.holds.look(view, now_ms)
     memory.quarantines.look(view)
+    memory.rooms.look()
     admission = memory.admissions.of(view, assignors.keys())
     eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
         RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
     ]
     announced = replays(view)
-    decisions += kept(view, announced)  # before what it is about is removed
-    decisions += _refused_commands(view)
+    keeping, waiting = kept(view, announced)  # before what it is about is removed
+    decisions += keeping
+    decisions += _refused_commands(view, waiting)
     decisions += _halted(view)
     if rebalancing(view):
-        memory.target.forget()
+        if memory.rebalanced != view.wishes[REBALANCE].run:  # once: an eager group on its way would answer another
+            memory.target.forget()
+        memory.rebalanced = view.wishes[REBALANCE].run
         patience.try_again()
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
@@ -114,12 +120,18 @@ def decide(
     _spend(view, memory, now_ms, digest)
     decisions += _problem(view, admission.problem, memory.target.problem)
     decisions += _rebalance(view, memory, _why(view, memory, admission.assignor, eligible), announced, now_ms)
-    decisions += drops(view, memory.topics, lambda p, owner: available(view, patience, p, owner, now_ms), now_ms)
+
+    def free(partition: TopicPartition, owner: Owner | None) -> bool:
+        return available(view, patience, partition, owner, now_ms)
+
+    decisions += drops(view, memory.topics, free, now_ms)
     decisions += _overdue(view, memory, now_ms)
-    decisions += [PingMember(consumer_id=c, why="a probe is due") for c in memory.liveness.due(view, now_ms)]
+    decisions += pings(view, memory.rooms, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, now_ms)
-    decisions += answers(view, waiting=memory.delay.waits(now_ms))  # last: who takes over in between finds the wish
+    pending = memory.quarantines.pending(view, memory.target.assignment, patience, decisions, now_ms)
+    pending |= memory.delay.waits(now_ms)
+    decisions += answers(view, free, waiting=pending)  # last: who takes over in between finds the wish
     return tuple(decisions), _wake_at_ms(view, memory, now_ms)
 
 
@@ -148,7 +160,7 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """When somebody's wait ends next."""
-    waits = (memory.patience, memory.liveness, memory.holds)
+    waits = (memory.patience, memory.liveness, memory.holds, memory.rooms)
     times = (
         memory.delay.until_ms,
         memory.topics.wake_at_ms(now_ms),
@@ -291,10 +303,12 @@ def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
         if not available(view, patience, partition, owners.get(partition), now_ms):
             continue
         if not patience.held_back(receiver, partition, now_ms):
-            grants[receiver][partition] = thread
             found = announced.granted(view.members[receiver], partition) if announced.counting else None
             if found is not None:
+                if not memory.rooms.takes(channel, partition, found):
+                    continue
                 replay[receiver][partition] = found
+            grants[receiver][partition] = thread
     why = "available, and in the target"
     return [
         GrantPartitions(consumer_id=c, partitions=dict(sorted(grants[c].items())), replay=replay.get(c, {}), why=why)
@@ -313,12 +327,12 @@ def available(view: GroupView, patience: Patience, partition: TopicPartition, ow
     return holder != "" and holder not in view.members and not patience.in_grace(view, holder, now_ms)
 
 
-def _refused_commands(view: GroupView) -> list[Decision]:
+def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> list[Decision]:
     return [
         RemoveRefused(consumer_id=c, sequence=command.sequence, why=f"its consumer refused it: {command.error}")
         for c in sorted(view.channels)
         for command in view.channels[c].commands
-        if command.error is not None
+        if command.error is not None and (c, command.sequence) not in waiting
     ]
 
 

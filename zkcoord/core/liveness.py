@@ -8,7 +8,7 @@ neither progress nor lag is not judged, and one that does not answer at all is o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
@@ -39,7 +39,8 @@ class Liveness:
                 channel = view.channels.get(consumer_id)
                 if channel is not None and PING in member.offers:
                     known = self._probes.get(consumer_id)
-                    probed[consumer_id] = _judged(known, channel, consumer_id in owning, now_ms)
+                    asked_ms = now_ms if known is None else known.at_ms + view.probe_interval_ms
+                    probed[consumer_id] = _judged(known, channel, consumer_id in owning, now_ms, asked_ms)
         self._probes = probed
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
@@ -48,7 +49,7 @@ class Liveness:
         return sorted(
             consumer_id
             for consumer_id, probe in self._probes.items()
-            if now_ms >= probe.at_ms + interval_ms and not _busy(view.channels[consumer_id])
+            if now_ms >= probe.at_ms + interval_ms and not busy(view.channels[consumer_id])
         )
 
     def dead_inside(self, view: GroupView) -> list[tuple[str, str]]:
@@ -66,15 +67,17 @@ class Liveness:
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """When the next probe is due; None: nobody is probed, or all are being waited for."""
         interval_ms = view.probe_interval_ms or 0
-        times = (p.at_ms + interval_ms for c, p in self._probes.items() if not _busy(view.channels[c]))
+        times = (p.at_ms + interval_ms for c, p in self._probes.items() if not busy(view.channels[c]))
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 
 
-def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int) -> _Probe:
+def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, asked_ms: int) -> _Probe:
     if known is None:
         return _Probe(answered=channel.pinged, at_ms=now_ms, progress=channel.progress)
     if known.answered == channel.pinged:
         return known
+    if now_ms < asked_ms:  # asked for something else (`core.room`), too soon to be judged
+        return replace(known, answered=channel.pinged)
     lagging = owning and channel.lag is not None and channel.lag > 0
     stuck = lagging and channel.progress is not None and channel.progress == known.progress
     return _Probe(
@@ -82,5 +85,6 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int) -
     )
 
 
-def _busy(channel: Channel) -> bool:
+def busy(channel: Channel) -> bool:
+    """True while a ping would be a second one, or is of no use."""
     return channel.evicted_ms is not None or channel.outstanding(PING) or channel.outstanding("reject")

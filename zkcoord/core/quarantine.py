@@ -10,10 +10,12 @@ just ends: a flapping ensemble would quarantine everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.patience import Patience
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
 from zkcoord.core.wishes import rebalancing
 
@@ -22,6 +24,12 @@ BROKER = "broker"
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
+
+WHY_CHARS_MAX = 600
+"""Of what the state says of a quarantined partition: the ids of those it broke, and what the last of them said."""
+
+QUARANTINED_BYTES_MAX = 256 * 1024
+"""Of all quarantined partitions in a group's state, which is one node; what is beyond is tried again and again."""
 
 _Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer -> czxid that a newer member is above
 
@@ -41,6 +49,7 @@ class Quarantines:
     _evictions: _Strikes = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)  # evicted consumers whose partitions were struck
     _forgiven: frozenset[tuple[str, TopicPartition, str]] = frozenset()  # consumer, partition, refused sequence
+    pardoned: set[TopicPartition] = field(default_factory=set)  # what a wish that stands has forgiven
 
     def look(self, view: GroupView) -> None:
         """Count evictions once, and forget what is forgiven."""
@@ -50,9 +59,35 @@ class Quarantines:
         for partition, (thread, _) in view.owners.items() if new else ():
             if consumer_of(thread) in new:
                 self._evictions.setdefault(partition, {})[_who(consumer_of(thread))] = newest
-        if rebalancing(view):
-            self._evictions.clear()
-            self._forgiven = frozenset((c, p, refusal.sequence) for c, p, refusal in _refusals(view))
+        if not rebalancing(view):
+            self.pardoned.clear()
+            return
+        self.pardoned.update(view.quarantined, self._evictions)
+        self._evictions.clear()
+        self._forgiven = frozenset((c, p, refusal.sequence) for c, p, refusal in _refusals(view))
+        self.pardoned.update(p for _, p, _ in self._forgiven)
+
+    def pending(
+        self,
+        view: GroupView,
+        target: Container[TopicPartition],
+        patience: Patience,
+        decisions: Iterable[Decision],
+        now_ms: int,
+    ) -> bool:
+        """True while what a wish forgave cannot be granted yet: an eager group stops, or a grace goes on.
+
+        Without the wish the next coordinator would not forgive it. A group that is given up is waited for no more.
+        """
+        pardoned = [partition for partition in self.pardoned if partition in target]
+        stopping = view.stopping
+        for decision in decisions:
+            if isinstance(decision, RaiseGeneration | SetStopping):
+                stopping = decision.stopping
+            elif isinstance(decision, FailGroup) and decision.error is not None:
+                return False
+        owners = {consumer_of(view.owners[partition].thread) for partition in pardoned if partition in view.owners}
+        return bool(pardoned) and (stopping or any(patience.in_grace(view, owner, now_ms) for owner in owners))
 
     def barred(self, view: GroupView, eligible: Sequence[Member]) -> Barred:
         """What must not be given to whom."""
@@ -67,6 +102,7 @@ class Quarantines:
                 strikes.setdefault(partition, {})[consumer_id] = view.members[consumer_id].czxid
                 reasons[partition] = refusal.reason
         quarantined = dict(_standing(view, eligible))
+        room = QUARANTINED_BYTES_MAX - sum(state_bytes(p, entry) for p, entry in quarantined.items())
         for partition, by in sorted(strikes.items()):
             if len(by) < STRIKES_MAX or partition in quarantined or _owned(view, partition):
                 continue
@@ -75,8 +111,17 @@ class Quarantines:
             if all(m.czxid <= max(by.values()) for m in able):
                 why = f"broke {', '.join(sorted(by))}: {reasons.get(partition, 'evicted')}"
                 newest = max((m.czxid for m in view.members.values()), default=0)
-                quarantined[partition] = Quarantine(why, newest)
+                entry = Quarantine(why[:WHY_CHARS_MAX], newest)
+                room -= state_bytes(partition, entry)
+                if room >= 0:
+                    quarantined[partition] = entry
         return Barred(pairs=frozenset(pairs), quarantined=quarantined)
+
+
+def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
+    """What an entry takes in the state at most: each character that is no plain one becomes up to twelve."""
+    why = sum(1 if " " <= c <= "~" and c not in '"\\' else 12 for c in entry.why)
+    return len(f"{partition.topic}{partition.partition}{entry.czxid}") + why + 30
 
 
 def _who(consumer_id: str) -> str:

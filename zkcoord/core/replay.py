@@ -18,12 +18,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import SetReplay
+from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.room import range_bytes
 from zkcoord.core.view import Announced, Channel, GroupView, Member
 from zkcoord.core.wishes import deleting
 
 REPLAY = "replay"
 """What a member offers that takes announced ranges with its starts."""
+
+KEPT_BYTES_MAX = 256 * 1024
+"""Of announced ranges in a group's state, which is one node: a start that was refused with more stands until others of
+them are handed on. A first one always has room, and has no more than a command (`tree.writes`)."""
 
 _Ranges = dict[TopicPartition, list[Announced]]
 
@@ -56,8 +62,9 @@ class Replays:
     unknown: frozenset[TopicPartition] = frozenset()  # announced, and the committed offset is still to be read
 
     def granted(self, receiver: Member, partition: TopicPartition) -> tuple[int, int] | None:
-        """What goes along when a member is granted the partition."""
-        announced = self.counting.get(partition) if REPLAY in receiver.offers else None
+        """What goes along when a member is granted the partition. Who cannot be asked for its status (`core.room`) is
+        handed nothing: it could be too much."""
+        announced = self.counting.get(partition) if receiver.offers >= {REPLAY, PING} else None
         return None if announced is None else (announced.start, announced.end)
 
     def need(self, channel: Channel) -> bool:
@@ -76,26 +83,46 @@ def replays(view: GroupView) -> Replays:
     best = {
         partition: max(counting, key=lambda r: (r.generation, r.end))
         for partition, ranges in sorted(found.items())
-        if (counting := [r for r in ranges if r.start == view.committed.get(partition)])
+        if (counting := [r for r in ranges if _counts(view, partition, r)])
     }
     return Replays(counting=best, unknown=frozenset(found.keys() - view.committed.keys()))
 
 
-def kept(view: GroupView, found: Replays) -> list[SetReplay]:
+def _counts(view: GroupView, partition: TopicPartition, announced: Announced) -> bool:
+    """True when it begins at the committed offset, and is of the present incarnation of its topic: a topic that was
+    created again may stand at the same offset."""
+    number = view.incarnations.get(partition.topic, 0)
+    same = not number or announced.incarnation in (0, number)
+    return same and announced.start == view.committed.get(partition)
+
+
+def kept(view: GroupView, found: Replays) -> tuple[list[SetReplay], frozenset[tuple[str, str]]]:
     """What the state must hold, where it does not: of starts that were refused and are about to be removed, until it is
-    handed on or over."""
-    refused = {
-        p: announced
-        for _, channel in sorted(view.channels.items())
+    handed on or over. And the refused starts (consumer, sequence) that must stand until the state has room for theirs.
+    """
+    starts = [
+        (name, command)
+        for name, channel in sorted(view.channels.items())
         for command in channel.commands
-        if command.error is not None
-        for p, announced in sorted(command.replay.items())
-    }
-    if not refused and not view.replay:
-        return []
-    still = {p: r for p, r in view.replay.items() if found.counting.get(p) == r or p in found.unknown}
-    wanted = {} if deleting(view) else {**still, **refused}
+        if command.error is not None and command.replay
+    ]
+    if not starts and not view.replay:
+        return [], frozenset()
+    wanted = {p: r for p, r in view.replay.items() if found.counting.get(p) == r or p in found.unknown}
+    over = deleting(view)
+    if over:
+        wanted.clear()
+    room = KEPT_BYTES_MAX - sum(range_bytes(p, r) for p, r in wanted.items())
+    waiting: set[tuple[str, str]] = set()
+    for name, command in () if over else starts:
+        new = {p: r for p, r in sorted(command.replay.items()) if wanted.get(p) != r}
+        weight = sum(range_bytes(p, r) for p, r in new.items())
+        if wanted and weight > room:
+            waiting.add((name, command.sequence))
+        else:
+            wanted |= new
+            room -= weight
     if wanted == view.replay:
-        return []
-    why = "a refused start had announced ranges" if refused else "announced ranges of the state are handed on, or over"
-    return [SetReplay(replay=wanted, why=why)]
+        return [], frozenset(waiting)
+    why = "a refused start had announced ranges" if starts else "announced ranges of the state are handed on, or over"
+    return [SetReplay(replay=wanted, why=why)], frozenset(waiting)

@@ -81,11 +81,13 @@ class Member:
 
 
 class Announced(NamedTuple):
-    """A range that somebody was about to process, and the generation of his start. See `core.replay`."""
+    """A range that somebody was about to process, with the generation of his start, and the number of the topic's
+    incarnation (0: untold). See `core.replay`."""
 
     start: int
     end: int
     generation: int
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,7 @@ class GroupView:
     marked: frozenset[str] = frozenset()  # topics whose mark stands
     brokers: Mapping[int, str] = field(default_factory=dict)  # with replicas of the topics: their racks, if a member's
     replica_racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)  # rack counts; made of them
+    incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark, if readable
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that all coordinators speak
     changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
     leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up

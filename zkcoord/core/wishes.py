@@ -11,6 +11,7 @@ An answer names the wish's run, so that a tool recognises its own. A wish that c
 from __future__ import annotations
 
 from zkcoord.core.decisions import AnswerWish
+from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView, Wish
 
 HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
@@ -34,10 +35,11 @@ def rebalancing(view: GroupView) -> bool:
     return REBALANCE in view.wishes and not any(standing in view.wishes for standing in _OBSTACLES)
 
 
-def answers(view: GroupView, *, waiting: bool) -> list[AnswerWish]:
+def answers(view: GroupView, available: Available, *, waiting: bool) -> list[AnswerWish]:
     """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it).
 
-    `waiting` for joins nothing can be raised yet: a wished rebalance is carried out, and answered, afterwards.
+    `waiting`: a wished rebalance is not carried out yet, and is answered afterwards: for joins nothing can be raised,
+    or what it forgave cannot be granted yet, and only the wish would tell the next coordinator of it.
     """
     if not view.answerable:
         return []
@@ -50,17 +52,18 @@ def answers(view: GroupView, *, waiting: bool) -> list[AnswerWish]:
         done = view.done.get(name)
         later = waiting and name == REBALANCE and rebalancing(view)
         if not later and (done is None or done.run != wish.run):
-            answer = _answer(view, name, wish)
+            answer = _answer(view, name, wish, available)
             found += [answer] if answer is not None else []
     return found
 
 
-def _answer(view: GroupView, name: str, wish: Wish) -> AnswerWish | None:
+def _answer(view: GroupView, name: str, wish: Wish, available: Available) -> AnswerWish | None:
     if name == HOLD:
         return AnswerWish(wish=name, run=wish.run, state=HELD, ends=False, why="nothing is stopped from now on")
     if name == PAUSE:
         why = "everything has stopped, nothing is granted"
-        return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if _still(view) else None
+        still = _still(view, available)
+        return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if still else None
     if name == REBALANCE:
         obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.wishes), "")
         state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
@@ -85,9 +88,10 @@ def _begin_deletion(view: GroupView, wish: Wish) -> AnswerWish:
     return AnswerWish(wish=DELETE, run=wish.run, state=DELETING, ends=False, why="the group has no members")
 
 
-def _still(view: GroupView) -> bool:
-    """True when no member owns anything, and none is to start or stop."""
-    if view.living_threads():
+def _still(view: GroupView, available: Available) -> bool:
+    """True when nobody reads any more: all that is owned could be granted (no member has it, nor somebody evicted who
+    may not have noticed yet), and no member is to start or stop anything."""
+    if not all(available(partition, owner) for partition, owner in view.owners.items()):
         return False
     channels = (channel for c, channel in view.channels.items() if c in view.members)
     return not any(command.moves for channel in channels for command in channel.commands)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Desk
+from zkcoord.shell.leftover import LeftOverTask
 from zkcoord.shell.obeying import StartTask, StopTask, Task, WriteTask, starts_behind
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
@@ -21,10 +22,14 @@ class Draining:
         self._desk = desk
         self.generation = 0  # the highest among the commands taken up
         self.rejected: Command | None = None  # the reject that was taken up: nothing comes after it
+        self._asked = False  # a ping was answered, and what is left over was not looked up since
 
     def next_task(self) -> Task | None:
         """The next command that can be obeyed now; None when there is none."""
         commands = self._desk.commands
+        asked, self._asked = self._asked, False
+        if asked and self._desk.holdings.left_over():
+            return LeftOverTask(self._desk)
         for sequence in sorted(commands):
             node = commands[sequence]
             if node is None or is_refused(node.data) or _is_ping(node):
@@ -41,7 +46,7 @@ class Draining:
             return
         for sequence, node in sorted(desk.commands.items()):
             if node is not None and _is_ping(node):
-                desk.holdings.pinged = sequence
+                desk.holdings.pinged, self._asked = sequence, True
                 done = desk.acknowledgement([sequence], desk.holdings.held)
                 desk.write("ping", [member.acknowledge(desk.paths, done)])
                 return

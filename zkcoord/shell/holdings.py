@@ -13,6 +13,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import Command
 from zkcoord.tree.member import Held, MemberPaths
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.snapshot import Node
@@ -160,6 +161,18 @@ class Holdings:
             mine = self.held[partition]
             self.held[partition] = replace(mine, offset=offset, offset_version=mine.offset_version + 1)
 
+    def hand_on(self, command: Command) -> None:
+        """What a start hands on is announced here from its acknowledgement on, also of what is refused there.
+
+        What was announced of an earlier incarnation of its topics is over: it would be replayed of another log.
+        """
+        for partition in command.ownership or ():
+            number, known = command.incarnations.get(partition.topic, 0), self.batch.get(partition)
+            if partition in command.replay:
+                self.batch[partition] = Announced(*command.replay[partition], command.generation, number)
+            elif known is not None and number and known.incarnation not in (0, number):
+                del self.batch[partition]
+
     def standing(self, held: Mapping[TopicPartition, Held], batch: Batch) -> Batch:
         """Those of these announced ranges that no commit has passed, as far as this member knows."""
         known = {**self.held, **held} if batch else held
@@ -190,7 +203,9 @@ class Holdings:
 
     def _announced(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Batch:
         new = {
-            p: Announced(start, end, self.held[p].generation) for p, (start, end) in ranges.items() if p in self.held
+            p: Announced(start, end, mine.generation, mine.incarnation)
+            for p, (start, end) in ranges.items()
+            if (mine := self.held.get(p)) is not None
         }
         return self.standing({}, {**self.batch, **new})
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
-from zkcoord.core.view import Announced, Refusal
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError, UnavailableError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup, Position
@@ -26,6 +26,9 @@ from zkcoord.tree.member import Held
 from zkcoord.tree.writes import Transaction
 
 TASK = "task"  # the scope of what a task looks up
+
+STARTS_MAX = 100
+"""Acknowledged in one multi: so deleting them takes little of its size, whatever else it holds."""
 
 
 class Step(Enum):
@@ -66,6 +69,8 @@ def starts_behind(desk: Desk, first: str, command: Command) -> dict[str, Command
             continue  # answered by itself, behind nothing
         if behind is None or behind.option is not Option.START_FETCHER:
             break
+        if len(found) + 1 == STARTS_MAX:
+            break
         found[sequence] = behind
     if not found:
         return found
@@ -94,9 +99,8 @@ class StartTask:
         self._holds: dict[TopicPartition, Held] = {}
         for partition in self._threads:
             desk.holdings.refused.pop(partition, None)
-        for command in commands.values():  # in the status from the acknowledgement on, also of what is refused there
-            for partition in self._threads.keys() & command.replay.keys():
-                desk.holdings.batch[partition] = Announced(*command.replay[partition], command.generation)
+        for command in commands.values():
+            desk.holdings.hand_on(command)
         self._owner_versions: dict[TopicPartition, int] = {}  # of what is granted; below: as read, in order
         self._positions: dict[TopicPartition, Position] = {}
         self._missing_parents: list[str] = []
@@ -198,6 +202,7 @@ class StartTask:
             offset=self._first[partition] if at.offset is None else at.offset,
             offset_version=0 if at.version is None else at.version + (at.offset is None),
             generation=self._generation(partition),
+            incarnation=self._commands[self._sequences[partition]].incarnations.get(partition.topic, 0),
         )
 
     def _generation(self, partition: TopicPartition) -> int:

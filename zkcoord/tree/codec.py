@@ -296,12 +296,13 @@ class Document:
         partitions = partitions_of(self.fields.keys()) or [self.partition(key) for key in self.fields]
         return dict(zip(partitions, map(value, self.fields), strict=True))
 
-    def offsets(self, key: str, extra: int) -> tuple[int, ...]:
-        """A list `[start, end, …]` of offsets and `extra` more integers, none negative, start not above end."""
+    def offsets(self, key: str, *extra: str) -> tuple[int, ...]:
+        """A list `[start, end, …]` of offsets and of the integers named (the last may be missing), none negative, start
+        not above end."""
         value = self.fields[key]
-        numbers = _integers(value, 2 + extra)
+        numbers = _integers(value, 2 + len(extra)) or (_integers(value, 1 + len(extra)) if len(extra) > 1 else None)
         if numbers is None or not 0 <= min(numbers) <= max(numbers) <= INT64_MAX or numbers[0] > numbers[1]:
-            raise self.wrong(key, value, f"a list of start, end{', generation' * extra}, start not above end")
+            raise self.wrong(key, value, f"a list of {', '.join(('start', 'end', *extra))}, start not above end")
         return numbers
 
     def unknown(self, *known: str) -> dict[str, Any]:

@@ -102,7 +102,6 @@ def decode_command(data: bytes) -> Command:
     if version > VERSION:
         raise NotUnderstood(str(document.error("version", f"is {version}, this program reads up to {VERSION}")))
     replay = document.section("replay")
-    incarnations = document.section("incarnations")
     ownership = None if document.fields.get("ownershipMap") is None else _ownership(document)
     return Command(
         option=_option(document),
@@ -112,8 +111,8 @@ def decode_command(data: bytes) -> Command:
         epoch=document.integer("epoch", default=0),
         offsets=document.optional_text("offsets"),
         step=document.optional_integer("step"),
-        replay=replay.by_partition(lambda key: _two(replay.offsets(key, 0))),
-        incarnations={key: incarnations.integer(key, high=INT32_MAX) for key in incarnations.fields},
+        replay=replay.by_partition(lambda key: _two(replay.offsets(key))),
+        incarnations=_incarnations(document),
         reason=None if document.fields.get("reason") is None else document.text("reason"),
         final=document.flag("final"),
     )
@@ -203,10 +202,25 @@ def refused_replay(data: bytes) -> Mapping[TopicPartition, Announced]:
     try:
         document = Document(what=_WHAT, data=data, fields=command)
         generation, section = document.integer("generation", default=0), document.section("replay")
-        read = {section.partition(key): _two(section.offsets(key, 0)) for key in section.fields}
+        read = {section.partition(key): _two(section.offsets(key)) for key in section.fields}
+        incarnations = _incarnations(document)
     except CorruptError:
         return {}
-    return {partition: Announced(start, end, generation) for partition, (start, end) in read.items()}
+    return announced(read, generation, incarnations)
+
+
+def announced(
+    replay: Mapping[TopicPartition, tuple[int, int]], generation: int, incarnations: Mapping[str, int]
+) -> dict[TopicPartition, Announced]:
+    """The announced ranges that a start of this generation hands on: of the incarnations that it starts."""
+    return {
+        p: Announced(start, end, generation, incarnations.get(p.topic, 0)) for p, (start, end) in sorted(replay.items())
+    }
+
+
+def _incarnations(document: Document) -> dict[str, int]:
+    section = document.section("incarnations")
+    return {key: section.integer(key, high=INT32_MAX) for key in section.fields}
 
 
 def _refused_command(data: bytes) -> dict[str, Any] | str | None:

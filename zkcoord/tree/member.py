@@ -26,6 +26,7 @@ class Held:
     offset: int
     offset_version: int
     generation: int
+    incarnation: int = 0  # of the topic, by the start; 0: untold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced, Quarantine
 from zkcoord.tree.broker import broker_id
 from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
+from zkcoord.tree.status import RANGE_NUMBERS, range_fields
 
 _WHAT = "group state"
 
@@ -68,7 +69,7 @@ def encode_state(state: GroupState) -> bytes:
     }
     if state.replay:
         replay = sorted(state.replay.items())
-        document["replay"] = {str(p): [str(start), str(end), since] for p, (start, end, since) in replay}
+        document["replay"] = {str(p): range_fields(announced) for p, announced in replay}
     if state.incarnations:
         document["incarnations"] = state.incarnations
     if state.until is not None:
@@ -101,7 +102,7 @@ def decode_state(data: bytes) -> GroupState:
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),
         quarantined=quarantined.by_partition(lambda key: _quarantine(quarantined.section(key))),
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
-        replay=replay.by_partition(lambda key: Announced(*replay.offsets(key, 1))),
+        replay=replay.by_partition(lambda key: Announced(*replay.offsets(key, *RANGE_NUMBERS))),
         until=_until(document),
         problem=document.optional_text("problem"),
         brokers={

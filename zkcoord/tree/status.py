@@ -18,8 +18,10 @@ from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_docum
 
 ANNOUNCED_BYTES_MAX = 256 * 1024  # of a status with an announcement: with the rest of its multi far below 1 MiB
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
-REASON_CHARS_MAX = 200  # a thousand refusals shall still fit into one acknowledgement
+REASON_CHARS_MAX = 200
+REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
+RANGE_NUMBERS = ("generation", "incarnation")  # of an announced range, beside start and end; the last may be missing
 _WHAT = "status"
 _RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1,10})?)*)?")
 
@@ -46,9 +48,9 @@ def encode_status(status: Status) -> bytes:
     b'{"version":1,"held":{"7":{"clicks":"0-9"}},"batch":{},"store":{"name":"zookeeper","step":0},"refused":{}}'
     """
     rest: dict[str, Any] = {
-        "batch": {str(p): [str(start), str(end), generation] for p, (start, end, generation) in status.batch.items()},
+        "batch": {str(p): range_fields(announced) for p, announced in status.batch.items()},
         "store": {"name": status.store_name, "step": status.store_step},
-        "refused": {str(p): _refusal_fields(refusal) for p, refusal in status.refused.items()},
+        **_refused(status.refused),
     }
     if status.progress is not None:
         rest["progress"] = str(status.progress)
@@ -62,6 +64,16 @@ def encode_status(status: Status) -> bytes:
         return data
     held, cut = _cut_held(status.held, STATUS_BYTES_MAX - len(compact(_document({}, 2**31, rest))))
     return compact(_document(held, status.held_cut + cut, rest))
+
+
+def range_fields(announced: Announced) -> list[Any]:
+    """An announced range as JSON.
+
+    >>> range_fields(Announced(100, 600, 7)), range_fields(Announced(100, 600, 7, 2))
+    (['100', '600', 7], ['100', '600', 7, 2])
+    """
+    start, end, generation, incarnation = announced
+    return [str(start), str(end), generation, *([incarnation] if incarnation else [])]
 
 
 def _document(held: Mapping[str, Any], held_cut: int, rest: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,14 +112,13 @@ def decode_status(data: bytes) -> Status:
     document.version()
     batch = document.section("batch")
     store = document.section("store")
-    refused = document.section("refused")
     return Status(
         held=_held(document.section("held")),
         held_cut=document.integer("held_cut", default=0),
-        batch=batch.by_partition(lambda key: Announced(*batch.offsets(key, 1))),
+        batch=batch.by_partition(lambda key: Announced(*batch.offsets(key, *RANGE_NUMBERS))),
         store_name=store.text("name", default=""),
         store_step=store.integer("step", default=0),
-        refused=refused.by_partition(lambda key: _refusal(refused.section(key))),
+        refused={**_told_by_start(document), **_told_alone(document)},
         progress=document.optional_integer("progress"),
         lag=document.optional_integer("lag"),
         pinged=document.text("pinged", default=""),
@@ -127,12 +138,46 @@ def _held(section: Document) -> dict[int, dict[str, str]]:
     return held
 
 
+def _told_alone(document: Document) -> dict[TopicPartition, Refusal]:
+    refused = document.section("refused")
+    return refused.by_partition(lambda key: _refusal(refused.section(key)))
+
+
+def _told_by_start(document: Document) -> dict[TopicPartition, Refusal]:
+    refusals = document.section("refusals")
+    sections = [refusals.section(key) for key in refusals.fields]
+    return {
+        TopicPartition(topic, number): _refusal(section)
+        for section in sections
+        for topic, text in section.section("partitions").all_texts().items()
+        for number in parse_ranges(text)
+    }
+
+
 def _refusal(section: Document) -> Refusal:
     return Refusal(
         generation=section.integer("generation", default=0),
         reason=section.text("reason", default=""),
         sequence=section.text("sequence", default=""),
     )
+
+
+def _refused(refused: Mapping[TopicPartition, Refusal]) -> dict[str, Any]:
+    """The refusals: each by itself, or in `refusals` once for all that one start and reason are about."""
+    alone = {str(p): _refusal_fields(refusal) for p, refusal in refused.items()}
+    if not alone or len(compact(alone)) <= REFUSED_BYTES_MAX:
+        return {"refused": alone}
+    found: dict[Refusal, dict[str, list[int]]] = {}
+    for partition, refusal in refused.items():
+        found.setdefault(refusal, {}).setdefault(partition.topic, []).append(partition.partition)
+    room, kept = REFUSED_BYTES_MAX, dict[str, dict[str, Any]]()
+    for refusal, topics in sorted(found.items(), reverse=True):  # by generation and sequence
+        fields = {**_refusal_fields(refusal), "partitions": {t: ranges_text(ids) for t, ids in topics.items()}}
+        room -= len(compact({str(len(kept)): fields}))
+        if room < 0:
+            break
+        kept[str(len(kept))] = fields
+    return {"refused": {}, "refusals": kept}
 
 
 def _refusal_fields(refusal: Refusal) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 from zkcoord.core.view import (
-    Announced,
     Channel,
     Instance,
     Member,
@@ -22,7 +21,7 @@ from zkcoord.core.view import (
 )
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
-from zkcoord.tree.command import Option, decode_command, is_refused, refused_ownership, refused_replay
+from zkcoord.tree.command import Option, announced, decode_command, is_refused, refused_ownership, refused_replay
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
@@ -114,7 +113,7 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
         option=command.option.value,
         threads=command.ownership if fetchers else {},
         generation=command.generation,
-        replay={p: Announced(start, end, command.generation) for p, (start, end) in command.replay.items()},
+        replay=announced(command.replay, command.generation, command.incarnations) if command.replay else {},
     )
 
 

@@ -119,6 +119,8 @@ class _Folder:
             marks: Mapping[str, MarkSeen] = self._own["marks"]
             marked = frozenset(topic for topic, seen in marks.items() if seen.mark is not None or seen.unreadable)
             self._changes["marked"] = marked
+            numbers = {topic: seen.mark.incarnation for topic, seen in marks.items() if seen.mark is not None}
+            self._changes["incarnations"] = numbers
         if "parents" in self._own:
             self._own["parents"] = frozenset(self._own["parents"])
         view = replace(self._before.view, **self._changes) if self._changes else self._before.view
