@@ -1,11 +1,12 @@
 """How a run begins and how a signal ends it: warm first, then the group; what is wrong is told before that."""
 
+import itertools
 import os
 import signal
 
 import pytest
 
-from tests.spark.fakes import World
+from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch
@@ -81,3 +82,13 @@ def test_a_second_sigint_breaks_the_batch_off_and_commits_nothing(world: World) 
     with pytest.raises(KeyboardInterrupt):
         world.consumer().run(process)
     assert (world.commits, world.events[-1]) == ([], "leave")
+
+
+def test_partitions_that_are_allowed_together_are_read_together_though_they_are_asked_for_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = itertools.count()
+    monkeypatch.setattr(FakeMembership, "allowed", lambda self, partition: next(asked) > 0)
+    seen: list[Batch] = []
+    assert world.consumer().run(lambda frame, batch: seen.append(batch), max_batches=1) == 1
+    assert [str(each) for each in seen[0].ranges] == ["t-0-0-10", "t-1-100-130"]

@@ -19,7 +19,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.alarm import slow_batch_alarm
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
-from zkcoord.spark.holdings import End, Holdings, View
+from zkcoord.spark.holdings import End, Hold, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
@@ -161,7 +161,9 @@ class DriverLoop:
 
     def _turn(self, process: Process, view: View) -> Turn:
         began_ns = time.monotonic_ns()
-        held = {each: hold for each, hold in view.holds.items() if self._membership.allowed(each)}
+        held = self._allowed(view)
+        if held and len(held) < len(view.holds):
+            held = self._allowed(view)  # those that one command starts are allowed at once, and are read together
         if not held:
             return Turn.NOT_ALLOWED if view.holds else Turn.NOTHING_HELD
         leased = view._replace(holds=held)
@@ -185,6 +187,9 @@ class DriverLoop:
         if not replays and self._pace.wait_ms(offsets_in(ranges), mono_ms()) > 0:
             return Turn.TOO_FEW
         return self._batch(process, leased, self._announcer.fitting(ranges, self._seq), lag, began_ns)
+
+    def _allowed(self, view: View) -> dict[TopicPartition, Hold]:
+        return {each: hold for each, hold in view.holds.items() if self._membership.allowed(each)}
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
         """The ends of those partitions whose leader answers; says once which do not, and when they do again."""
