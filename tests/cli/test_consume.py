@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.program import PATIENCE_SECONDS, Program, Run, Spawn
 from tests.kafka.helpers import Broker
-from zkcoord.cli.consume import Printing, json_line, text_line
+from zkcoord.cli.consume import Printing, json_line, text_line, wanted_words
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError
@@ -133,6 +133,18 @@ def test_never_a_partition_to_read_is_not_the_end_of_the_records(
 
     with pytest.raises(UnavailableError, match=f"waited 3000 ms in vain for a partition of clicks; {why}"):
         printing(consumer, wanted="a partition of clicks").run(threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ((["a", "b"], None, None), "a partition of a, b"),
+        (([], "c.*", None), "a topic that matches c.*"),
+        (([], None, "c.*"), "a topic that does not match c.*"),
+    ],
+)
+def test_what_was_asked_for_is_told(asked: tuple[list[str], str | None, str | None], words: str) -> None:
+    assert wanted_words(*asked) == words
 
 
 def test_a_partition_without_a_record_ends_it_in_peace(now_ms: list[int]) -> None:

@@ -58,6 +58,12 @@ def test_a_group_is_paused_and_resumed(world: World, member: Member, run: Run) -
         "error: rebalance of group g is refused: the group is paused: resume it first",
     )
 
+    waited = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "0", *at)
+    assert (waited.exit_code, said(waited)) == (
+        5,
+        "error: group g is paused, and not stable (PreparingRebalance, 0 commands outstanding): `zkcoord group"
+        " resume g` ends that",
+    )
     assert text(run, "group", "resume", "g", *at) == "group g: resumed\n"
     wait_until(lambda: member.held() == named("clicks", 0, 1, 2, 3), "it has everything back")
     assert text(run, "group", "resume", "g", *at) == "group g: was neither held nor paused\n"
@@ -94,7 +100,8 @@ def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, membe
     member.consumer.stop()
     wait_until(lambda: world.children(DRAFT.ids("g")) == [], "it is empty")
 
-    assert text(run, "group", "delete", "g", *at) == "group g: done\n"
+    deleted = "group g: its record is deleted; its offsets stay, and it with them (--offsets deletes all)\n"
+    assert text(run, "group", "delete", "g", *at) == deleted
     assert world.children(DRAFT.offsets("g")) == ["clicks"]
     assert world.data(DRAFT.record("g")) == b""
 
@@ -133,7 +140,8 @@ def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot:
     wait_until(lambda: states() == [("7", "serving"), ("8", "standing by")], "both stand")
     listed = text(run, "coordinators", "list", *at).splitlines()
     assert [line.split()[-2] for line in listed] == ["PROTOCOLS", "1-1", "1-1"]
-    assert text(run, "coordinators", "resign", "7", *at).startswith("coordinator 7 has resigned; ")
+    resigned = run("coordinators", "resign", "7", *at)
+    assert (resigned.stdout, resigned.stderr) == ("coordinator 7 has resigned; coordinator 8 serves\n", "")
     assert "epoch 2" in second.line(having="serves")
     wait_until(lambda: states() == [("7", "standing by"), ("8", "serving")], "it stands again", 30)
     assert first.process.poll() is None

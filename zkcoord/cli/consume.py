@@ -94,7 +94,7 @@ def consume(settings: Settings, **options: Any) -> None:
         max_messages=options["max_messages"],
         timeout_ms=options["timeout_ms"],
         commits=not options["no_commit"],
-        wanted=f"a partition of {', '.join(topics)}",
+        wanted=wanted_words(topics, options["include"], options["exclude"]),
     )
     with stopping() as asked:
         try:
@@ -152,11 +152,14 @@ class Printing:
     def _never_began(self, waited_ms: int) -> UnavailableError:
         """There was nothing to read from: that is not the end of the records."""
         name = self._consumer.consumer_id
-        why = "it is not registered: ZooKeeper must answer, and a coordinator must have set the tree up"
+        why = (
+            "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"
+            " away (a warning says why)"
+        )
         if name is not None:
             why = (
-                f"{name} is registered: a coordinator must serve, the topic must exist and have a partition for each"
-                " consumer; see `zkcoord group describe`"
+                f"{name} is registered: a coordinator must serve, a topic must exist and have a partition for each"
+                " consumer, and the group must not be paused; see `zkcoord group describe`"
             )
         return UnavailableError(f"waited {waited_ms} ms in vain for {self._wanted}; {why}")
 
@@ -208,6 +211,13 @@ def _topics(topics: Sequence[str], include: str | None, exclude: str | None) -> 
     if sum((bool(topics), include is not None, exclude is not None)) != 1:
         raise UsageError("give either --topic (once or more), or --include, or --exclude")
     return list(dict.fromkeys(topics))
+
+
+def wanted_words(topics: Sequence[str], include: str | None, exclude: str | None) -> str:
+    """What was asked for, in words."""
+    if topics:
+        return f"a partition of {', '.join(topics)}"
+    return f"a topic that matches {include}" if exclude is None else f"a topic that does not match {exclude}"
 
 
 def _keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:

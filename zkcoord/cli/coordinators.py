@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.reading import read_tree
-from zkcoord.cli.wishing import Answer, by_version, wait, who_and_when
+from zkcoord.cli.wishing import TURN_SECONDS, Answer, by_version, wait, who_and_when
 from zkcoord.errors import UsageError
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.candidate import asked_to_resign, describe, protocols_of, with_resign
@@ -17,6 +18,7 @@ from zkcoord.tree.paths import CANDIDATES
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import SetNode, Write
 
+ELECTION_SECONDS = 30.0
 COLUMNS = ("COORDINATOR", "STATE", "EPOCH", "HOST", "PID", "VERSION", "PROTOCOLS", "SINCE")
 
 
@@ -33,6 +35,8 @@ def list_(settings: Settings) -> None:
         above = read_tree(tree, settings.zookeeper_address())
         candidates = _candidates(tree)
     documents = [_document(node, above.coordinator, above.epoch) for node in candidates]
+    if not documents:
+        warn("nobody stands for election: start a coordinator")
     if settings.json:
         for document in documents:
             print_json(document)
@@ -55,7 +59,8 @@ def resign(settings: Settings, number: int, timeout_ms: int) -> None:
         above = read_tree(tree, address)
         path = above.layout.candidate(number)
         asked = _ask(tree, path, number)
-        if len(_candidates(tree)) == 1:
+        others = [node for node in _candidates(tree) if node.path != path]
+        if not others:
             warn("nobody else stands for election: until it does so again nobody serves")
 
         def gone() -> Answer | None:
@@ -63,11 +68,19 @@ def resign(settings: Settings, number: int, timeout_ms: int) -> None:
             return Answer(run="", state="resigned") if node.stat is None or node.stat.czxid != asked else None
 
         wait(f"coordinator {number} resigning", timeout_ms, gone, lambda: "its node still stands")
-        now = read_tree(tree, address).coordinator
+        now = _successor(tree, address) if others else None
     if settings.json:
         print_json({"coordinator": number, "state": "resigned", "serving": now})
     else:
         click.echo(f"coordinator {number} has resigned; {'nobody' if now is None else f'coordinator {now}'} serves")
+
+
+def _successor(tree: BlockingTree, address: str) -> str | None:
+    """Who serves, as soon as somebody does: an election is a matter of milliseconds; None if it takes much longer."""
+    end = time.monotonic() + ELECTION_SECONDS
+    while (now := read_tree(tree, address).coordinator) is None and time.monotonic() < end:
+        time.sleep(TURN_SECONDS)
+    return now
 
 
 def _ask(tree: BlockingTree, path: str, number: int) -> int:

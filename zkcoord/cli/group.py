@@ -13,6 +13,7 @@ from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
+from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
 from zkcoord.migrate import BlockingTree
 
@@ -21,6 +22,7 @@ LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED")
+WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
     TopicChange.DELETED: "was deleted: its owners and offsets are dropped a minute later",
@@ -137,6 +139,12 @@ def _not_stable(report: GroupReport) -> str:
     name, commands = report.view.group, _count(report.commands(), "command")
     if report.phase is Phase.EMPTY:
         return f"group {name} has no members (Empty): start its consumers, or wait longer"
+    standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)
+    if standing:
+        return (
+            f"group {name} is {standing}, and not stable ({report.phase.value}, {commands} outstanding): `zkcoord group"
+            f" resume {name}` ends that"
+        )
     return (
         f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding): wait longer, or see"
         f" `zkcoord group describe {name} --members`"
@@ -209,9 +217,8 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
     ]
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
-    verbs = {"pause": "paused", "hold": "held", "delete": "to be deleted", "rebalance": "to be rebalanced"}
     words += [
-        f"{verbs.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
+        f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
     words += [f"FAILED: {view.failed}"] if view.failed else []

@@ -10,7 +10,7 @@ from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.reading import read_group, read_tree
 from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
-from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
+from zkcoord.core.wishes import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
 from zkcoord.errors import UsageError
 
 PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
@@ -40,6 +40,8 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
 def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
     if settings.json:
         print_json({"group": whose, "wish": name, "run": answer.run, "state": answer.state})
+    elif name == DELETE and answer.state == DONE:
+        click.echo(f"group {whose}: its record is deleted; its offsets stay, and it with them (--offsets deletes all)")
     else:
         click.echo(f"group {whose}: {answer.state}")
 
