@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -68,7 +68,7 @@ class Coordinator:
             self._driver.at_end(self._journal.close)
         standing = {
             "wanted_id": coordinator_id,
-            "description": _description(),
+            "description": _description(known),
             "first_reads": first_revision_reads(layout),
             "first_writes": partial(first_revision_writes, layout_name=layout),
             "revision": history()[-1].revision,
@@ -113,10 +113,10 @@ def _no_assignor(name: str, why: str) -> None:
     emit_fields("assignor_missing", {"assignor": name, "why": why, "level": "warning"})
 
 
-def _description() -> bytes:
-    """What a candidate's node says of its process."""
+def _description(assignors: Iterable[str]) -> bytes:
+    """What a candidate's node says of its process: `assignors` are those that it has."""
     version = settings.version()
     since = datetime.now(UTC).isoformat(timespec="seconds")
     speaks = "-".join(map(str, PROTOCOLS))
     description = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}
-    return json.dumps({**description, "protocols": speaks}).encode("ascii")
+    return json.dumps({**description, "protocols": speaks, "assignors": sorted(assignors)}).encode("ascii")

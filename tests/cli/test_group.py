@@ -175,6 +175,38 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
     }
 
 
+def test_members_are_judged_as_the_coordinator_in_charge_judges_them(world: World, run: Run) -> None:
+    """Its program is newer than this one: other protocols, other assignors."""
+    world.settle()
+    world.member(A, protocols=(2, 3))
+    world.member(B)
+    world.member("g_h-3-cccccccc", protocols=(3, 4), assignors=("mine", "sticky"))
+    world.member("g_h-4-dddddddd", protocols=(2, 2), assignors=("theirs",))
+    world.put("/zkcoord/coordinators/3", b'{"protocols":"1-2"}')
+    world.put("/zkcoord/coordinators/7", b'{"protocols":"2-4","assignors":["sticky","mine"]}')
+    world.put(DRAFT.coordinator, b"7")
+
+    def notes() -> dict[str, object]:
+        return {member["consumer"]: member["note"] for member in describe(run, world)["members"]}
+
+    assert notes() == {  # what both coordinators speak is 2
+        A: None,
+        B: "speaks the protocol 1, the others 2",
+        "g_h-3-cccccccc": "speaks the protocols 3 to 4, the others 2",
+        "g_h-4-dddddddd": "offers the assignors ['theirs'], the group uses ['sticky']",
+    }
+    world.remove("/zkcoord/coordinators/3")
+    assert notes()["g_h-3-cccccccc"] is None
+    world.remove("/zkcoord/coordinators/7")
+    world.remove(DRAFT.coordinator)
+    assert notes() == {  # nobody stands: as this program would
+        A: "speaks the protocols 2 to 3, the others 1",
+        B: None,
+        "g_h-3-cccccccc": "speaks the protocols 3 to 4, the others 1",
+        "g_h-4-dddddddd": "speaks the protocol 2, the others 1",
+    }
+
+
 def test_a_partition_of_a_consumer_that_is_gone_is_to_be_given_anew(world: World, run: Run) -> None:
     world.settle()
     world.put(DRAFT.owner("g", P1), f"{B}-0".encode())

@@ -6,13 +6,13 @@ readings in a row are equal: then nothing changed between them (each node's vers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
-from zkcoord.core.candidates import set_aside
+from zkcoord.core.candidates import PROTOCOLS, set_aside
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
@@ -23,9 +23,11 @@ from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
+from zkcoord.tree.candidate import assignors_of, in_charge, spoken
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
     BROKERS,
+    CANDIDATES,
     EPOCH,
     EVICTED_MARK,
     ROOT,
@@ -120,13 +122,14 @@ def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
     return _Reading(tree, layout, group).report()
 
 
-def _assignors(view: GroupView) -> dict[str, Assignor]:
-    """Those that every program has; in place of a user's own the answer that there is: what is owned now.
+def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assignor]:
+    """Those that the coordinator in charge has (`known` None: nobody says it), and all that every program has; in place
+    of a user's own the answer that there is: what is owned now.
 
     Whether that is what the coordinator's assignor answered is told by the digest in the state.
     """
     offered = {name for member in view.members.values() for name in member.assignors}
-    return {**dict.fromkeys(offered, lambda given: dict(given.owned)), **ASSIGNORS}
+    return {**dict.fromkeys(offered if known is None else known, lambda given: dict(given.owned)), **ASSIGNORS}
 
 
 class _Reading:
@@ -158,8 +161,10 @@ class _Reading:
         view = replace(self._nodes.view, topics=topics, changed=changed)
         if not {m.rack for m in view.members.values()} | {i.rack for i in view.instances.values()} <= {None}:
             view = self._with_racks(view)
-        memory = Memory()
-        decisions, _ = decide(view, memory, 0, digest, _assignors(view))
+        candidates = self._read_candidates()
+        view, memory = replace(view, protocols=spoken(candidates, PROTOCOLS)), Memory()
+        known = assignors_of(candidates[0].data) if candidates else None
+        decisions, _ = decide(view, memory, 0, digest, _assignors(view, known))
         pending = any(isinstance(decision, PENDING) for decision in decisions)
         now = outlook(view, memory.difference(view).owning, [d for d in decisions if isinstance(d, FoundGroup)])
         if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
@@ -174,6 +179,12 @@ class _Reading:
             wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
         )
+
+    def _read_candidates(self) -> list[Node]:
+        """Who stands, in the order in which they count: it is judged as the coordinator in charge judges."""
+        leader, listed = self._tree.read([Read(self._layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
+        nodes = self._tree.read([Read(f"{CANDIDATES}/{name}") for name in listed.children]) if listed.children else ()
+        return in_charge(nodes, leader.data.decode("utf-8", "replace"))
 
     def _take(self, reads: Sequence[Read]) -> tuple[Node, ...]:
         nodes = self._tree.read(reads) if reads else ()

@@ -1,20 +1,22 @@
 """The only place that reads candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, and who was asked to resign.
 
     {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","protocols":"1-1",
-     "resign":{"who":"ann@b","run":"5f1c"}}
+     "assignors":["range","sticky"],"resign":{"who":"ann@b","run":"5f1c"}}
 
-A candidate writes its own; a tool adds `resign`; other coordinators read `protocols`. All else is for people. What
-cannot be read counts as not said.
+A candidate writes its own; a tool adds `resign`; other coordinators read `protocols`, tools `assignors`
+too. All else is for people. What cannot be read counts as not said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from zkcoord.core.candidates import in_common
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import compact, read_document
 from zkcoord.tree.registration import read_protocols
+from zkcoord.tree.snapshot import Node
 
 _WHAT = "candidate"
 
@@ -41,6 +43,36 @@ def protocols_of(data: bytes) -> tuple[int, int]:
         return read_protocols(read_document(_WHAT, data))
     except CorruptError:
         return (1, 1)
+
+
+def assignors_of(data: bytes) -> frozenset[str] | None:
+    """The names of the assignors that a candidate has; None: it does not say it, or not readably.
+
+    >>> sorted(assignors_of(b'{"assignors":["sticky","mine"]}') or ()), assignors_of(b'{"assignors":7}')
+    (['mine', 'sticky'], None)
+    """
+    try:
+        return frozenset(read_document(_WHAT, data).texts("assignors")) or None
+    except CorruptError:
+        return None
+
+
+def in_charge(candidates: Iterable[Node], serving: str) -> list[Node]:
+    """Candidates' nodes in the order in which they count: who serves, then as they stood."""
+    found = [node for node in candidates if node.stat is not None]
+    return sorted(found, key=lambda n: (_name(n) != serving, n.stat.czxid if n.stat else 0, _name(n)))
+
+
+def spoken(candidates: Sequence[Node], own: tuple[int, int]) -> tuple[int, int]:
+    """The lowest and the highest protocol that a group is sent by the first of these; `own` without one."""
+    if not candidates:
+        return own
+    first, *others = candidates
+    return in_common(protocols_of(first.data), [(_name(node), protocols_of(node.data)) for node in others])[0]
+
+
+def _name(node: Node) -> str:
+    return node.path.rpartition("/")[2]
 
 
 def asked_to_resign(data: bytes) -> str | None:
