@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.embedded import connector_jars
-from zkcoord.spark import Batch, SparkConsumer, spark_session
+from zkcoord.spark import Batch, SparkConsumer, register_source, spark_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 EXECUTORS = 2
+STREAM_DEADLINE_S = 60
 
 
 def session(hidden: str) -> SparkSession:
@@ -123,6 +124,38 @@ class Scene:
         consumer = self.read(name, process, reader=reader)
         return {**found, "killed": flag.exists(), "batches": consumer.metrics.batches, "lost": consumer.metrics.lost}
 
+    def stream(self, name: str) -> dict[str, Any]:
+        """A query of `format("zkcoord")`, whose executors cannot import zkcoord."""
+        register_source(self.spark)
+        found: list[list[int]] = []
+        executors: set[int] = set()
+        zookeeper, kafka = self._at
+
+        def process(df: DataFrame, number: int) -> None:
+            rows = df.mapInArrow(where, "executor bigint, zkcoord boolean").collect()
+            executors.update(row.executor for row in rows)
+            found.extend([row.partition, row.offset] for row in df.select("partition", "offset").collect())
+
+        rows = (
+            self.spark.readStream.format("zkcoord")
+            .option("zookeeper", zookeeper)
+            .option("kafka.bootstrap.servers", kafka)
+            .option("group", name)
+            .option("subscribe", self._topic)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(self.folder / name))
+        query = writer.trigger(availableNow=True).start()
+        ended = query.awaitTermination(STREAM_DEADLINE_S)
+        error = query.exception()
+        return {
+            "ended": ended,
+            "error": None if error is None else str(error),
+            "executors": len(executors),
+            "records": sorted(found),
+        }
+
     def shown(self) -> list[str]:
         """The descriptions of all jobs, as the Spark UI's REST API tells them."""
         context = self.spark.sparkContext
@@ -139,6 +172,7 @@ def main(zookeeper: str, kafka: str, topic: str, folder: str) -> None:
         told["worker"] = scene.survive("worker", 0, "python")
         told["executor"] = scene.survive("executor", 2, "kafka")
         told["shown"] = scene.shown()
+        told["stream"] = scene.stream("stream")
     finally:
         spark.stop()
     print(json.dumps(told))

@@ -1,4 +1,4 @@
-"""A consumer of a remote session, as a program: `python -m tests.spark.on_connect SERVER ZOOKEEPER KAFKA TOPIC`.
+"""A consumer of a remote session, as a program: `python -m tests.spark.on_connect SERVER FOLDER ZOOKEEPER KAFKA TOPIC`.
 
 Prints as one line of JSON what happened. A process of its own: one that has a classic session can have no remote one.
 """
@@ -11,9 +11,11 @@ import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import Producer
+
 from tests.spark.fakes import DEADLINE_S, InThread
 from tests.spark.together import endless
-from zkcoord.spark import Batch, SparkConsumer
+from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Report
 
@@ -90,7 +92,48 @@ def gets_on(spark: SparkSession) -> list[bool]:
     return [one != other for one, other in pairwise(looks)]
 
 
-def main(server: str, *place: str) -> None:
+def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dict[str, Any]:
+    """A query of `format("zkcoord")`, with a function for each batch, which runs in the server; and the same again."""
+    zookeeper, kafka, topic = place
+    register_source(spark)
+
+    def write(df: DataFrame, number: int) -> None:
+        held = stream_batch(df.sparkSession, f"{folder}/checkpoint", number)
+        spans = ",".join(f"{each.partition}:{each.start}:{each.end}" for each in held.ranges)
+        df.selectExpr("partition", "offset", f"'{spans}' as spans").write.parquet(f"{folder}/rows/batch={number}")
+
+    def run() -> list[Any]:
+        rows = (
+            spark.readStream.format("zkcoord")
+            .option("zookeeper", zookeeper)
+            .option("kafka.bootstrap.servers", kafka)
+            .option("group", "connect-stream")
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", f"{folder}/checkpoint")
+        query = writer.trigger(availableNow=True).start()
+        ended = query.awaitTermination(DEADLINE_S)
+        error = query.exception()
+        return [ended, None if error is None else str(error)]
+
+    ran = [run()]
+    fill(kafka, topic)
+    ran.append(run())
+    found = spark.read.parquet(f"{folder}/rows").selectExpr("batch", "partition", "offset", "spans").collect()
+    return {"ran": ran, "rows": sorted([row.batch, row.partition, row.offset, row.spans] for row in found)}
+
+
+def fill(kafka: str, topic: str) -> None:
+    """Three more records in partition 1."""
+    producer = Producer({"bootstrap.servers": kafka})
+    for number in range(3):
+        producer.produce(topic, value=b"%d" % number, partition=1)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def main(server: str, folder: str, *place: str) -> None:
     """Everything, one after the other."""
     from pyspark.sql import SparkSession
 
@@ -103,6 +146,7 @@ def main(server: str, *place: str) -> None:
             "python": read(spark, at, "python", measure_bytes=True),
             "cancel": cancel(spark, at),
             "gets_on": gets_on(spark),
+            "stream": stream(spark, at, folder),
         }
     finally:
         spark.stop()

@@ -50,6 +50,7 @@ def test_executors_share_the_batches_survive_each_other_and_need_no_zkcoord(
     survived = {"records": records, "seq": 0, "killed": True, "batches": 1, "lost": 0}
     assert told["worker"] == survived
     assert told["executor"] == survived
+    assert told["stream"] == {"ended": True, "error": None, "executors": 2, "records": records}
     groups = {line.split(" batch 0 ")[0] for line in told["shown"] if line}
     assert groups == {f"zkcoord group {each}" for each in ("spread-kafka", "spread-python", "worker", "executor")}
     assert all(f"100 offsets: {topic.name}-0 0..25, {topic.name}-1 0..25" in line for line in told["shown"] if line)

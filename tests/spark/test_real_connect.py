@@ -58,17 +58,21 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_a_remote_session_reads_cancels_and_tells_how_it_gets_on(
-    server: str, make_topic: Callable[[int], Topic], chroot: str
+def test_a_remote_session_reads_cancels_tells_how_it_gets_on_and_streams(
+    server: str, make_topic: Callable[[int], Topic], chroot: str, tmp_path: Path
 ) -> None:
     topic = make_topic(2)
     topic.show_in(chroot)
     topic.fill(0, 20)
     topic.fill(1, 5)
     with coordinating(chroot):
-        told = run_program("tests.spark.on_connect", server, chroot, topic.bootstrap_servers, topic.name)
+        told = run_program("tests.spark.on_connect", server, tmp_path, chroot, topic.bootstrap_servers, topic.name)
     records = [[0, offset] for offset in range(20)] + [[1, offset] for offset in range(5)]
     assert told["kafka"] == {"records": records, "rows": None, "bytes": None, "offsets": 25}
     assert told["python"] == {"records": records, "rows": 25, "bytes": 25 * 3 + 10 * 7 + 10 * 8 + 5 * 7, "offsets": 25}
     assert told["cancel"] == {"batches": [0, 1], "counts": [25], "lost": 1, "cancelled": [True]}
     assert told["gets_on"] == [True, False, True]
+    assert told["stream"] == {
+        "ran": [[True, None]] * 2,
+        "rows": [[0, *each, "0:0:20,1:0:5"] for each in records] + [[1, 1, offset, "1:5:8"] for offset in range(5, 8)],
+    }
