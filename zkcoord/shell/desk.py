@@ -10,9 +10,11 @@ from itertools import count
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
 from zkcoord.shell.holdings import Holdings, Lookup
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
+from zkcoord.tree.command import Option, decode_command
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, is_sequence
 from zkcoord.tree.snapshot import Kind, Node
@@ -148,6 +150,18 @@ class Desk:
     def acknowledged(self, sequence: str) -> bool:
         """True when the command does not stand any more. Meaningful only while `channel_clean`."""
         return sequence not in self._names
+
+    def granted(self) -> set[TopicPartition]:
+        """What the starts that stand name. Each was free when it was written. Meaningful only while `channel_clean`."""
+        found: set[TopicPartition] = set()
+        for node in self.commands.values():
+            try:
+                command = decode_command(node.data) if node is not None else None
+            except CorruptError:
+                continue  # its refusal gives back what it names
+            if command is not None and command.option is Option.START_FETCHER:
+                found.update(command.ownership or ())
+        return found
 
     def acknowledgement(self, sequences: Sequence[str], held: Mapping[TopicPartition, Held]) -> Acknowledgement:
         """The last writes of these commands, with the status once `held` is what is held.

@@ -344,7 +344,9 @@ class StopTask:
 
     def _verify(self, lookup: Lookup) -> None:
         holdings = self._desk.holdings
-        gone, foreign = holdings.reconcile(self._sent, self._finals, lookup)
+        granted = self._sent & self._desk.granted() & holdings.held.keys()
+        gone, foreign = holdings.reconcile(self._sent - granted, self._finals, lookup)
+        gone |= granted  # released, and given back: that owner's node may be another one, at the same version
         released = {p: holdings.held.pop(p) for p in gone}
         self._left -= gone
         self._early -= gone
