@@ -2,6 +2,7 @@
 
     ZkcoordError               exit 1   base of everything raised on purpose
       UsageError                    2   the caller must change the call
+        RefusedError                2   Kafka refuses who asks: whoever keeps the credentials and the rights
       ConsumerRebalanceFailed       3   a group could not be rebalanced after its retries (the draft's exception)
       FencedError                   4   this process may no longer act: stop
       UnavailableError              5   ZooKeeper or Kafka cannot be reached: wait, try later
@@ -23,6 +24,10 @@ class UsageError(ZkcoordError):
     """The caller must change the call: a wrong flag, a missing extra, an impossible setting."""
 
     exit_code = 2
+
+
+class RefusedError(UsageError):
+    """Kafka refuses the credentials, or lacks a right for them; asking again as the same user changes nothing."""
 
 
 class ConsumerRebalanceFailed(ZkcoordError):  # noqa: N818 - the draft's own name

@@ -162,6 +162,7 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
     reject = encode_command(Command(option=Option.REJECT, reason="it speaks another protocol"))
     world.put(DRAFT.command("g", "g_h-5-eeeeeeee", "0000000000"), reject)
     world.member("g_h-6-ffffffff", offsets=("kafka",))
+    world.member("g_h-7-99999999", pattern="white_list", subscription={"nothing[.].*": 1})
 
     notes = {member["consumer"]: member["note"] for member in describe(run, world)["members"]}
 
@@ -172,6 +173,7 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
         "g_h-4-dddddddd": "offers the assignors ['mine'], the group uses ['sticky']",
         "g_h-5-eeeeeeee": "sent away, and has not left yet",
         "g_h-6-ffffffff": "cannot use the offset store 'zookeeper'",
+        "g_h-7-99999999": "no topic matches its wildcard",
     }
 
 

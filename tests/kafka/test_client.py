@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import RefusedError, UnavailableError, UsageError
 from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
@@ -55,7 +55,7 @@ def test_a_cluster_that_is_away_is_named_within_the_timeout() -> None:
 def test_refused_credentials_are_the_callers(broker: Broker) -> None:
     config = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
     with KafkaClient(broker.bootstrap_servers, {**config, "sasl.password": "secret"}, timeout_ms=500) as client:
-        with pytest.raises(UsageError, match="credentials") as refused:
+        with pytest.raises(RefusedError, match="credentials") as refused:
             client.end_offsets([TopicPartition("clicks", 0)])
         assert "secret" not in str(refused.value)
 

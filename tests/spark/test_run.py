@@ -8,7 +8,7 @@ import pytest
 
 from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import RefusedError, UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -59,6 +59,16 @@ def test_kafka_away_at_the_start_is_told_before_the_group_is_joined(world: World
     with pytest.raises(UnavailableError):
         world.consumer().run(lambda frame, batch: None)
     assert world.events == []
+
+
+def test_refused_credentials_are_told_before_the_group_is_joined(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(topic: str) -> tuple[TopicPartition, ...]:
+        raise RefusedError("check the client's credentials")
+
+    monkeypatch.setattr(world, "partitions_of", refuse)
+    with pytest.raises(RefusedError):
+        world.consumer().run(lambda frame, batch: None)
+    assert (world.events, world.closed) == ([], 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -298,7 +298,11 @@ def _member(report: GroupReport, name: str) -> dict[str, Any]:
     view = report.view
     member, channel = view.members[name], view.channels.get(name)
     draft_only = channel is not None and not member.coordinated
-    notes = ["knows only the draft" if draft_only else None, report.idle.get(name)]
+    notes = [
+        "knows only the draft" if draft_only else None,
+        "no topic matches its wildcard" if member.wildcard is not None and not member.threads else None,
+        report.idle.get(name),
+    ]
     return {
         "consumer": name,
         "instance": member.instance,

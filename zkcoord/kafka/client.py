@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import RefusedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.less_often import LessOften
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 
@@ -125,7 +125,7 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
     """A confluent_kafka.KafkaError as the error of who must act: the servers are away, or the call is wrong."""
     name, text = error.name(), error.str()
     if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
-        return UsageError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
+        return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
     if name in UNKNOWN:
         return UsageError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name and partitions")
     if name in SETTING:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UsageError
+from zkcoord.errors import RefusedError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
@@ -133,8 +133,8 @@ class SparkConsumer:
         Ends by `stop`, by SIGTERM or the first SIGINT (when called on the main thread; a second SIGINT is the
         program's, with KeyboardInterrupt as a rule), after `max_batches`, or when there was nothing to read (no
         records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with the session's end.
-        What `process` raises is raised here, with that batch uncommitted. UsageError without the connector or with
-        wrong settings, UnavailableError when Kafka does not answer before the group is joined.
+        What `process` raises is raised here, with that batch uncommitted. UsageError without the connector, with wrong
+        settings or refused credentials, UnavailableError when Kafka does not answer before the group is joined.
         """
         jobs = self._parts.jobs()
         run = _Run(jobs, self._options)
@@ -225,6 +225,8 @@ class SparkConsumer:
         for topic in self._topics:
             try:
                 partitions = log_ends.partitions_of(topic)[:PROBED_MAX]
+            except RefusedError:
+                raise
             except UsageError as error:  # it may be created later
                 log_event(logging.WARNING, "topic_missing", f"nothing to warm up with: {error}", topic=topic)
                 continue
