@@ -228,7 +228,7 @@ def calls_are_counted_anew(patch: Patch) -> None:
 
     def forget(self: MembershipRole) -> None:
         original(self)
-        self._tokens = count(1)
+        self._calls._tokens = count(1)
 
     patch.setattr(MembershipRole, "_forget", forget)
 

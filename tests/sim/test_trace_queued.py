@@ -59,7 +59,7 @@ def test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for(s
     """Another thread decided on it before the loss, and comes to ask for it later."""
     script = cut_off_behind_an_acknowledgement(seed)
     world, name = script.world, "consumer0"
-    role, application, began_ms = script.actor(name).role, script.application(name), world.now_ms
+    application, began_ms = script.application(name), world.now_ms
     application.commits = False
     decided = application.wanted({p: at + 1 for p, at in application.positions.items()})
     future: Future[None] = Future()
@@ -74,15 +74,15 @@ def test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for(s
         world.run_for(500)
         ask()
     else:
-        call = role._callbacks.call
+        call = application.call
 
         def calling(token: int, called: str, argument: object) -> None:
             call(token, called, argument)
             if called == "start" and not future.done():
-                role._callbacks.call = call
+                application.call = call
                 world.at(world.now_ms + 200, ask)
 
-        role._callbacks.call = calling
+        application.call = calling
     application.commits = True
     start_again(script)
     assert isinstance(future.exception(timeout=0), FencedError)
