@@ -127,11 +127,12 @@ class Consumer:
             return encode_registration(now)
 
         registration(session_timeout_ms)  # refuses now what would be refused at joining
-        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._rebalance_timeout_ms, self._started = rebalance_timeout_ms, False
         sessions = zookeeper_sessions(
             zookeeper,
             session_timeout_ms=session_timeout_ms,
             fatal=self._fail,
+            prompt=True,
             **({} if zookeeper_config is None else {"config": zookeeper_config}),
         )
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
@@ -144,7 +145,6 @@ class Consumer:
         member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
         self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
-        self._started = False
 
     def start(self) -> None:
         """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided."""

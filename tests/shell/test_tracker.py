@@ -128,6 +128,23 @@ def test_what_stands_beside_a_list_is_read_behind_it_when_a_stranger_changed_the
     assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 
 
+def test_what_is_wanted_later_is_clean_and_read_only_when_something_makes_it_dirty() -> None:
+    tracker = clean_tracker()
+    tracker.want_later("/a/next", "g")
+    assert tracker.clean("g")
+    assert tracker.take(2) == []
+    tracker.read_beside("/a", Kind.CHILDREN, ["/a/next"])
+    tracker.fired("/a", data=False, children=True)
+    assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True), Read("/a/next")]
+    assert not tracker.clean("g")
+    tracker.answered(3, [node("/a", Kind.CHILDREN), node("/a/next")])
+    assert tracker.clean("g")
+    tracker.touch_all()
+    assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True), Read("/a/next")]
+    tracker.unwant_scope("g")
+    assert tracker.clean("g")
+
+
 def test_data_that_was_wanted_before_is_read_again() -> None:
     tracker = Tracker()
     tracker.want("/a", scope="g")

@@ -126,10 +126,11 @@ def test_a_link_that_swallows_everything_is_noticed_by_heartbeats(proxy: Proxy, 
         proxy.flow()
 
 
-def test_an_expired_session_is_lost_once_and_nothing_follows(proxy: Proxy, chroot: str) -> None:
+@pytest.mark.parametrize("prompt", [False, True])
+def test_an_expired_session_is_lost_once_and_nothing_follows(proxy: Proxy, chroot: str, prompt: bool) -> None:
     with (
         session(chroot) as witness,
-        session(below(chroot, proxy), session_timeout_ms=TIMEOUT_MS) as zk,
+        session(below(chroot, proxy), session_timeout_ms=TIMEOUT_MS, prompt=prompt) as zk,
     ):
         zk.commit(CreateNode("/mine", ephemeral=True))
         witness.ask(Read("/mine", watch=True))
@@ -191,9 +192,10 @@ def test_a_machine_that_does_not_even_refuse_is_given_up_before_the_session_is()
         assert time.monotonic() - begin < DEADLINE_S
 
 
-def test_closing_executes_what_is_in_flight_and_reports_nothing_more(chroot: str) -> None:
+@pytest.mark.parametrize("prompt", [False, True])
+def test_closing_executes_what_is_in_flight_and_reports_nothing_more(chroot: str, prompt: bool) -> None:
     threads = set(threading.enumerate())
-    with session(chroot) as zk:
+    with session(chroot, prompt=prompt) as zk:
         for n in range(200):
             zk.store.commit(n, Transaction(writes=(CreateNode(f"/n{n}", ephemeral=n % 2 == 0),)))
         zk.store.close()
@@ -248,8 +250,32 @@ def test_closing_does_not_wait_for_a_server_that_is_away(proxy: Proxy, chroot: s
         assert zk.store.join(int(DEADLINE_S * 1000))
 
 
-def test_a_chroot_that_does_not_exist_ends_the_session_and_names_it(zookeeper: EmbeddedZooKeeper) -> None:
-    zk = Recorder(f"{zookeeper.hosts}/not/there")
+def test_answers_and_events_come_in_order_on_the_connections_thread_when_the_sink_is_prompt(chroot: str) -> None:
+    seen: list[tuple[str, str]] = []
+    done = threading.Event()
+
+    def sink(item: object) -> None:
+        seen.append((type(item).__name__, threading.current_thread().name))
+        if len(seen) == 1:
+            store.read(1, [Read("/", Kind.CHILDREN, watch=True)])
+            store.commit(2, Transaction(writes=(CreateNode("/a"),)))
+            store.sync(3)
+        if isinstance(item, SyncDone):
+            done.set()
+
+    ready = threading.Lock()
+    with ready:
+        store = zookeeper_sessions(chroot, prompt=True)(lambda item: (ready.acquire(), ready.release(), sink(item)))
+    assert done.wait(DEADLINE_S)
+    store.close()
+    assert store.join(int(DEADLINE_S * 1000))
+    assert [name for name, _ in seen] == ["LinkChanged", "ReadDone", "WatchFired", "CommitDone", "SyncDone"]
+    assert {thread for _, thread in seen} == {"zkcoord-zk-zk_loop"}
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+def test_a_chroot_that_does_not_exist_ends_the_session_and_names_it(zookeeper: EmbeddedZooKeeper, prompt: bool) -> None:
+    zk = Recorder(f"{zookeeper.hosts}/not/there", prompt=prompt)
     zk.linked(Link.LOST)
 
     assert zk.links() == [Link.LOST]

@@ -25,7 +25,7 @@ from tests.sim.test_mutations import (
 from zkcoord.core import coordinate
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.membership import MembershipRole
-from zkcoord.shell.obeying import StartTask
+from zkcoord.shell.starting import StartTask
 
 Patch = pytest.MonkeyPatch
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.sim import faults
-from tests.sim.script import QUIET, SESSION_MS, Script, acknowledges, on_seeds, releases
+from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, on_seeds, releases
+from tests.sim.store import SimStore
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
 
 START = "start-fetcher"
@@ -44,6 +47,29 @@ def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
     world.run_until(lambda: len(world.events("fetch_started")) == 3, what="it has heard of all")
     told = [(e.fields["generation"], len(e.fields["partitions"])) for e in world.events("fetch_started")]
     assert told == [(1, 4), (2, 4), (3, 4)]  # each with the generation of its own command
+    script.calm()
+
+
+@on_seeds(4)
+def test_a_command_is_read_together_with_the_list_that_shows_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is known before, so that one round serves both."""
+    asked: list[list[str]] = []  # by each request of consumers
+    original = SimStore.read
+
+    def read(self: SimStore, token: int, reads: Sequence[Read]) -> None:
+        asked.append([path for path, _, _ in reads] if self.client.startswith("consumer0") else [])
+        original(self, token, reads)
+
+    monkeypatch.setattr(SimStore, "read", read)
+    script = Script(seed, QUIET, consumers=1, coordinators=1)
+    script.settle()
+    script.partition_count("t", 8)
+    script.settle()
+    script.join("late")
+    script.settle()
+    channel = DRAFT.channel(GROUP, script.member("consumer0"))
+    found = [paths for paths in asked if any(path.startswith(f"{channel}/") for path in paths)]
+    assert found == [[channel, f"{channel}/{number:010d}"] for number in range(3)]
     script.calm()
 
 

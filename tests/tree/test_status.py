@@ -13,7 +13,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.room import HELD_BYTES_MAX, range_bytes
 from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError
-from zkcoord.shell.obeying import STARTS_MAX
+from zkcoord.shell.starting import STARTS_MAX
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
 from zkcoord.tree.codec import compact
 from zkcoord.tree.member import Acknowledgement, MemberPaths, room, start

@@ -68,22 +68,24 @@ class Committing:
             else:
                 self._queue.append((wanted, future))
 
-    def advance(self) -> None:
-        """Do what can be done now; called only while no other write is under way."""
-        if self._lookup is not None:
-            if not self._lookup.clean:
-                return
-            self._verify(self._lookup)
+    def advance(self) -> bool:
+        """Do what can be done now; called only while no other write is under way. True: a commit became certain."""
+        looked_up = self._lookup
+        if looked_up is not None:
+            if not looked_up.clean:
+                return False
+            self._verify(looked_up)
         if self._queue and not self._active:
             self._active, self._queue = self._queue, []
             self._send()
         if not self._desk.writing:
             self.announcing.advance()
+        return looked_up is not None
 
     def _send(self) -> None:
         """Send what is asked for and not yet so; who names a partition that does not run any more is told."""
         desk, held = self._desk, self._desk.holdings.held
-        mine = held.keys() & desk.holdings.running
+        mine = desk.holdings.readable
         for (offsets, starts), future in self._active:
             missing = ", ".join(str(p) for p in sorted(offsets) if p not in mine)
             stale = ", ".join(str(p) for p in sorted(offsets) if starts.get(p, 0) != desk.starts.get(p, 0))
@@ -123,8 +125,7 @@ class Committing:
         gone, foreign = desk.holdings.reconcile(self._offsets, self._offsets, lookup)
         lookup.end()
         self._lookup, desk.uncertain = None, False
-        for partition in gone:
-            del held[partition]
+        desk.holdings.drop(gone)
         if gone or foreign:
             self.lost(desk.stop_running(gone | foreign.keys()))
         for partition, offset in sorted(foreign.items()):

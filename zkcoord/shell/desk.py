@@ -16,7 +16,7 @@ from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
 from zkcoord.tree.command import Option, decode_command
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, is_sequence
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, is_sequence, sequence_name
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import Transaction
 
@@ -75,10 +75,13 @@ class Desk:
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
         self.calls: dict[int, str] = {}  # token -> who waits for the answer
         self._names: frozenset[str] = frozenset()  # children of the channel
+        self._next = 0  # the number that the next command has
+        self._ahead: Node | None = None  # that command, if it was read before the list showed it; it does not change
         self._channel: Node | None = None  # as listed
         self.status_version = 0  # as listed, and counted on with announcements, which do not change the list
         self._registration: Node | None = None
         self._lookups: dict[str, Lookup] = {}
+        self._looked_up = (paths.layout.owners(paths.group), paths.layout.offsets(paths.group))  # all stands below
         self._writer = ""  # whose multis are under way; "" = nobody's
         self._outcomes: list[CommitDone] = []
         self._awaited = 0
@@ -92,24 +95,37 @@ class Desk:
         tracker = self._loop.tracker
         tracker.want(self.paths.registration, watch=True, scope=CHANNEL)
         tracker.want(self.paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
+        self._look_ahead(0)
 
-    def looked_up(self, node: Node) -> bool:
-        """Take an answer in that somebody looked up: an owner, an offset; False when it is none."""
-        taken = False
+    def _look_ahead(self, number: int) -> None:
+        """Have the next command read together with the list that shows it: nobody else numbers the nodes there."""
+        self._next, self._ahead = number, None
+        path = self.paths.command(sequence_name(number))
+        self._loop.tracker.want_later(path, CHANNEL)
+        self._loop.tracker.read_beside(self.paths.channel, Kind.CHILDREN, [path])
+
+    def looked_up(self, nodes: Sequence[Node]) -> list[Node]:
+        """Take answers in that somebody looked up, owners and offsets; returns the others."""
         for lookup in self._lookups.values():
-            taken |= lookup.take(node)
-        return taken
+            lookup.take(nodes)
+        return [node for node in nodes if not node.path.startswith(self._looked_up)]
 
-    def read(self, node: Node) -> None:
-        """Take any other answer in."""
-        if node.path == self.paths.registration:
-            self._registration = node
-        elif node.path == self.paths.channel:
-            self._read_names(node)
-        elif node.path.startswith(f"{self.paths.channel}/"):
-            sequence = node.path[len(self.paths.channel) + 1 :]
-            if sequence in self.commands:
-                self.commands[sequence] = node if node.exists else None
+    def read(self, nodes: Sequence[Node]) -> None:
+        """Take other answers in that came together: the list last, since a command may have come beside it."""
+        paths, listed = self.paths, None
+        for node in nodes:
+            if node.path == paths.registration:
+                self._registration = node
+            elif node.path == paths.channel:
+                listed = node
+            elif node.path.startswith(f"{paths.channel}/"):
+                sequence = node.path[len(paths.channel) + 1 :]
+                if sequence in self.commands:
+                    self.commands[sequence] = node if node.exists else None
+                elif sequence == sequence_name(self._next) and node.exists:
+                    self._ahead = node
+        if listed is not None:
+            self._read_names(listed)
 
     def _read_names(self, node: Node) -> None:
         self._channel, self._names = node, frozenset(node.children)
@@ -119,9 +135,17 @@ class Desk:
         for gone in self.commands.keys() - sequences:
             del self.commands[gone]
             tracker.unwant(self.paths.command(gone))
+        expected = sequence_name(self._next)
         for new in sorted(sequences - self.commands.keys()):
-            self.commands[new] = None
-            tracker.want(self.paths.command(new), scope=CHANNEL)
+            self.commands[new] = self._ahead if new == expected else None
+            if self.commands[new] is None:
+                tracker.unwant(self.paths.command(new))  # as expected, but not read beside this list
+                tracker.want(self.paths.command(new), scope=CHANNEL)
+        made = (node.stat.child_changes + len(node.children)) // 2 if node.stat else 0  # here, ever
+        if made != self._next:
+            if expected not in sequences:
+                tracker.unwant(self.paths.command(expected))
+            self._look_ahead(made)
 
     @property
     def channel_clean(self) -> bool:
@@ -235,7 +259,7 @@ class Desk:
     def stop_running(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """The application must not read these any more; returns them, sorted."""
         lost = sorted(partitions)
-        self.holdings.running.difference_update(lost)
+        self.holdings.halt(lost)
         if lost:
             self.call("lost", tuple(lost))
         return lost

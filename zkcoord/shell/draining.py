@@ -9,7 +9,8 @@ from __future__ import annotations
 from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.leftover import LeftOverTask
-from zkcoord.shell.obeying import StartTask, StopTask, Task, WriteTask, starts_behind
+from zkcoord.shell.obeying import StopTask, Task, WriteTask
+from zkcoord.shell.starting import StartTask, starts_behind
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
 from zkcoord.tree.snapshot import Node

@@ -6,8 +6,9 @@ to start them and has not been told otherwise; it may read only what is in both,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced, Refusal
@@ -22,8 +23,7 @@ from zkcoord.tree.status import Status, encode_status, ranges_text
 Batch = dict[TopicPartition, Announced]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable."""
 
     offset: int | None
@@ -31,14 +31,16 @@ class Position:
     problem: str | None = None
 
 
+NOWHERE = Position(None, None)
+
+
 class Lookup:
     """Owner and offset nodes of some partitions, read while something is done with them; nobody watches those."""
 
     def __init__(self, paths: MemberPaths, tracker: Tracker, scope: str) -> None:
         self._paths, self._tracker, self._scope = paths, tracker, scope
-        self._nodes: dict[str, Node | None] = {}
+        self._nodes: dict[str, Node | None] = {}  # None: not answered yet
         self._offsets: dict[TopicPartition, str] = {}  # partition -> path of its offset node
-        self._unread: set[str] = set()  # not answered yet: another scope may want (and count) the same node
         self.partitions: frozenset[TopicPartition] = frozenset()
 
     def begin(
@@ -56,27 +58,23 @@ class Lookup:
         owners = [self._paths.owner(p) for p in offsets if p not in known_owners]
         wanted = [*(self._parents(offsets) if parents else ()), *owners, *offsets.values()]
         self._nodes.update(dict.fromkeys(wanted))
-        self._unread.update(wanted)
         self._tracker.want_data(wanted, self._scope)
 
     @property
     def clean(self) -> bool:
-        """True when everything asked for has been read."""
-        return not self._unread and self._tracker.clean(self._scope)
+        """True when everything asked for has been read (another scope may want, and count, the same node)."""
+        return self._tracker.clean(self._scope) and all(self._nodes.values())
 
     def end(self) -> None:
         """Nothing of it is followed any more."""
         self._tracker.unwant_scope(self._scope)
         self._nodes.clear()
-        self._unread.clear()
 
-    def take(self, node: Node) -> bool:
-        """Take an answer in, if it was asked for here."""
-        wanted = node.path in self._nodes
-        if wanted:
-            self._nodes[node.path] = node
-            self._unread.discard(node.path)
-        return wanted
+    def take(self, answers: Iterable[Node]) -> None:
+        """Take those answers in that were asked for here."""
+        nodes = self._nodes
+        if nodes:
+            nodes.update((node.path, node) for node in answers if node.path in nodes)
 
     def owner(self, partition: TopicPartition) -> tuple[str, int]:
         """The owner node as read: thread ("" = free or absent) and version (-1 = absent)."""
@@ -89,7 +87,7 @@ class Lookup:
         """The offset node as read."""
         node = self._nodes.get(self._offsets.get(partition, ""))
         if node is None or node.stat is None:
-            return Position(None, None)
+            return NOWHERE
         try:
             return Position(decode_offset(node.data), node.stat.version)
         except CorruptError as error:
@@ -112,14 +110,61 @@ class Lookup:
 class Holdings:
     """The partitions of one registration. All of it is forgotten with the session."""
 
-    held: dict[TopicPartition, Held] = field(default_factory=dict)
-    running: set[TopicPartition] = field(default_factory=set)
+    _held: dict[TopicPartition, Held] = field(default_factory=dict)
+    _running: set[TopicPartition] = field(default_factory=set)
+    _readable: frozenset[TopicPartition] | None = None  # None: to be found out again
+    _idle: frozenset[TopicPartition] | None = None
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
     batch: Batch = field(default_factory=dict)
     # announced, here or by whom a partition came from. It counts while its start is the
     # committed offset; what is not held any more stays, since nobody else may have it
     pinged: str = ""  # the sequence of the last ping that was answered
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
+
+    @property
+    def held(self) -> Mapping[TopicPartition, Held]:
+        """What was acknowledged and is not released."""
+        return self._held
+
+    @property
+    def running(self) -> Set[TopicPartition]:
+        """What the application was told to start, and not to stop."""
+        return self._running
+
+    @property
+    def readable(self) -> frozenset[TopicPartition]:
+        """What is held and runs."""
+        if self._readable is None:  # asked at each step, over all that is held
+            self._readable = frozenset(self._held.keys() & self._running)
+        return self._readable
+
+    @property
+    def idle(self) -> frozenset[TopicPartition]:
+        """What is held and does not run."""
+        if self._idle is None:
+            self._idle = frozenset(self._held.keys() - self._running)
+        return self._idle
+
+    def hold(self, fresh: Mapping[TopicPartition, Held]) -> None:
+        """These were acknowledged."""
+        self._held.update(fresh)
+        self._readable = self._idle = None
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """These were released, or taken away; those that are not held do not count."""
+        for partition in partitions:
+            self._held.pop(partition, None)
+        self._readable = self._idle = None
+
+    def run(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application has started these."""
+        self._running.update(partitions)
+        self._readable = self._idle = None
+
+    def halt(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application must not read these any more, or has stopped."""
+        self._running.difference_update(partitions)
+        self._readable = self._idle = None
 
     def reconcile(
         self, partitions: Iterable[TopicPartition], written: Mapping[TopicPartition, int], read: Lookup
@@ -148,25 +193,22 @@ class Holdings:
                 own = version == mine.offset_version + 1 and now.offset == written.get(partition)
                 if not own:
                     foreign[partition] = now.offset
-            self.held[partition] = replace(
-                mine,
-                offset=mine.offset if now.offset is None else now.offset,
-                offset_version=version,
-            )
+            offset = mine.offset if now.offset is None else now.offset
+            self._held[partition] = mine._replace(offset=offset, offset_version=version)
         return gone, foreign
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """One multi set these offsets: their versions are the next ones."""
         for partition, offset in offsets.items():
             mine = self.held[partition]
-            self.held[partition] = replace(mine, offset=offset, offset_version=mine.offset_version + 1)
+            self._held[partition] = mine._replace(offset=offset, offset_version=mine.offset_version + 1)
 
     def hand_on(self, command: Command) -> None:
         """What a start hands on is announced here from its acknowledgement on, also of what is refused there.
 
         What was announced of an earlier incarnation of its topics is over: it would be replayed of another log.
         """
-        for partition in command.ownership or ():
+        for partition in (command.ownership or ()) if command.replay or self.batch else ():
             number, known = command.incarnations.get(partition.topic, 0), self.batch.get(partition)
             if partition in command.replay:
                 self.batch[partition] = Announced(*command.replay[partition], command.generation, number)
@@ -175,7 +217,9 @@ class Holdings:
 
     def standing(self, held: Mapping[TopicPartition, Held], batch: Batch) -> Batch:
         """Those of these announced ranges that no commit has passed, as far as this member knows."""
-        known = {**self.held, **held} if batch else held
+        if not batch:
+            return {}
+        known = {**self._held, **held}
         return {p: r for p, r in sorted(batch.items()) if p not in known or known[p].offset == r.start}
 
     def left_over(self) -> set[TopicPartition]:
@@ -215,11 +259,12 @@ class Holdings:
         return self._encoded(held, store_name, self.batch)
 
     def _encoded(self, held: Mapping[TopicPartition, Held], store_name: str, batch: Batch) -> bytes:
-        by_generation: dict[int, dict[str, list[int]]] = {}
-        for partition, mine in held.items():
-            topics = by_generation.setdefault(mine.generation, {})
-            topics.setdefault(partition.topic, []).append(partition.partition)
-        ranges = {g: {t: ranges_text(ids) for t, ids in topics.items()} for g, topics in by_generation.items()}
+        numbers: dict[tuple[int, str], list[int]] = {}  # by generation and topic
+        for (topic, number), mine in held.items():
+            numbers.setdefault((mine.generation, topic), []).append(number)
+        ranges: dict[int, dict[str, str]] = {}
+        for (generation, topic), found in numbers.items():
+            ranges.setdefault(generation, {})[topic] = ranges_text(found)
         progress, lag = self.said or (None, None)
         status = Status(
             held=ranges,

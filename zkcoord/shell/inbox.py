@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from queue import Empty, SimpleQueue
 
 from zkcoord.shell.ports import Clock, Input
 
@@ -14,26 +14,20 @@ class ThreadInbox:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._items: list[Input] = []
-        self._lock = threading.Lock()
-        self._some = threading.Condition(self._lock)
+        self._items: SimpleQueue[Input] = SimpleQueue()
 
     def put(self, item: Input) -> None:
         """Add an input; never blocks."""
-        with self._lock:
-            self._items.append(item)
-            self._some.notify()
+        self._items.put(item)
 
     def take(self, until_ms: int | None) -> list[Input]:
         """All inputs that wait, as soon as there is one, or none when the clock shows `until_ms` (None: never)."""
-        with self._lock:
-            while not self._items:
-                if until_ms is None:
-                    self._some.wait()
-                    continue
-                left_ms = until_ms - self._clock.now_ms()
-                if left_ms <= 0:
-                    return []
-                self._some.wait(left_ms / 1000)
-            items, self._items = self._items, []
+        wait_s = None if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
+        items: list[Input] = []
+        try:
+            items.append(self._items.get(timeout=wait_s))
+            for _ in range(self._items.qsize()):
+                items.append(self._items.get_nowait())
+        except Empty:  # in time, or another thread takes what is there, too: whoever asks after the end does
             return items
+        return items

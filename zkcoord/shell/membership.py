@@ -20,8 +20,9 @@ from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
-from zkcoord.shell.obeying import StartTask, Step, StopTask, Task
+from zkcoord.shell.obeying import Step, StopTask, Task
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.starting import StartTask
 from zkcoord.shell.topic_check import TopicCheck
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.paths import SCHEMA, layout_named
@@ -143,16 +144,16 @@ class MembershipRole:
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Take answers in."""
-        for node in nodes:
-            if self.desk is not None and self.desk.looked_up(node):
-                continue  # there are many of these
+        desk = self.desk
+        others = nodes if desk is None else desk.looked_up(nodes)
+        for node in others:
             self._topics.take(node, self._loop.tracker)
             if node.path == SCHEMA:
                 self._schema = node
             if self._joining is not None:
                 self._joining.take(node)
-            if self.desk is not None:
-                self.desk.read(node)
+        if desk is not None:
+            desk.read(others)
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """An outcome: it extends the lease, and goes to its writer when all of them are there."""
@@ -190,7 +191,7 @@ class MembershipRole:
             if done.error is not None:
                 self._rejoin(f"could not start again what it holds: {done.error}", now_ms)
                 return
-            desk.holdings.running.update(p for p in revived if p in desk.holdings.held)
+            desk.holdings.run(p for p in revived if p in desk.holdings.held)
             desk.fetch_started(_offsets(desk, revived), self.generation)
 
     def requested(self, request: Request, now_ms: int) -> None:
@@ -294,7 +295,8 @@ class MembershipRole:
             may_commit = self._task is None or self._task.step in UNWRITTEN
             if self._committing is None or not may_commit or desk.writing or not self._loop.ready(WRITE, now_ms):
                 return
-            self._committing.advance()
+            if not self._committing.advance():
+                return
 
     def _work(self, desk: Desk, now_ms: int) -> None:
         """Take up commands and advance them until something has to be waited for."""
@@ -359,8 +361,10 @@ class MembershipRole:
             return
         if self._calls.full or (self._committing is not None and self._committing.busy):
             return
+        if not desk.holdings.idle:
+            return
         under_task = self._task.partitions() if self._task is not None else set()
-        idle = sorted(desk.holdings.held.keys() - desk.holdings.running - under_task)
+        idle = sorted(desk.holdings.idle - under_task)
         if not idle:
             return
         if self._reviving is None:
@@ -374,8 +378,7 @@ class MembershipRole:
                 names = ", ".join(map(str, deleted[:5]))
                 self._rejoin(f"somebody deleted the offsets of {names}", desk.now_ms)
                 return
-            for partition in gone:
-                del desk.holdings.held[partition]
+            desk.holdings.drop(gone)
             self._revived = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
             looked_up.end()
             if self._revived:
@@ -384,9 +387,8 @@ class MembershipRole:
     def _publish(self) -> None:
         readable: frozenset[TopicPartition] = frozenset()
         if self.desk is not None and self.member:
-            readable = frozenset(self.desk.holdings.running & self.desk.holdings.held.keys())
-        if self.readable != readable:
-            self.readable = readable
+            readable = self.desk.holdings.readable
+        self.readable = readable
 
 
 def _offsets(desk: Desk, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -61,6 +61,10 @@ class Tracker:
         self._queue[key] = None
         self._count(scope, 1)
 
+    def want_later(self, path: str, scope: str) -> None:
+        """Know this node's data from the first time on that something makes it dirty: it is not read before."""
+        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False))
+
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many.
 
@@ -107,8 +111,16 @@ class Tracker:
 
     def unwant_scope(self, scope: str) -> None:
         """Forget every node of a scope."""
-        for path, kind in [key for key, want in self._wants.items() if want.scope == scope]:
-            self.unwant(path, kind)
+        unclean = 0
+        for key in [key for key, want in self._wants.items() if want.scope == scope]:
+            want = self._wants.pop(key)
+            unclean += want.dirty or bool(want.reading)
+            for waiting in (self._queue, self._put_off):
+                if waiting:
+                    waiting.pop(key, None)
+            self._expecting.discard(key)
+        if unclean:
+            self._count(scope, -unclean)
 
     def wanted(self, path: str, kind: Kind = Kind.DATA) -> bool:
         """True while the node is wanted."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from zkcoord.errors import invariant
+from zkcoord.errors import InvariantError
 from zkcoord.tree.codec import INT64_MAX, corrupt
 
 _NUMBER = re.compile(rb"\s*([+-]?[0-9]{1,40})\s*")
@@ -20,7 +20,8 @@ def encode_offset(offset: int) -> bytes:
     >>> encode_offset(1234)
     b'1234'
     """
-    invariant(0 <= offset <= INT64_MAX, f"an offset is never {offset}")
+    if not 0 <= offset <= INT64_MAX:
+        raise InvariantError(f"an offset is never {offset}")
     return b"%d" % offset
 
 

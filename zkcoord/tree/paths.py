@@ -285,6 +285,15 @@ def is_sequence(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
+def sequence_name(number: int) -> str:
+    """The name of a sequential node with this number.
+
+    >>> sequence_name(7)
+    '0000000007'
+    """
+    return f"{number:010d}"
+
+
 def parents(path: str) -> list[str]:
     """All parents of a path, outermost first, without the root.
 

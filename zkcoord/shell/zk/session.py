@@ -66,9 +66,10 @@ class _OnceAMinute(logging.Filter):
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
-    """Reports inputs to `sink` and errors that somebody must act on to `fatal`, in order, on one thread.
+    """Reports inputs to `sink` and errors that somebody must act on to `fatal`, in order, one at a time.
 
-    After LOST, and after `finish`, nothing is reported.
+    `prompt`: both are called where something happens, on the connection's thread as a rule, so they must return at once
+    and wait for nobody; else on a thread of their own. After LOST, and after `finish`, nothing is reported.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         abilities: Abilities,
         sink: Callable[[StoreInput], None],
         fatal: Callable[[ZkcoordError], None],
+        *,
+        prompt: bool = False,
     ) -> None:
         handler = OrderedHandler()
         retry = KazooRetry(
@@ -99,12 +102,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.last_trouble = ""
         self._sink = sink
         self._fatal = fatal
+        self._prompt = prompt
         self._lock = threading.RLock()
         self._linked = False  # requests may be sent
         self._checked = False  # the chroot was seen
         self._closing = False  # by the caller
         self._over = False  # nothing is reported any more
-        self._woken = False  # a byte stands in the wake-up socket
+        self._woken = False  # a byte stands in the wake-up socket, or is about to
+        self._waking = threading.Lock()  # that socket is not closed while somebody writes to it
         self._probes_lost = 0
         self._negotiated_ms = 0
         self._quiet = _OnceAMinute()
@@ -122,21 +127,19 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             if not self._linked:
                 return False
             self._queue.extend((call, call) for call in calls)
-            self.wake()
+            asleep, self._woken = not self._woken, True
+        if asleep:  # not under the lock: writing lets other threads run, and the connection's would wait for it at once
+            self._write_wakeup()
         return True
 
     def post(self, item: StoreInput) -> None:
         """Report `item` after everything that was reported before."""
-        with self._lock:
-            if not self._over:
-                self.handler.submit(partial(self._deliver, self._sink, item))
+        self._report(self._sink, item)
 
     def tell(self, error: ZkcoordError) -> None:
         """Log an error that somebody must act on, and report it to `fatal` in the order of the inputs."""
         _LOG.error("%s", error)
-        with self._lock:
-            if not self._over:
-                self.handler.submit(partial(self._deliver, self._fatal, error))
+        self._report(self._fatal, error)
 
     def drop(self) -> None:
         """Break the connection; the session goes on with the next server."""
@@ -174,9 +177,15 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     def wake(self) -> None:
         """Make the connection's thread look into the queue."""
         with self._lock:
-            if not self._woken and self._connection._write_sock is not None:
-                self._woken = True
-                self._connection._write_sock.send(b"\0")
+            asleep, self._woken = not self._woken, True
+            if asleep:
+                self._write_wakeup()
+
+    def _write_wakeup(self) -> None:
+        with self._waking:
+            socket = self._connection._write_sock
+            if socket is not None:
+                socket.send(b"\0")
 
     def connected(self, session_timeout_ms: int) -> None:
         """A server accepted the session. At first the chroot is looked for, and multi-read tried."""
@@ -214,7 +223,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             _LOG.error("the ZooKeeper connection failed", exc_info=error)
         with self._lock:
             self._connection.connection_stopped.set()
-            self._connection.close()
+            with self._waking:
+                self._connection.close()
             self._lose()
         self.handler.finish()
         atexit.unregister(self._at_exit)
@@ -293,6 +303,15 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._stopped.set()
         self._queue.append((CloseInstance, None))
         self.wake()
+
+    def _report(self, to: Callable[[T], None], item: T) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if self._prompt:
+                to(item)
+            else:
+                self.handler.submit(partial(self._deliver, to, item))
 
     def _deliver(self, to: Callable[[T], None], item: T) -> None:
         if not self._closing:

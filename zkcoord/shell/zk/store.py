@@ -216,17 +216,24 @@ class KazooSessions:
     """Opens sessions (`shell.ports.StoreFactory`); see `zookeeper_sessions`."""
 
     def __init__(
-        self, connect: str, session_timeout_ms: int, config: ZooKeeperConfig, fatal: Callable[[ZkcoordError], None]
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        config: ZooKeeperConfig,
+        fatal: Callable[[ZkcoordError], None],
+        *,
+        prompt: bool,
     ) -> None:
         self.address = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
         self._config = config
-        self._fatal = fatal
+        self._fatal, self._prompt = fatal, prompt
         self._abilities = Abilities()
 
     def __call__(self, sink: Callable[[StoreInput], None]) -> KazooStore:
         """Open a session; returns at once."""
-        session = Session(self.address, self._session_timeout_ms, self._config, self._abilities, sink, self._fatal)
+        asked = (self.address, self._session_timeout_ms, self._config, self._abilities)
+        session = Session(*asked, sink, self._fatal, prompt=self._prompt)
         store = KazooStore(session, self._config.acl_bytes())
         session.open()
         return store
@@ -241,13 +248,15 @@ def zookeeper_sessions(
     session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
     config: ZooKeeperConfig = NO_CONFIG,
     fatal: Callable[[ZkcoordError], None] = ignore,
+    prompt: bool = False,
 ) -> KazooSessions:
     """Sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError if that is no address.
 
     A session looks for a server for ever and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
     told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
-    refused (LOST follows).
+    refused (LOST follows). `prompt`: sink and `fatal` put what they are given away and return at once (an inbox): they
+    are called where an answer arrives, without a hop to a thread of their own.
     """
     if not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
         raise UsageError(f"a session timeout of {session_timeout_ms} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
-    return KazooSessions(connect, session_timeout_ms, config, fatal)
+    return KazooSessions(connect, session_timeout_ms, config, fatal, prompt=prompt)
