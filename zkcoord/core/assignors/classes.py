@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, cycle, repeat
+from itertools import chain, cycle, groupby, repeat
 
 from zkcoord.core.model import Subscriber, TopicPartition
 
@@ -23,21 +23,16 @@ class ThreadClass:
 def classes_of(subscribers: tuple[Subscriber, ...], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
     """The classes of a group, in order of their topics; threads that may read nothing that exists are in none."""
     topics = sorted(topic for topic, ids in partitions.items() if ids)
-    seen: dict[tuple[tuple[str, int], ...], list[list[str]]] = {}
+    seen: dict[tuple[tuple[str, int], ...], list[list[str]]] = {}  # by thread number, the list that takes the thread
     streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> thread ids by consumer
-    last: Mapping[str, int] | None = None
-    targets: list[list[str]] = []  # of the subscriber at hand: by thread number, the list that takes the thread
-    for subscriber in sorted(subscribers, key=lambda member: member.consumer_id):
-        if subscriber.threads != last:  # nearly always equal: comparing is much cheaper than a signature
-            last = subscriber.threads
-            signature = tuple(last.items())
-            if signature not in seen:
-                seen[signature] = _targets(last, topics, streams)
-            targets = seen[signature]
-        for number, target in enumerate(targets):
-            target.append(
-                f"{subscriber.consumer_id}-{number}"
-            )  # thread_id(), inline: a call each would cost a tenth of all
+    members = sorted(subscribers, key=lambda member: member.consumer_id)
+    for threads, alike in groupby(members, lambda member: member.threads):  # comparing is cheaper than a signature
+        signature = tuple(threads.items())
+        if signature not in seen:
+            seen[signature] = _targets(threads, topics, streams)
+        ids = [member.consumer_id for member in alike]
+        for number, target in enumerate(seen[signature]):
+            target += [f"{consumer}-{number}" for consumer in ids]  # thread_id(), inline: a call each costs a tenth
     found: dict[tuple[str, ...], list[str]] = {}
     for (_, readable), threads in sorted(streams.items()):
         found.setdefault(readable, []).extend(threads)

@@ -107,26 +107,25 @@ class _Filling:
 
     def _holdings(self) -> dict[tuple[bool, int, int], list[int]]:
         """(not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
-        found = defaultdict[tuple[bool, int, int], list[int]](list)
-        for place, (row, n) in enumerate(zip(self._rows, self._owners, strict=True)):
+        found = defaultdict[tuple[int, int], list[int]](list)
+        at = self._column
+        for place, n in enumerate(self._owners):
             if n is not None:
-                column = self._column[n]
-                found[column not in self._kinds[row], row, column].append(place)
-        return found
+                found[self._rows[place], at[n]].append(place)
+        return {(column not in self._kinds[row], row, column): held for (row, column), held in found.items()}
 
     def _keep(self, held: Iterable[int], row: int, column: int, *, far: bool) -> None:
         """Leave these where they are, as far as their threads' shares and the table allow."""
-        opens, owners = self._opens, self._owners
-        left, able = dict[int, int](), []
+        opens, taken, left = self._opens, self._taken, list(self._opens)
+        able = []
         for place in held:
-            n = cast(int, owners[place])
-            left[n] = left.get(n, opens[n]) - 1
-            if left[n] >= 0:
-                able.append(place)
+            n = cast(int, self._owners[place])
+            if left[n]:
+                left[n] -= 1
+                able.append((place, n))
         number = (self._table.keep_far if far else self._table.keep)(row, column, len(able))
-        for place in able[:number]:
-            n = cast(int, owners[place])
-            self._taken[place] = n
+        for place, n in able[:number]:
+            taken[place] = n
             opens[n] -= 1
 
     def _lay(self, pool: Iterable[int], threads: Sequence[int]) -> None:
