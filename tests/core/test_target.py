@@ -184,6 +184,16 @@ def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_
     assert grant == GrantPartitions(consumer_id="b", partitions={T3: "b-0"}, why="available, and in the target")
 
 
+def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands() -> None:
+    """a is still at t-2 of its stop; b reads t-3 by now, and c joins."""
+    stop = command("stop-fetcher", T2, T3, thread="b-0")
+    view = group([member("a", 1), member("b", 2), member("c", 3)], {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"})
+    view = replace(view, channels={"a": channel("a", stop), "b": channel("b"), "c": channel("c")})
+    memory = Memory()
+    decide(view, memory, NOW, digest)
+    assert memory.target.assignment == {T0: "a-0", T1: "a-0", T2: "c-0", T3: "b-0"}
+
+
 def test_what_finds_no_room_is_told_with_who_must_act() -> None:
     tight = member("a", capacity=3)
     view = replace(group([tight], dict.fromkeys((T0, T1, T2), "a-0")), target_digest="t-0=a-0,t-1=a-0,t-2=a-0")

@@ -336,15 +336,14 @@ CASES = (
         looks_at_no_owner_again, commands.test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed
     ),
     Case(no_check_of_ids, storm, 10),
-    Case(no_range_is_handed_on, announcing_storm, 5),
-    Case(purges_what_is_announced, announcing_storm, 60),  # few storms have a death between two commits
-    Case(takes_nothing_over, announcing_storm, 20),
+    Case(no_range_is_handed_on, announcing_storm, 30),
+    Case(purges_what_is_announced, announcing_storm, 120),  # few storms have a death between two commits
+    Case(takes_nothing_over, announcing_storm, 50),
     Case(one_name_for_ever, storm, 5),
     Case(
         a_lease_for_ever,
         partial(sessions.test_f15_a_consumer_stops_reading_before_its_session_can_expire, "black hole"),
     ),
-    Case(a_lease_for_ever, storm, 20),
     Case(
         a_lease_from_the_answer_on,
         partial(sessions.test_f15_a_consumer_stops_reading_before_its_session_can_expire, "black hole"),

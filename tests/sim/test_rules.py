@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pytest
 
 from tests.sim.scenarios import storm
-from tests.sim.test_churn import churn
 from tests.sim.test_mutations import (
     a_lease_for_ever,
     looks_at_no_owner_again,
@@ -62,7 +61,11 @@ def one_client_for_all_sessions(patch: Patch) -> None:
 
 
 class Rule(NamedTuple):
-    """Taken out by `mutate`, it is missed in a storm of one of the first so many seeds."""
+    """Taken out by `mutate`, it is missed in a storm of one of the first so many seeds.
+
+    Which ones these are changes with the product: there are so many that one in a thousand such changes misses it in
+    all. (Rule 7 in 7 of 100 seeds, 6 in 10, 3 in 47, 8 in 63, the others in nearly all.)
+    """
 
     number: int
     mutate: Callable[[Patch], None]
@@ -73,12 +76,12 @@ class Rule(NamedTuple):
 RULES = (
     Rule(1, no_check_of_ids, storm, 5),
     Rule(2, grants_what_is_owned, storm, 5),
-    Rule(3, reads_before_the_acknowledgement, storm, 10),
+    Rule(3, reads_before_the_acknowledgement, storm, 30),
     Rule(4, sends_beside_a_standing_command, storm, 5),
     Rule(5, no_check_of_the_epoch, storm, 5),
-    Rule(6, one_client_for_all_sessions, storm, 30),
-    Rule(7, a_lease_for_ever, churn, 40),
-    Rule(8, looks_at_no_owner_again, storm, 10),
+    Rule(6, one_client_for_all_sessions, storm, 100),
+    Rule(7, a_lease_for_ever, storm, 120),
+    Rule(8, looks_at_no_owner_again, storm, 20),
 )
 
 

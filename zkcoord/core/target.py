@@ -214,13 +214,19 @@ def _question(
 
 
 def _stopping(view: GroupView) -> dict[TopicPartition, str]:
-    """What outstanding stops are about: partition to the thread that is to have it next, "" for none."""
+    """What outstanding stops are about: partition to the thread that is to have it next, "" for none.
+
+    Not what another member owns by now: it was released while its former owner is still at the rest.
+    """
     found: dict[TopicPartition, str] = {}
-    for channel in view.channels.values():
+    for consumer_id, channel in view.channels.items():
         for command in channel.commands:
             if command.option == "stop-fetcher" and command.threads:
                 for partition, thread in command.threads.items():
-                    found[partition] = thread or found.get(partition, "")
+                    owner = view.owners.get(partition)
+                    holder = "" if owner is None else consumer_of(owner.thread)
+                    if holder == consumer_id or holder not in view.members:
+                        found[partition] = thread or found.get(partition, "")
     return found
 
 
