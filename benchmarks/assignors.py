@@ -4,8 +4,8 @@
 
 Each figure is the best of several runs in milliseconds (what else runs on the machine only ever adds). Groups: every
 member has one thread; *uniform* ones subscribe all of 10 topics, *mixed* ones one of 20 different choices of them. The
-same with hints: four *weights*, *racks* (three), *capacities*, and *mixed_weights*; *everyone*: each of 1,000 members
-has a subscription of its own.
+same with hints: four *weights*, *racks* (each partition in two of three), *capacities*, and *mixed_weights*;
+*everyone*: each of 1,000 members has a subscription of its own.
 
 Events: a start with nothing owned, nothing to do, one member joins, one member died. Ends with one line a measure:
 `measure value goal ok|short`; exit code 0 when all hold.
