@@ -1,0 +1,58 @@
+"""What owners and target differ in, and who takes part: kept while it is asked the same, made anew when it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.test_coordinate import T0, T1, T2, T3, channel, group, member
+from zkcoord.core.admission import Admissions
+from zkcoord.core.difference import Difference, Differences, difference
+from zkcoord.core.view import GroupView, Instance, Owner
+
+KNOWN = ("sticky", "range")
+
+
+def test_what_is_owned_elsewhere_is_misplaced_and_what_is_not_where_it_is_wanted_is_lacking() -> None:
+    owners = {T0: Owner("a-0", 1), T1: Owner("a-0", 1), T2: Owner("", 3), T3: Owner("b-0", 1)}
+    assert difference(owners, {T0: "a-0", T1: "b-0", T2: "b-0"}) == Difference(
+        misplaced=((T1, "a-0"), (T3, "b-0")),
+        lacking=((T1, "b-0"), (T2, "b-0")),
+        owning=frozenset({"a-0", ""}),
+    )
+
+
+def test_another_target_or_other_owners_make_another_difference() -> None:
+    known, owners, wanted = Differences(), {T0: Owner("a-0", 1)}, {T0: "b-0"}
+    before = known.between(owners, wanted)
+    assert known.between(owners, wanted) is before
+    assert known.between(owners, {T0: "a-0"}) == difference(owners, {T0: "a-0"})
+    assert known.between({T0: Owner("b-0", 2)}, wanted) == difference({T0: Owner("b-0", 2)}, wanted)
+
+
+AGED = group([member("a", 1), member("b", 2, session_timeout_ms=4_000), member("c", 3)], {})
+STATIC = Instance(last_id="x", hold_ms=9, threads={"t": 1}, share={}, assignor="range")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(AGED, assignor="range"),
+        replace(AGED, session_timeout_min_ms=5_000),
+        replace(AGED, protocols=(2, 2)),
+        replace(AGED, instances={"i": STATIC}),
+        replace(AGED, members={**AGED.members, "d": member("d", 4, assignors=("mine",))}, channels={
+            **AGED.channels, "d": channel("d")
+        }),
+        replace(AGED, channels={"a": AGED.channels["a"]}),
+    ],
+    ids=["assignor", "session timeout", "protocols", "static members", "joined", "channels gone"],
+)  # fmt: skip
+def test_who_takes_part_is_asked_again_when_something_that_it_depends_on_changes(changed: GroupView) -> None:
+    known = Admissions()
+    before = known.of(AGED, KNOWN)
+    assert known.of(replace(AGED, generation=9), KNOWN) is before
+    after = known.of(changed, KNOWN)
+    assert after == Admissions().of(changed, KNOWN)
+    assert after != before
