@@ -56,7 +56,8 @@ class Topic:
         too, longer than the broker runs."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        quiet = {"log_level": 5}  # at its end it tells, as information, that an event was not served
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, **quiet})
 
     def show_in(self, zookeeper: str) -> None:
         """Put the topic's node into another tree, as this broker has put it into its own."""
