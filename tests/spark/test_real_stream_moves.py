@@ -145,6 +145,7 @@ def test_records_that_were_deleted_before_they_were_read_fail_the_query_or_are_p
     stream.topic.fill(0, 30)
     query = stream.start("a", tmp_path)
     stream.wait_for(lambda: len(stream.records) == 30, query)
+    wait_until(lambda: stream.committed().get(0) == 30, "the batch is complete: it is not read again")
     query.stop()
     stream.topic.fill(0, 30)
     stream.topic.delete_before(0, 50)
