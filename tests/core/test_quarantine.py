@@ -13,7 +13,7 @@ from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
-from zkcoord.core.view import GroupView, Quarantine, Refusal, Wish
+from zkcoord.core.view import GroupView, Owner, Quarantine, Refusal, Wish
 
 POISON = Refusal(1, "0000000001", "start: ValueError: poison")
 AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
@@ -72,6 +72,14 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_al
     assert quarantines(decided(wished, memory)) == [{}]
     answered = replace(wished, quarantined={}, wishes={})
     assert T0 in granted(decided(answered, memory, NOW + 2_000))
+
+
+def test_who_has_its_try_keeps_what_it_was_given() -> None:
+    """Once it is owned the others are given it as little as before: else the assignor's first choice would get it."""
+    others = {T1: Owner("b-0", 5), T2: Owner("c-0", 5), T3: Owner("d-0", 5)}
+    view = settled(replace(refused("abcde", "b", "c", "d", assignor="range"), owners=others))
+    assert granted(decided(view)) == {T0: "e-0"}
+    assert decided(replace(view, owners={**others, T0: Owner("e-0", 1)})) == []
 
 
 def test_a_broker_that_is_away_moves_nothing_and_quarantines_nothing() -> None:

@@ -104,11 +104,15 @@ class Quarantines:
         quarantined = dict(_standing(view, eligible))
         room = QUARANTINED_BYTES_MAX - sum(state_bytes(p, entry) for p, entry in quarantined.items())
         for partition, by in sorted(strikes.items()):
-            if len(by) < STRIKES_MAX or partition in quarantined or _owned(view, partition):
+            if len(by) < STRIKES_MAX or partition in quarantined:
                 continue
+            owner, last = _owner(view, partition), max(by.values())
+            if owner is not None and owner.czxid <= last:
+                continue  # it was forgiven
             able = [m for m in eligible if m.threads.get(partition.topic)]
-            pairs.update((partition, m.consumer_id) for m in able if m.czxid <= max(by.values()))
-            if all(m.czxid <= max(by.values()) for m in able):
+            # of who has its try now, too: else it would go to another, be free on the way, and so come back, for ever
+            pairs.update((partition, m.consumer_id) for m in able if m.czxid <= last)
+            if owner is None and all(m.czxid <= last for m in able):
                 why = f"broke {', '.join(sorted(by))}: {reasons.get(partition, 'evicted')}"
                 newest = max((m.czxid for m in view.members.values()), default=0)
                 entry = Quarantine(why[:WHY_CHARS_MAX], newest)
@@ -143,13 +147,13 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
     ]
 
 
-def _owned(view: GroupView, partition: TopicPartition) -> bool:
-    """True when a living member reads it, or is to start it: who refuses it gives it back in the same multi.
+def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
+    """The living member that reads it, or is to start it: who refuses it gives it back in the same multi.
 
     So what a wish forgave, and was granted, stays forgiven with a coordinator that sees the old refusals only.
     """
     owner = view.owners.get(partition)
-    return owner is not None and consumer_of(owner.thread) in view.members
+    return None if owner is None else view.members.get(consumer_of(owner.thread))
 
 
 def _standing(view: GroupView, eligible: Sequence[Member]) -> dict[TopicPartition, Quarantine]:
