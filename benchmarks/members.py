@@ -6,6 +6,7 @@ registration, to count syncs and to end a session without leaving.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from common import DEADLINE_S, GROUP, SESSION_TIMEOUT_MS, TOPIC, Client, Log, Pi
 
 import zkcoord.consumer
 from zkcoord import Consumer, Coordinator
+from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.core.model import TopicPartition
 from zkcoord.logs import EVENTS
 from zkcoord.shell.ports import CommitDone, StoreFactory, StoreInput, TreeStore
@@ -234,6 +236,7 @@ class OneCoordinator:
     """A coordinator's process."""
 
     def __init__(self, address: str) -> None:
+        gc.set_threshold(*COLLECTOR)  # as the command does
         self._pings = Pings()
         self._changed = threading.Condition()
         self._stable_ns = 0
