@@ -38,6 +38,18 @@ def poisoned(script: Script) -> list[str]:
     return sorted(script.state()["quarantined"])
 
 
+def poisoned_group(seed: int) -> tuple[Script, list[str]]:
+    """At rest with the poison partition quarantined: the script, and its consumers' names."""
+    script = Script(seed, consumers=0)
+    world, names = script.world, [f"consumer{number}" for number in range(4)]
+    for name in names:
+        script.join(name)
+        cannot_start(script.application(name))
+    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
+    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    return script, names
+
+
 @on_seeds()
 def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_else_is_read(seed: int) -> None:
     """With it only what broke as many consumers: what stood in the same start, at three of them, as nobody can tell."""
@@ -75,13 +87,8 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
     seed: int,
 ) -> None:
     """The statuses still say what was refused: the next coordinator quarantined the partition again."""
-    script = Script(seed, consumers=0)
-    world, names = script.world, [f"consumer{number}" for number in range(4)]
-    for name in names:
-        script.join(name)
-        cannot_start(script.application(name))
-    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
-    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    script, names = poisoned_group(seed)
+    world = script.world
     go_on = []
     for name in names:  # what was broken is mended
         application = script.application(name)
@@ -108,13 +115,8 @@ def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_th
     seed: int, failover: bool
 ) -> None:
     """It was answered while everybody was still stopping: the next coordinator found the old refusals, and no wish."""
-    script = Script(seed, consumers=0)
-    world, names = script.world, [f"consumer{number}" for number in range(4)]
-    for name in names:
-        script.join(name)
-        cannot_start(script.application(name))
-    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and poisoned(script) == [str(POISON)], 30_000)
-    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    script, names = poisoned_group(seed)
+    world = script.world
     script.edit_record(rebalance="eager")
     for name in names:  # what was broken is mended
         application = script.application(name)

@@ -35,6 +35,13 @@ def spark(spark_java: None) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def sockets_collected() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()
+
+
 class Topic:
     """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
 

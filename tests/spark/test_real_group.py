@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.integration.world import World as Tree
 from tests.integration.world import wait_until
@@ -25,13 +22,6 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 pytestmark = ON_REAL_SERVERS
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_for_other_tests() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
 
 
 def test_a_consumer_cut_off_from_zookeeper_drops_its_batch_and_comes_back(

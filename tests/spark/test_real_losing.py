@@ -6,7 +6,6 @@ a task that died in local mode, which is Spark's way.
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,13 +38,6 @@ SOON = {
     "kafka.default.api.timeout.ms": "3000",
     "librdkafka.reconnect.backoff.max.ms": "500",
 }
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_for_other_tests() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

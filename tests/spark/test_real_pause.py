@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import queue
@@ -10,10 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from tests.integration.world import World as Tree
 from tests.integration.world import wait_until
@@ -30,13 +27,6 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 pytestmark = ON_REAL_SERVERS
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_for_other_tests() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
 
 
 class Driver:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.spark.fakes import World
 from tests.spark.played import consumer_of
+from tests.spark.together import ON_REAL_SERVERS
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
@@ -21,19 +21,8 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Topic
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
+pytestmark = ON_REAL_SERVERS
 READERS = ("kafka", "python")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_for_other_tests() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture

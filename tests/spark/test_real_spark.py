@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sqlite3
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 
 from tests.spark.fakes import DEADLINE_S, InThread, World
 from tests.spark.played import consumer_of
-from tests.spark.together import endless
+from tests.spark.together import ON_REAL_SERVERS, endless
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
 
@@ -30,18 +29,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
-]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_for_other_tests() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
+pytestmark = ON_REAL_SERVERS
 
 
 @pytest.fixture

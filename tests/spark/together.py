@@ -29,6 +29,7 @@ ON_REAL_SERVERS = [
     pytest.mark.kafka,
     pytest.mark.zookeeper,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PySpark's collect() leaves its socket
+    pytest.mark.usefixtures("sockets_collected"),
 ]
 
 
