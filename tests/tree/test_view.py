@@ -142,3 +142,12 @@ def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_
     assert (told.view.owners, told.view.halting) == ({T0: Owner("a-0", 4)}, frozenset({T0}))
     freed = folded(data(path, b"", version=5), before=told)
     assert (freed.view.owners, freed.view.halting) == ({T0: Owner("", 5)}, frozenset())
+
+
+def test_with_a_topics_mark_what_was_halting_below_it_is_gone() -> None:
+    """The coordinator looked up the owner of what was halting, and died of it."""
+    mark = f"{GROUP}/owners/t"
+    marked = folded(data(mark, b""), data(f"{mark}/0", b"!a-0", version=4))
+    assert marked.view.halting == frozenset({T0})
+    gone = folded(data(mark, None), before=marked)
+    assert (gone.view.owners, gone.view.halting) == ({}, frozenset())

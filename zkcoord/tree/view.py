@@ -291,6 +291,9 @@ class _Folder:
                 owners = self._map("owners")
                 for partition in [p for p in owners if p.topic == topic]:
                     del owners[partition]
+                if any(p.topic == topic for p in self._halting):
+                    left = frozenset(p for p in self._halting if p.topic != topic)
+                    self._changes["halting"] = self._halting = left
             return
         try:
             marks[topic] = MarkSeen(decode_mark(node.data), node.stat.version)
