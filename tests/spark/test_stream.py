@@ -66,8 +66,7 @@ def test_an_offset_of_another_source_is_refused(written: Any) -> None:
         (offset("a", "0 0 9"), offset("a", "0 9 12"), ranges("0 9 12")),
         (offset("a", "0 0 9"), offset("a", "0 0 9"), ()),  # nothing new
         (offset("a", "0 0 9"), offset("a", "0 0 12"), ranges("0 0 12")),  # somebody set the offset back
-        (offset("a", "0 0 9", "1 4 5"), offset("b", "0 0 12", "1 3 9"), ranges("0 9 12", "1 3 9")),
-        (offset("a", "0 0 9"), offset("b", "0 0 7"), ()),  # all of it was read, and more
+        (offset("a", "0 0 9", "1 4 5"), offset("b", "0 9 12", "1 3 9"), ranges("0 9 12", "1 3 9")),
     ],
 )
 def test_what_a_batch_reads_is_a_function_of_its_two_offsets(
@@ -229,16 +228,53 @@ def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: W
     assert world.final == {P1: 4}
 
 
-def test_what_was_planned_before_the_checkpoint_was_known_is_cut_and_its_beginning_committed_at_the_end(
+def test_what_is_announced_is_what_is_read_also_when_a_partition_comes_back_before_its_complete_range_was_committed(
     world: World,
 ) -> None:
+    def lose_and_give_back() -> None:
+        assert world.member is not None
+        world.member.lose(P0)
+        world.member.give({P0: 0})
+        raise FencedError("decided before these were started again: t-0")
+
+    world.given = {P0: 0}
+    world.before_commit = [lose_and_give_back]
+    before = offset("before", "0 0 4")
     source = source_of(world)
-    found = source.latest(None)  # as Spark before 4.2 begins a query that shall end
-    before = offset("before", "0 0 4", "1 2 4")
     assert read(source, before, before) == []
-    assert read(source, before, found) == ["0 4 10", "1 0 5"]
+    found = source.latest(None)
+    assert ranges_in(found) == ranges("0 4 10")
+    assert read(source, before, found) == ["0 4 10"]
+    assert world.announced == [{"t-0": (4, 10)}]
     source.stop()
-    assert world.final == {P0: 4, P1: 0}
+    assert world.final == {P0: 4}
+
+
+def test_a_complete_range_is_not_committed_behind_a_batch_that_went_on_from_it(world: World) -> None:
+    away = UnavailableError("ZooKeeper did not answer the commit")
+    world.given = {P0: 0}
+    world.before_commit = [lambda: raised(away)]
+    before = offset("before", "0 0 4")
+    source = source_of(world, announce="false")
+    assert read(source, before, before) == []
+    first = source.latest(None)
+    assert ranges_in(first) == ranges("0 4 10")
+    assert source.latest(first) is first
+    source.stop()
+    assert world.commits == [{P0: 10}]
+    assert world.final == {P0: 10}
+
+
+@pytest.mark.parametrize("start", [offset("before", "0 0 4"), offset("long before", "0 0 1")])
+def test_a_batch_that_was_planned_before_the_checkpoint_was_known_is_refused(world: World, start: Offset) -> None:
+    source = source_of(world)
+    found = source.latest(None)  # as Spark before 4.2 begins when it wraps sources for availableNow
+    before = offset("before", "0 0 4")
+    for end in (before, found):
+        with pytest.raises(UsageError, match=r"triggerAvailableNowWrapper\.enabled=false"):
+            source.tasks(start, end)
+    source.stop()
+    assert world.commits == []
 
 
 def test_a_query_that_shall_end_reads_what_is_there_and_no_more(world: World) -> None:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 JOIN_WAIT_MS = 10_000  # for the first partitions: a query that reads what is there, and ends, asks but once
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
+TOO_EARLY = (
+    "the query planned a batch before it knew its checkpoint, whose records it would read again: run it with "
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled=false, which is Spark's default"
+)
 
 
 def register_source(spark: SparkSession) -> None:
@@ -65,6 +69,7 @@ class Source:
         self._consumer: SparkConsumer | None = None
         self._thread: threading.Thread | None = None
         self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
+        self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
 
     def latest(self, start: Offset | None) -> Offset:
         """The batch before is complete: commit it, obey commands, and plan; the last offset when nothing is to be read.
@@ -73,6 +78,7 @@ class Source:
         """
         if self._thread is None:
             self._last = start or self._last
+            self._runs.add(self._last["run"])
             self._known.recover(ranges_in(self._last))
             self._begin()
             return self._next(JOIN_WAIT_MS)
@@ -88,14 +94,15 @@ class Source:
     def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
         """What the tasks of the batch from `start` to `end` read.
 
-        Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was.
+        Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was. UsageError
+        when it tells so too late.
         """
         for each in (start or EMPTY, end):
             ranges_in(each)
         if self._thread is None:
             self._last = end
-        elif start and start["run"] != self._run_id and end["run"] in (self._run_id, EMPTY["run"]):
-            self._known.recover(ranges_in(start), ranges_in(end))
+        elif not {(start or EMPTY)["run"], end["run"]} <= self._runs:
+            raise UsageError(TOO_EARLY)
         ranges = to_read(start or EMPTY, end)
         if end["run"] != self._run_id:
             ranges = self._still_there(ranges)

@@ -64,20 +64,8 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
 
 
 def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-    """What the batch from `start` to `end` reads: the ranges in `end`, a fixed function of the two.
-
-    Without those records that the batch of `start` has read, when that was another process's batch and `end` begins a
-    partition where it began: then that batch is complete (Spark says so by asking for the next one) but its process
-    ended before it could commit. Within one process the same start means that somebody wants it read again.
-    """
-    if start == end:
-        return ()
-    ranges = ranges_in(end)
-    if start["run"] == end["run"]:
-        return ranges
-    done = {each.topic_partition: each for each in ranges_in(start)}
-    left = (after(each, done.get(each.topic_partition)) for each in ranges)
-    return tuple(each for each in left if each.start < each.end)
+    """What the batch from `start` to `end` reads: the ranges in `end`, which are those that were announced, whole."""
+    return () if start == end else ranges_in(end)
 
 
 def within(each: OffsetRange, start: int, end: int) -> OffsetRange:
@@ -88,16 +76,3 @@ def within(each: OffsetRange, start: int, end: int) -> OffsetRange:
     """
     low = min(max(each.start, start), each.end)
     return each._replace(start=low, end=max(low, min(each.end, end)))
-
-
-def after(each: OffsetRange, done: OffsetRange | None) -> OffsetRange:
-    """What is left of a range when `done`, of the same partition, is complete; all of it if they began elsewhere.
-
-    >>> str(after(OffsetRange("t", 0, 5, 30), OffsetRange("t", 0, 5, 20)))
-    't-0-20-30'
-    >>> str(after(OffsetRange("t", 0, 6, 30), OffsetRange("t", 0, 5, 20)))
-    't-0-6-30'
-    """
-    if done is None or done.start != each.start:
-        return each
-    return each._replace(start=min(done.end, each.end))

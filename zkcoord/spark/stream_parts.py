@@ -30,7 +30,6 @@ from zkcoord.spark.ports import (
 )
 from zkcoord.spark.progress import LogLines, log_event
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.stream_offsets import after
 
 Positions = Mapping[TopicPartition, int]
 
@@ -43,41 +42,32 @@ class Known:
         self._reached: dict[TopicPartition, int] = {}  # held partitions
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
         self._uncommitted: dict[TopicPartition, int] = {}  # held partitions whose complete range is not committed yet
-        self._done: dict[TopicPartition, OffsetRange] = {}  # complete, perhaps not committed
-        self._floors: dict[TopicPartition, int] = {}  # read up to here, while the loop's own position is older
+        self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
 
-    def recover(self, done: Iterable[OffsetRange], planned: Iterable[OffsetRange] = ()) -> None:
-        """These ranges are complete, though perhaps not committed; `planned` was planned without knowing it."""
-        begun = {each.topic_partition: each for each in planned}
-        for each in done:
-            mine = begun.get(each.topic_partition)
-            if mine is not None and mine.start == each.start:
-                self._floors[each.topic_partition] = each.end
-            elif each.topic_partition not in self._reached:
-                self._done[each.topic_partition] = each
+    def recover(self, done: Iterable[OffsetRange]) -> None:
+        """These ranges are complete, though perhaps not committed; called before anything is held."""
+        self._done = {each.topic_partition: each for each in done}
 
     def started(self, positions: Positions) -> dict[TopicPartition, int]:
-        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning."""
+        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning.
+
+        Each time, until that is committed: a partition may be lost before, and come back.
+        """
         found = {}
         for each, position in positions.items():
-            at = after(OffsetRange(each.topic, each.partition, position, 2**63), self._done.pop(each, None)).start
-            found[each] = self._reached[each] = at
-            self._floors.pop(each, None)
-            self._uncommitted.pop(each, None)
-            if at != position:
-                self._uncommitted[each] = at
+            done = self._done.get(each)
+            if done is not None and done.start == position:
+                found[each] = self._uncommitted[each] = done.end
+            else:
+                found[each] = position
+                self._passed([each])
+        self._reached |= found
         return found
-
-    def stopped(self, partitions: Collection[TopicPartition], final: Positions) -> dict[TopicPartition, int]:
-        """The final offsets to commit."""
-        floors = {each: self._floors.pop(each, 0) for each in partitions}
-        self.lost(partitions)
-        return {each: max(offset, floors.get(each, 0)) for each, offset in final.items()}
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """They are not held any more."""
         for each in partitions:
-            for kept in (self._reached, self._floors, self._uncommitted, self.ends, self._targets or {}):
+            for kept in (self._reached, self._uncommitted, self.ends, self._targets or {}):
                 kept.pop(each, None)
 
     def commit(self, membership: Membership) -> None:
@@ -97,9 +87,15 @@ class Known:
             if len(due) > 1:
                 return False
             log_event(logging.WARNING, "commit_refused", f"what the checkpoint has is not committed: {error}")
-        for each in due:
-            self._uncommitted.pop(each, None)
+        else:
+            self._passed(due)
         return True
+
+    def _passed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The committed offset is not where their complete range begins (any more)."""
+        for each in partitions:
+            self._done.pop(each, None)
+            self._uncommitted.pop(each, None)
 
     def heard(self, ends: Positions) -> None:
         """These are the logs' ends now."""
@@ -112,7 +108,7 @@ class Known:
         for each in ranges:
             if each.topic_partition in self._reached:
                 self._reached[each.topic_partition] = each.end
-            self._floors.pop(each.topic_partition, None)
+            self._passed([each.topic_partition])
 
     def end_at_present(self) -> None:
         """The query shall read what is there now."""
@@ -154,9 +150,12 @@ class StreamParts:
 
         def stop(partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Positions:
             def early(some: Collection[TopicPartition], final: Positions) -> None:
-                stopped(some, self._known.stopped(some, final))
+                self._known.lost(some)
+                stopped(some, final)
 
-            return self._known.stopped(partitions, on_stop(partitions, early))
+            final = on_stop(partitions, early)
+            self._known.lost(partitions)
+            return final
 
         self._membership = self._parts.membership(
             on_start=lambda positions: on_start(self._known.started(positions)),
