@@ -81,6 +81,7 @@ def stream(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: s
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 100_000)
+        .option("joinWaitMs", 60_000)  # for partitions: other members of the group finish their batches first
         .options(**OPTIONS)
         .load()
     )

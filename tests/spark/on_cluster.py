@@ -143,6 +143,7 @@ class Scene:
             .option("group", name)
             .option("subscribe", self._topic)
             .option("startingOffsets", "earliest")
+            .option("joinWaitMs", STREAM_DEADLINE_S * 1000)
             .load()
         )
         writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(self.folder / name))

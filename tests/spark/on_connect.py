@@ -110,6 +110,7 @@ def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dic
             .option("group", "connect-stream")
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
+            .option("joinWaitMs", 60_000)
             .load()
         )
         writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", f"{folder}/checkpoint")

@@ -72,7 +72,7 @@ def test_a_broken_batch_is_read_again_with_its_own_ranges(stream: Stream, tmp_pa
 def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Path) -> None:
     for count in (20, 7):
         stream.topic.fill(0, count)
-        query = stream.start(f"run of {count}", tmp_path, {"availableNow": True})
+        query = stream.start(f"run of {count}", tmp_path, {"availableNow": True}, joinWaitMs="60000")
         assert query.awaitTermination(int(DEADLINE_S))
     assert stream.records == Counter({(0, offset): 1 for offset in range(27)})
 

@@ -157,6 +157,19 @@ def test_a_batch_whose_partition_is_lost_is_not_committed(world: World, source: 
     assert world.commits == []
 
 
+def test_a_query_without_partitions_waits_for_the_first_ones_as_long_as_it_was_told(world: World) -> None:
+    given, world.given = world.given, {}
+    waiting, hasty = source_of(world, joinWaitMs=str(DEADLINE_MS)), source_of(World(), joinWaitMs="1")
+    assert hasty.latest(EMPTY) is EMPTY
+    asking = InThread(lambda: waiting.latest(EMPTY))
+    assert world.joined.wait(DEADLINE_MS / 1000)
+    assert world.member is not None
+    world.member.give(given)
+    assert ranges_in(asking.result()) == ranges("0 0 10", "1 0 5")
+    hasty.stop()
+    waiting.stop()
+
+
 def test_stopping_in_the_middle_of_a_batch_commits_nothing_of_it(world: World) -> None:
     source = source_of(world)
     source.latest(None)

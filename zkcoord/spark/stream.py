@@ -36,7 +36,6 @@ from zkcoord.spark.wiring import RealParts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JOIN_WAIT_MS = 10_000  # for the first partitions: a query that reads what is there, and ends, asks but once
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
 TOO_EARLY = (
@@ -81,7 +80,7 @@ class Source:
             self._runs.add(self._last["run"])
             self._known.recover(ranges_in(self._last))
             self._begin()
-            return self._next(JOIN_WAIT_MS)
+            return self._next(self._chosen.join_wait_ms)
         self._handover.complete()
         return self._last if self._known.enough else self._next(ASK_WAIT_MS)
 

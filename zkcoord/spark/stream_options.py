@@ -21,6 +21,7 @@ from zkcoord.spark.settings import LIBRDKAFKA_PREFIX, READER_PREFIX
 from zkcoord.spark.starting import StartingOffsets
 
 SERVERS, GROUP_ID, POLL_TIMEOUT = "kafka.bootstrap.servers", "kafka.group.id", "kafkaConsumer.pollTimeoutMs"
+JOIN_WAIT, JOIN_WAIT_MS = "joinWaitMs", 10_000
 
 
 def _number(name: str, text: str) -> int:
@@ -89,7 +90,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> 
     "rebalanceTimeoutMs": ("rebalance_timeout_ms", _number),
     "zookeeperConfig": ("zookeeper_config", _file),
 }
-OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT)
+OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT, JOIN_WAIT)
 INSTEAD = {  # options of Spark's own source that have no counterpart -> what to do
     "assign": "the group assigns partitions; name topics with subscribe or subscribePattern",
     "startingOffsetsByTimestamp": "use startingTimestamp: it holds for partitions without an offset",
@@ -117,6 +118,7 @@ class StreamOptions:
     group: str
     topics: tuple[str, ...]
     poll_timeout_ms: int
+    join_wait_ms: int  # for the first partitions: a query that reads what is there, and ends, asks but once
     options: Options
 
 
@@ -149,6 +151,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     if bool(topics) == ("include" in choices):
         raise UsageError("say what to read: option subscribe (topics, with commas) or subscribePattern (a regex)")
     poll_timeout_ms = _number(POLL_TIMEOUT, own.get(POLL_TIMEOUT, str(POLL_TIMEOUT_MS)))
+    join_wait_ms = _number(JOIN_WAIT, own.get(JOIN_WAIT, str(JOIN_WAIT_MS)))
     options = _whole(Options(**choices, reader="python", warm_up=_nothing))
     options.check(topics)
     return StreamOptions(
@@ -157,6 +160,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         group=group or _needed(own, "group", "the group that this query is a member of"),
         topics=topics,
         poll_timeout_ms=poll_timeout_ms,
+        join_wait_ms=join_wait_ms,
         options=options,
     )
 
