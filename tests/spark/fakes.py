@@ -301,6 +301,11 @@ class InThread:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
+    @property
+    def error(self) -> BaseException | None:
+        """By which it has ended."""
+        return self._error
+
     def result(self) -> Any:
         self._thread.join(DEADLINE_S)
         assert self.done, "still running"

@@ -57,17 +57,18 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     topic.fill(0, 20)
     seen, ids = Seen(), list[str]()
     process = seen.process_as("a")
-    restarted: list[InThread] = []
+    restarts, runs = list[InThread](), list[InThread]()
 
     def lose_it_once(df: DataFrame, batch: Batch) -> None:
         ids.append(batch.id)
-        if not restarted:
+        if not restarts:
             assert df.count() == 20
             own_kafka.kill()
             try:
                 df.count()
             finally:
-                restarted.append(InThread(own_kafka.start))
+                restarts.append(InThread(own_kafka.start))
+                runs.extend(restarts)
         process(df, batch)
 
     with coordinating(chroot):
@@ -78,10 +79,11 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
             config=SOON,
         )
         running = InThread(lambda: consumer.run(lose_it_once))
-        seen.wait_for(lambda: len(seen.records) == 20)
-        restarted[0].result()
+        runs.append(running)
+        seen.wait_for(lambda: len(seen.records) == 20, runs)
+        restarts[0].result()
         topic.fill(1, 10)
-        seen.wait_for(lambda: len(seen.records) == 30)
+        seen.wait_for(lambda: len(seen.records) == 30, runs)
         consumer.stop()
         assert running.result() == 2
     assert set(seen.records.values()) == {1}

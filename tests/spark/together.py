@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.fakes import InThread
 from zkcoord.coordinator import Coordinator
 from zkcoord.spark import Batch
 
@@ -64,9 +65,11 @@ class Seen:
 
         return process
 
-    def wait_for(self, what: Callable[[], bool]) -> None:
+    def wait_for(self, what: Callable[[], bool], runs: Sequence[InThread] = ()) -> None:
+        """`runs`: what is to do it; the error by which one has ended is why this waits in vain."""
         with self._changed:
-            assert self._changed.wait_for(what, DEADLINE_S), (sum(self.records.values()), self.by)
+            met = self._changed.wait_for(what, DEADLINE_S)
+            assert met, (sum(self.records.values()), self.by, [(each.done, each.error) for each in runs])
 
 
 def endless(df: DataFrame) -> int:
