@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.kafka.helpers import PATIENCE_SECONDS
 from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.kafka import metadata
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import BROKERS, DRAFT
@@ -44,6 +46,18 @@ def owned(report: GroupReport) -> dict[int, str]:
     return {number: instances.get(consumer, "") for number, consumer in sorted(owners.items())}
 
 
+def led(admin: AdminClient, *servers: EmbeddedKafka) -> bool:
+    """Every broker knows a leader of each partition, and the leaders know it, too: consumers can start."""
+    names = {f"{TOPIC}-{number}" for number in range(COUNT)}
+    if not all(names <= metadata(server.port).led for server in servers):
+        return False
+    asked = admin.list_offsets({TopicPartition(TOPIC, number): OffsetSpec.latest() for number in range(COUNT)})
+    try:
+        return all(found.result(PATIENCE_SECONDS).offset == 0 for found in asked.values())
+    except KafkaException:
+        return False
+
+
 def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker_moves_none() -> None:
     with EmbeddedZooKeeper(fsync=False) as zookeeper:
         first = EmbeddedKafka(zookeeper.hosts, broker_id=1, heap="256m", settings={"broker.rack": "east"})
@@ -58,6 +72,7 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
             admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
             placed = [[1 + number % 2] for number in range(COUNT)]
             admin.create_topics([NewTopic(TOPIC, COUNT, replica_assignment=placed)])[TOPIC].result(PATIENCE_SECONDS)
+            until(lambda: led(admin, first, second), "the brokers know of the topic")
 
             def report() -> GroupReport:
                 return read_group(tree, DRAFT, GROUP)
@@ -75,12 +90,12 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
                     return known.settled and owned(known) == wanted
 
                 until(lambda: bool(tree.read([Read(DRAFT.group(GROUP))])[0].exists), "there is a group")
-                until(settled, f"{wanted}: {owned(report())}")
+                until(settled, f"owners are {wanted}")
                 generation = report().view.generation
                 second.stop()
                 until(lambda: tree.read([Read(BROKERS, Kind.CHILDREN)])[0].children == ("1",), "the broker is gone")
                 known = report()  # what a coordinator that takes over now would want
                 assert (known.view.brokers, known.moves()) == ({1: "east", 2: "west"}, [])
                 second.start()
-                until(settled, f"{wanted}: {owned(report())}")
+                until(settled, f"owners are {wanted}")
                 assert report().view.generation == generation
