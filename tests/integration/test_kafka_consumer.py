@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from tests.kafka.helpers import PATIENCE_SECONDS, wait_until
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
@@ -26,9 +25,6 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 
 PARTITIONS = 8
 NUMBERS = itertools.count(1)
-QUIET = logging.getLogger("test.librdkafka")
-QUIET.propagate = False
-QUIET.addHandler(logging.NullHandler())
 
 
 class World:

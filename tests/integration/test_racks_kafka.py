@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.kafka.helpers import PATIENCE_SECONDS
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
 from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
@@ -24,19 +21,6 @@ from zkcoord.tree.snapshot import Kind, Read
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 
 TOPIC, GROUP, COUNT = "clicks", "g", 6
-QUIET = logging.getLogger("test.librdkafka")
-QUIET.propagate = False
-QUIET.addHandler(logging.NullHandler())
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for it."""
-    turn = threading.Event()
-    for _ in range(int(PATIENCE_SECONDS / 0.05)):
-        if holds():
-            return
-        turn.wait(0.05)
-    raise AssertionError(what)
 
 
 def owned(report: GroupReport) -> dict[int, str]:
@@ -72,7 +56,7 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
             admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
             placed = [[1 + number % 2] for number in range(COUNT)]
             admin.create_topics([NewTopic(TOPIC, COUNT, replica_assignment=placed)])[TOPIC].result(PATIENCE_SECONDS)
-            until(lambda: led(admin, first, second), "the brokers know of the topic")
+            wait_until(lambda: led(admin, first, second), "the brokers know of the topic")
 
             def report() -> GroupReport:
                 return read_group(tree, DRAFT, GROUP)
@@ -89,13 +73,14 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
                     known = report()
                     return known.settled and owned(known) == wanted
 
-                until(lambda: bool(tree.read([Read(DRAFT.group(GROUP))])[0].exists), "there is a group")
-                until(settled, f"owners are {wanted}")
+                wait_until(lambda: bool(tree.read([Read(DRAFT.group(GROUP))])[0].exists), "there is a group")
+                wait_until(settled, f"owners are {wanted}")
                 generation = report().view.generation
                 second.stop()
-                until(lambda: tree.read([Read(BROKERS, Kind.CHILDREN)])[0].children == ("1",), "the broker is gone")
+                ids = Read(BROKERS, Kind.CHILDREN)
+                wait_until(lambda: tree.read([ids])[0].children == ("1",), "the broker is gone")
                 known = report()  # what a coordinator that takes over now would want
                 assert (known.view.brokers, known.moves()) == ({1: "east", 2: "west"}, [])
                 second.start()
-                until(settled, f"owners are {wanted}")
+                wait_until(settled, f"owners are {wanted}")
                 assert report().view.generation == generation

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.helpers import PATIENCE_SECONDS
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from zkcoord import TopicPartition
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
@@ -22,9 +21,6 @@ from zkcoord.tree.topic import decode_mark
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 
 TOPIC, GROUP = "clicks", "g"
-QUIET = logging.getLogger("test.librdkafka")
-QUIET.propagate = False
-QUIET.addHandler(logging.NullHandler())
 
 
 class Broker:

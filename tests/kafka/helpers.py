@@ -20,6 +20,9 @@ from zkcoord.kafka.consumer import KafkaConsumer
 PATIENCE_SECONDS = 20.0
 TOPICS = itertools.count(1)
 Open = Callable[..., KafkaConsumer]  # the fixture `open_consumer`
+QUIET = logging.getLogger("test.librdkafka")  # what a client of the test itself logs is nobody's business
+QUIET.propagate = False
+QUIET.addHandler(logging.NullHandler())
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

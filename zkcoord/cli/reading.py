@@ -17,7 +17,7 @@ from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.racks import broker_racks, partition_racks
+from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import CorruptError, SchemaError, UsageError
@@ -159,7 +159,7 @@ class _Reading:
         self._take([Read(layout.instance(group, name)) for name in listed.children])
         changed = self._read_changes(sorted({p.topic for p in owned} | topics.keys()))
         view = replace(self._nodes.view, topics=topics, changed=changed)
-        if not {m.rack for m in view.members.values()} | {i.rack for i in view.instances.values()} <= {None}:
+        if racked(view.members, view.instances):
             view = self._with_racks(view)
         candidates = self._read_candidates()
         view, memory = replace(view, protocols=spoken(candidates, PROTOCOLS)), Memory()

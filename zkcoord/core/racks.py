@@ -11,9 +11,16 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Instance, Member
 
 Replicas = Mapping[int, tuple[int, ...]]
 """Of one topic: partition number -> ids of the brokers that have a replica."""
+
+
+def racked(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> bool:
+    """Whether somebody has a rack, a static member that is away counting: else no broker need be read."""
+    racks = {member.rack for member in members.values()} | {known.rack for known in instances.values()}
+    return not racks <= {None}
 
 
 def broker_racks(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from zkcoord.core.model import TopicPartition, as_partitions
-from zkcoord.core.racks import broker_racks, partition_racks
+from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.replay import open_ranges
 from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.shell.brokers import BrokerTable
@@ -113,8 +113,7 @@ class Following:
                 self.want_parents(topic)
             table.want(self.group, subscribed)
             self.subscribed = subscribed
-            racks = {member.rack for member in members.values()} | {known.rack for known in instances.values()}
-            self.racked = not racks <= {None}
+            self.racked = racked(members, instances)
         self._members, self._instances, self._changes = members, instances, table.changes
 
     def set_topics(self, table: TopicTable) -> None:
@@ -130,7 +129,7 @@ class Following:
         for topic, partitions in topics.items():
             known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
             if known and before.get(topic) != partitions:
-                self._want_owners(as_partitions(zip(repeat(topic), partitions, strict=False)))
+                self._want_owners(_numbered(topic, partitions))
 
     def set_racks(self, table: TopicTable, brokers: BrokerTable) -> None:
         """Take over in which racks there are replicas; nothing of it while no member has a rack."""
@@ -279,7 +278,7 @@ class Following:
                 self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
-                    self._want_owners(as_partitions(zip(repeat(address.name), numbers, strict=False)))
+                    self._want_owners(_numbered(address.name, numbers))
                     if address.name not in before.marks:  # what was not there may have come with it
                         self._touch_missing(address.name)
                 elif address.name in before.marks:
@@ -289,8 +288,7 @@ class Following:
                     self._offsets.add(TopicPartition(address.name, number))
                     self._want(f"{node.path}/{number}", Kind.DATA)
             case Place.MARK, Kind.CHILDREN:
-                listed = partition_numbers(node.children)
-                self._want_owners(as_partitions(zip(repeat(address.name), listed, strict=False)))
+                self._want_owners(_numbered(address.name, partition_numbers(node.children)))
 
     def _follow_ids(self, before: GroupNodes, node: Node) -> None:
         known = before.view.members.keys()
@@ -335,3 +333,7 @@ class Following:
         """While the group is listed for its removal that follows every node, to see each go."""
         if self._clearing is None:
             self.tracker.unwant(path, kind)
+
+
+def _numbered(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    return as_partitions(zip(repeat(topic), numbers, strict=False))

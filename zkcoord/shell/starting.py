@@ -225,8 +225,7 @@ class StartTask:
             self._desk.stop_running(moved)
         gone = [p for p in starts if p not in holds and p in running and p not in holdings.held]
         if gone:  # told to start, and taken away before the acknowledgement: a topic that was dropped
-            holdings.halt(gone)
-            self._desk.call("lost", tuple(gone))
+            self._desk.stop_running(gone)
         self.step = Step.DONE
         started: dict[int, dict[TopicPartition, int]] = {}  # by generation
         for partition, mine in holds.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from zkcoord.tree.codec import INT32_MAX, Document, read_document
+from zkcoord.tree.codec import Document, read_document
+from zkcoord.tree.paths import partition_number
 
 _WHAT = "broker"
 _ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
 _PORT_MAX = 65_535
-_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 class Broker(NamedTuple):
@@ -26,7 +26,7 @@ def broker_id(name: str) -> int | None:
     >>> broker_id("1001"), broker_id("x")
     (1001, None)
     """
-    return int(name) if _ID.fullmatch(name) and int(name) <= INT32_MAX else None
+    return partition_number(name)  # spelt alike
 
 
 def decode_broker(data: bytes) -> Broker:

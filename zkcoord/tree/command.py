@@ -101,7 +101,6 @@ def decode_command(data: bytes) -> Command:
     version = document.integer("version", low=1, default=1)
     if version > VERSION:
         raise NotUnderstood(str(document.error("version", f"is {version}, this program reads up to {VERSION}")))
-    replay = document.section("replay")
     ownership = None if document.fields.get("ownershipMap") is None else _ownership(document)
     return Command(
         option=_option(document),
@@ -111,7 +110,7 @@ def decode_command(data: bytes) -> Command:
         epoch=document.integer("epoch", default=0),
         offsets=document.optional_text("offsets"),
         step=document.optional_integer("step"),
-        replay=replay.by_partition(lambda key: _two(replay.offsets(key))),
+        replay=_replay(document),
         incarnations=_incarnations(document),
         reason=None if document.fields.get("reason") is None else document.text("reason"),
         final=document.flag("final"),
@@ -201,12 +200,9 @@ def refused_replay(data: bytes) -> Mapping[TopicPartition, Announced]:
         return {}
     try:
         document = Document(what=_WHAT, data=data, fields=command)
-        generation, section = document.integer("generation", default=0), document.section("replay")
-        read = {section.partition(key): _two(section.offsets(key)) for key in section.fields}
-        incarnations = _incarnations(document)
+        return announced(_replay(document), document.integer("generation", default=0), _incarnations(document))
     except CorruptError:
         return {}
-    return announced(read, generation, incarnations)
 
 
 def announced(
@@ -216,6 +212,11 @@ def announced(
     return {
         p: Announced(start, end, generation, incarnations.get(p.topic, 0)) for p, (start, end) in sorted(replay.items())
     }
+
+
+def _replay(document: Document) -> dict[TopicPartition, tuple[int, int]]:
+    section = document.section("replay")
+    return section.by_partition(lambda key: _two(section.offsets(key)))
 
 
 def _incarnations(document: Document) -> dict[str, int]:

@@ -50,10 +50,9 @@ def fill_near(
     names = sorted({rack for rack in racks_here if rack is not None})
     column: dict[str | None, int] = {rack: index for index, rack in enumerate(names)}
     kind_of: dict[Racks, Kind] = {one: tuple(sorted(column[r] for r in one if r in column)) for one in set(racks)}
+    kinds = list(map(kind_of.__getitem__, racks))
     if sum(map(len, set(kind_of.values()))) > CELLS_MAX:
-        kinds = _one_rack_each(list(map(kind_of.__getitem__, racks)))
-    else:
-        kinds = list(map(kind_of.__getitem__, racks))
+        kinds = _one_rack_each(kinds)
     return _Filling(kinds, owners, [column.get(rack, len(names)) for rack in racks_here], shares).fill()
 
 
