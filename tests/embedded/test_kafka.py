@@ -91,3 +91,33 @@ def test_a_broker_that_cannot_start_says_what_it_said(tmp_path: Path) -> None:
     server = EmbeddedKafka("127.0.0.1:1", tmp_path, settings={"num.io.threads": "many"})
     with pytest.raises(UnavailableError, match=r"(?s)Kafka ended with code 1 instead of serving.*num\.io\.threads"):
         server.start()
+
+
+class Refused(EmbeddedKafka):
+    """Ends at its first start with these last words, and serves at the second."""
+
+    def __init__(self, folder: Path, said: str) -> None:
+        super().__init__("127.0.0.1:1", folder)
+        self.said, self.starts = said, 0
+
+    def launch(self) -> None:
+        self.starts += 1
+
+    def await_ready(self) -> None:
+        if self.starts == 1:
+            raise UnavailableError(self.said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.zookeeper.KeeperException$NodeExistsException: KeeperErrorCode = NodeExists",
+        "java.lang.NullPointerException: ...\n\tat kafka.zk.KafkaZkClient$CheckedEphemeral.getAfterNodeExists(",
+    ],
+)
+def test_it_starts_again_when_the_killed_broker_s_node_is_there_or_goes_at_that_moment(
+    tmp_path: Path, said: str
+) -> None:
+    assert Refused(tmp_path, said).start().starts == 2
+    with pytest.raises(UnavailableError, match="another reason"):
+        Refused(tmp_path, "another reason").start()

@@ -19,7 +19,8 @@ ASK_TIMEOUT_S = 2.0
 METADATA_KEY = 3
 METADATA_VERSION = 1  # the first that names the controller
 PARTITION = re.compile(r"[a-zA-Z0-9._-]+-\d+")  # a directory of a log; one that is being deleted has a suffix
-STILL_REGISTERED = "NodeExistsException"  # a killed broker's node lives as long as its ZooKeeper session
+STILL_REGISTERED = re.compile(r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists")
+# A killed broker's node lives as long as its ZooKeeper session: it is there, or goes while Kafka looks whose it is.
 NO_SETTINGS: Mapping[str, str] = {}
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -156,13 +157,13 @@ class EmbeddedKafka(Server):
         return self.broker_id in known.brokers and known.controller >= 0 and kept <= known.led
 
     def start(self) -> Self:
-        """As any server's; tries again while ZooKeeper still has the node of a broker that was killed."""
+        """As any server's; tries again while ZooKeeper has, or just had, the node of a broker that was killed."""
         end = time.monotonic() + self.start_deadline_ms / 1000
         while True:
             try:
                 return super().start()
             except UnavailableError as error:
-                if STILL_REGISTERED not in str(error) or time.monotonic() > end:
+                if not STILL_REGISTERED.search(str(error)) or time.monotonic() > end:
                     raise
 
     def configuration(self) -> str:
