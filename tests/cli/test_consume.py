@@ -13,7 +13,8 @@ import pytest
 
 from tests.cli.program import PATIENCE_SECONDS, Program, Run, Spawn
 from tests.kafka.helpers import Broker
-from zkcoord.cli.consume import Printing, json_line, text_line, wanted_words
+from zkcoord.cli.consume import Printing, json_line, keeping_offsets, text_line, wanted_words
+from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError
@@ -328,6 +329,19 @@ def test_without_commits_the_offsets_stay(world: World) -> None:
 
     assert world.offsets() == [b"0", b"0"]  # where it began: written by the start
     assert len(first.rest()) == 20
+
+
+def test_without_commits_a_partition_that_is_released_early_is_given_back_where_it_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(Consumer, "stopped", lambda self, partitions, offsets: told.append((partitions, offsets)))
+    finals = {TopicPartition("clicks", 0): 5}
+    callbacks = {"on_start": told.append, "on_stop": lambda partitions: finals, "on_lost": told.append}
+
+    keeping_offsets("zk:2181", "g", ["clicks"], **callbacks).stopped(tuple(finals), finals)
+
+    assert told == [(tuple(finals), {})]
 
 
 @pytest.mark.zookeeper

@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -64,6 +64,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.store: dict[TopicPartition, int] = {}
         self.commits: list[dict[TopicPartition, int]] = []
+        self.released: list[dict[TopicPartition, int]] = []  # early, while a stop waits for the rest
         self.held: set[TopicPartition] = set()
         self.lease = True
         self.error: Exception | None = None
@@ -72,7 +73,7 @@ class Coordinator:
         self.gate = threading.Event()  # a commit waits for it
         self.gate.set()
         self.committing = threading.Event()
-        self.started = self.stopped = 0
+        self.left = 0
         self.settings: dict[str, Any] = {}
         self._worker: ThreadPoolExecutor | None = None
 
@@ -84,11 +85,10 @@ class Coordinator:
     # what the consumer calls
 
     def start(self) -> None:
-        self.started += 1
         self._worker = ThreadPoolExecutor(1, "membership")
 
     def stop(self) -> None:
-        self.stopped += 1
+        self.left += 1
         assert self._worker is not None
         self.take(sorted(self.held)).result(PATIENCE_SECONDS)
         self._worker.shutdown()
@@ -103,6 +103,11 @@ class Coordinator:
             raise FencedError("not the owner")
         self.commits.append(dict(offsets))
         self.store.update(offsets)
+
+    def stopped(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
+        self.held.difference_update(partitions)
+        self.store.update(offsets)
+        self.released.append(dict(offsets))
 
     def report(self, progress: int, lag: int) -> None:
         """How the work goes, as it was told."""

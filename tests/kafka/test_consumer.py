@@ -113,6 +113,34 @@ def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
     assert finals(stop) == {working: 1}
 
 
+def test_of_a_stop_what_is_not_in_work_is_released_at_once_and_the_rest_as_it_is_finished(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    a, b, c = (TopicPartition(topic, number) for topic in [broker.topic([3, 2, 0])] for number in (0, 1, 2))
+    consumer = open_consumer()
+    coordinator.give({a: 0, b: 0, c: 0})
+    consumer.pause([a])
+    read(consumer, 2)
+    consumer.resume([a])
+    read(consumer, 1)  # of a, and in work; b is finished, and is being committed:
+    coordinator.gate.clear()
+    commit = threading.Thread(target=consumer.commit, args=[{b: 2}])
+    commit.start()
+    assert coordinator.committing.wait(PATIENCE_SECONDS)
+    stop = coordinator.take([a, b, c])
+    wait_until(lambda: coordinator.released == [{c: 0}], "nobody is at it")
+    assert consumer.assignment() == (a, b)
+    coordinator.gate.set()
+    commit.join(PATIENCE_SECONDS)
+    wait_until(lambda: coordinator.released == [{c: 0}, {b: 2}], "it is committed")
+    assert (stop.done(), consumer.assignment()) == (False, (a,))
+    with pytest.raises(FencedError, match=str(b)):
+        consumer.commit({b: 2})
+    assert consumer.poll(0) is None
+    assert finals(stop) == {a: 1}
+    assert coordinator.commits == [{b: 2}]
+
+
 def test_a_stop_does_not_wait_for_a_poll_that_waits(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
@@ -151,7 +179,7 @@ def test_a_message_slower_than_the_group_waits_comes_again(
     consumer = open_consumer(rebalance_timeout_ms=100)
     coordinator.give({a: 0, b: 0})
     read(consumer, 3)
-    assert finals(coordinator.take([a, b])) == {a: 2, b: 0}
+    assert (finals(coordinator.take([a, b])), coordinator.released) == ({a: 2}, [{b: 0}])
     assert [record.getMessage() for record in caplog.records if record.name == "zkcoord.kafka"] == [
         f"a stop waited 90 ms for messages of {a} that are in work; they will come again, elsewhere: "
         "raise rebalance_timeout_ms, or handle messages faster"
@@ -286,7 +314,7 @@ def test_close_gives_back_all_that_was_handed_out(at_work: AtWork, coordinator: 
     consumer, a = at_work(3)
     consumer.close()
     consumer.close()
-    assert (coordinator.store, coordinator.stopped) == ({a: 3}, 1)
+    assert (coordinator.store, coordinator.left) == ({a: 3}, 1)
     with pytest.raises(UsageError, match="closed"):
         consumer.poll(0)
     with pytest.raises(UsageError, match="closed"):

@@ -36,9 +36,9 @@ def hand_out(holdings: Holdings, partition: TopicPartition, offset: int, allowed
 def test_a_message_is_in_work_until_it_is_finished() -> None:
     holdings = holding(a=5, b=0)
     assert hand_out(holdings, A, 5)
-    assert (holdings.in_work([A]), holdings.in_work([B]), holdings.position(A)) == (True, False, 6)
+    assert (holdings.at_rest([A, B]), holdings.position(A)) == ({B}, 6)
     holdings.finish()
-    assert (holdings.in_work([A]), holdings.stop([A, B])) == (False, {A: 6, B: 0})
+    assert (holdings.at_rest([A]), holdings.stop([A, B])) == ({A}, {A: 6, B: 0})
 
 
 def test_a_partition_in_work_is_given_back_before_the_message_and_the_user_is_told_once() -> None:
@@ -152,9 +152,9 @@ def test_a_stopping_partition_hands_out_nothing_and_can_still_be_committed() -> 
     holdings.begin_stop([A])
     assert not hand_out(holdings, A, 6)
     assert holdings.begin_commit(None) == {A: 6}
-    assert holdings.committing([A])
+    assert holdings.at_rest([A]) == set()
     holdings.end_commit(True)
-    assert not holdings.committing([A])
+    assert holdings.at_rest([A]) == {A}
     assert holdings.stop([A]) == {A: 6}
 
 
@@ -165,7 +165,7 @@ def test_own_offsets_finish_what_is_before_them() -> None:
     hand_out(holdings, B, 0)
     assert holdings.begin_commit({A: 6}) == {A: 6}
     holdings.end_commit(True)
-    assert (holdings.in_work([A]), holdings.in_work([B])) == (True, True)
+    assert holdings.at_rest([A, B]) == set()
     assert holdings.stop([A, B]) == {A: 6, B: 0}
 
 
@@ -176,7 +176,9 @@ def test_own_offsets_are_refused_whole() -> None:
         holdings.begin_commit({A: 6, B: 1})
     with pytest.raises(UsageError, match="cannot commit 7 of clicks-0"):
         holdings.begin_commit({A: 7})
-    assert (holdings.in_work([A]), holdings.committing([A])) == (True, False)
+    assert holdings.at_rest([A, B]) == {B}
+    holdings.finish()
+    assert holdings.at_rest([A, B]) == {A, B}
 
 
 def test_a_commit_under_way_says_nothing_of_a_later_tenure() -> None:

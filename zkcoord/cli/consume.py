@@ -10,7 +10,7 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,7 +82,7 @@ def consume(settings: Settings, **options: Any) -> None:
         hold_ms=options["hold_ms"],
         from_beginning=options["from_beginning"],
         config=settings.kafka_settings(),
-        membership=_keeping_offsets if options["no_commit"] else None,
+        membership=keeping_offsets if options["no_commit"] else None,
         zookeeper_config=settings.zookeeper_settings(),
         rack=options["rack"],
         capacity=options["capacity"],
@@ -220,15 +220,19 @@ def wanted_words(topics: Sequence[str], include: str | None, exclude: str | None
     return f"a topic that matches {include}" if exclude is None else f"a topic that does not match {exclude}"
 
 
-def _keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:
+def keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:
     """A membership that gives partitions back where it found them."""
     from zkcoord.consumer import Consumer
+
+    class KeepingOffsets(Consumer):
+        def stopped(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
+            super().stopped(partitions, {})
 
     def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
         on_stop(partitions)
         return {}
 
-    return Consumer(*args, on_stop=stop, **settings)
+    return KeepingOffsets(*args, on_stop=stop, **settings)
 
 
 def _pipe(stream: Any) -> select.poll | None:

@@ -4,8 +4,8 @@ Two threads meet here. The user's thread polls, commits and closes; the membersh
 loses partitions. They share one set of holdings under one condition; only the polling thread ever speaks to librdkafka.
 
     on_start   the holdings grow; a poll fetches them as soon as the membership allows it (the start is acknowledged)
-    on_stop    nothing more of these is handed out; waits until none of them is in work or being committed; what was
-               finished is final
+    on_stop    nothing more of these is handed out; each is given back as soon as nothing of it is in work or being
+               committed; what was finished is final
     on_lost    the holdings shrink at once; what is fetched of them is dropped
 """
 
@@ -22,17 +22,17 @@ from zkcoord import logs
 from zkcoord import settings as defaults
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import KafkaClient, Message, ResetPolicy
+from zkcoord.kafka.client import Message
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import MembershipFactory, Options
+from zkcoord.kafka.resets import Resets
 
 LOG = logging.getLogger("zkcoord.kafka")
 
 SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
 BARRED_SLICE_SECONDS = 0.005  # ... while a start waits for its acknowledgement: a few ms
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
-RESET_TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
 
 
 class KafkaConsumer:
@@ -40,8 +40,8 @@ class KafkaConsumer:
 
     A message is *finished* when `poll` (or `poll_many`) is called again, or at `commit` or `close`. Whoever collects
     messages over several polls therefore takes them with one `poll_many` instead. A partition that is taken away is
-    given back at its last finished message: this waits for the message in work, at most 0.9 of the rebalance timeout
-    (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
+    given back at its last finished message: this waits for its own message in work, at most 0.9 of the rebalance
+    timeout (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
 
     `poll`, `commit`, `seek`, `pause` and `resume` belong to one thread; `close` may be called from any, but only the
     polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
@@ -71,10 +71,10 @@ class KafkaConsumer:
 
         `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
         """
-        self._servers, self._group = bootstrap_servers, group
+        self._group = group
         near = {} if settings.get("rack") is None else {"client.rack": str(settings["rack"])}
-        self._config = {**near, **(config or {})}
-        self._policy: ResetPolicy = "earliest" if from_beginning else "latest"
+        kafka = {**near, **(config or {})}
+        self._resets = Resets(bootstrap_servers, kafka, "earliest" if from_beginning else "latest")
         self._stop_seconds = (
             settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS) / 1000 * STOP_WAIT_SHARE
         )
@@ -95,10 +95,10 @@ class KafkaConsumer:
             on_start=self._on_start,
             on_stop=self._on_stop,
             on_lost=self._on_lost,
-            reset=self._reset,
+            reset=self._resets.positions,
             **settings,
         )
-        self._fetcher = Fetcher(bootstrap_servers, group, self._config)
+        self._fetcher = Fetcher(bootstrap_servers, group, kafka)
 
     def __enter__(self) -> Self:
         self.start()
@@ -337,10 +337,7 @@ class KafkaConsumer:
         """The broker does not have our position: apply the reset policy, and say so."""
         epoch = self._fetcher.epoch_of(partition)
         try:
-            with KafkaClient(self._servers, self._config, timeout_ms=RESET_TIMEOUT_MS) as client:
-                start = client.beginning_offsets([partition])[partition]
-                end = client.end_offsets([partition], "read_uncommitted")[partition]
-                to = client.reset_positions([partition], self._policy)[partition]
+            log = self._resets.log_of(partition)
         except ZkcoordError as error:
             LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
             if isinstance(error, UnavailableError):  # else its topic is gone: the coordinator will take it away
@@ -349,12 +346,12 @@ class KafkaConsumer:
             return
         with self._changed:
             was = self._holdings.refetch(partition, epoch)
-            if was is None or start <= was <= end:  # gone meanwhile, or the log has caught up
+            if was is None or log.start <= was <= log.end:  # gone meanwhile, or the log has caught up
                 return
-            self._holdings.seek(partition, to)
+            self._holdings.seek(partition, log.reset)
         LOG.warning(
             "offset %d of %s is outside of its log (%d to %d): going on at %d (%s)",
-            *(was, partition, start, end, to, self._policy),
+            *(was, partition, log.start, log.end, log.reset, self._resets.policy),
         )
 
     def _check_open(self) -> None:
@@ -369,28 +366,28 @@ class KafkaConsumer:
             self._changed.notify_all()
 
     def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        """What is at rest is given back at once, and what comes to rest then: a slow message delays its own only."""
+        deadline = time.monotonic() + self._stop_seconds
+        left = set(partitions)
         with self._changed:
-            self._holdings.begin_stop(partitions)
-            done = self._changed.wait_for(lambda: self._at_rest(partitions), self._stop_seconds)
-            if not done:
-                LOG.warning(
-                    "a stop waited %d ms for messages of %s that are in work; they will come again, elsewhere: "
-                    "raise rebalance_timeout_ms, or handle messages faster",
-                    *(self._stop_seconds * 1000, ", ".join(str(p) for p in partitions if not self._at_rest((p,)))),
-                )
-            return self._holdings.stop(partitions)
-
-    def _at_rest(self, partitions: tuple[TopicPartition, ...]) -> bool:
-        return not (self._holdings.in_work(partitions) or self._holdings.committing(partitions))
+            self._holdings.begin_stop(left)
+            while (rested := self._holdings.at_rest(left)) != left:
+                if rested:
+                    self._membership.stopped(rested, self._holdings.stop(rested))
+                    left.difference_update(rested)
+                if not self._changed.wait_for(lambda: self._holdings.at_rest(left), deadline - time.monotonic()):
+                    LOG.warning(
+                        "a stop waited %d ms for messages of %s that are in work; they will come again, elsewhere: "
+                        "raise rebalance_timeout_ms, or handle messages faster",
+                        *(self._stop_seconds * 1000, ", ".join(map(str, sorted(left)))),
+                    )
+                    break
+            return self._holdings.stop(left)
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         with self._changed:
             self._holdings.lose(partitions)
             self._changed.notify_all()
-
-    def _reset(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-        with KafkaClient(self._servers, self._config) as client:
-            return client.reset_positions(partitions, self._policy)
 
 
 def _membership() -> MembershipFactory:

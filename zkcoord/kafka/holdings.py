@@ -161,9 +161,9 @@ class Holdings:
         """What is held, in order."""
         return tuple(sorted(self._held))
 
-    def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether the user has unfinished messages of any of these."""
-        return not self._in_work.isdisjoint(partitions)
+    def at_rest(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of which the user has no unfinished message, and of which no commit is under way."""
+        return set(partitions) - self._in_work - self._sent.keys()
 
     def begin_commit(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
         """What to write, in order; one commit at a time. `end_commit` follows, also when this is empty.
@@ -199,10 +199,6 @@ class Holdings:
             elif partition in gone:
                 holding.told = offset
                 self._tell(partition, offset)
-
-    def committing(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a commit of any of these is under way."""
-        return not self._sent.keys().isdisjoint(partitions)
 
     def take_forfeited(self) -> tuple[TopicPartition, ...]:
         """Partitions gone with messages that were handed out and cannot be committed; each is told once.

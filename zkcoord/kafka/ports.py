@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
 from zkcoord.core.model import TopicPartition
@@ -16,6 +16,7 @@ class Membership(Protocol):
     def commit(
         self, offsets: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None
     ) -> None: ...
+    def stopped(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None: ...
     def report(self, progress: int, lag: int) -> None: ...
     def allowed(self, partition: TopicPartition) -> bool: ...
     @property

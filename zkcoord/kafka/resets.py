@@ -1,0 +1,43 @@
+"""Where reading begins in a partition without an offset, or with one outside of its log: the reset policy.
+
+Each question opens a client of its own: they are rare, and a consumer's fetching client answers none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.kafka.client import KafkaClient, ResetPolicy
+
+TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
+
+
+class Log(NamedTuple):
+    """What a log holds, `start` up to, not including, `end`, and where reading goes on."""
+
+    start: int
+    end: int
+    reset: int
+
+
+class Resets:
+    """Applies one policy. Its methods raise what `KafkaClient` raises."""
+
+    def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
+        self._servers, self._config, self.policy = servers, config, policy
+
+    def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where partitions without an offset start."""
+        with KafkaClient(self._servers, self._config) as client:
+            return client.reset_positions(partitions, self.policy)
+
+    def log_of(self, partition: TopicPartition) -> Log:
+        """What is there, for a position that is not."""
+        with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
+            return Log(
+                start=client.beginning_offsets([partition])[partition],
+                end=client.end_offsets([partition], "read_uncommitted")[partition],
+                reset=client.reset_positions([partition], self.policy)[partition],
+            )
