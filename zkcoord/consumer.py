@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -39,7 +39,7 @@ from zkcoord.tree.registration import (
     legal_instance,
 )
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
-from zkcoord.tree.topic_filter import normal_filter, topic_pattern
+from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
 NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
@@ -353,6 +353,20 @@ def subscription_of(
         raise UsageError(f"{given[0]} {written!r}: {error}{hint}") from None
     pattern = WHITE_LIST if include is not None else BLACK_LIST
     return Registration(subscription={regex: threads}, pattern=pattern, coordination=MARKER)
+
+
+def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
+    """Those of the topics that a registration asks for, in their order; UsageError for a regex that takes too long.
+
+    >>> asked_for(subscription_of((), None, "test-.*", 1), ["clicks", "test-1", "__consumer_offsets"])
+    ['clicks']
+    """
+    if document.wildcard is None:
+        return [topic for topic in topics if topic in document.subscription]
+    try:
+        return taken(document.wildcard, topics, black_list=document.pattern == BLACK_LIST)
+    except CorruptError as error:
+        raise UsageError(f"the wildcard cannot be used: {error}") from None
 
 
 def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:

@@ -56,7 +56,7 @@ class Logs:
     def reset_positions(self, partitions: Collection[TopicPartition], policy: object) -> Mapping[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         return ()
 
     def close(self) -> None:

@@ -202,13 +202,10 @@ class World:
         found = {"earliest": self.starts, "latest": self.ends}.get(policy, self.at_time)  # type: ignore[call-overload]
         return {each: found.get(each, 0) for each in partitions}
 
-    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         if self.away:
             raise UnavailableError("Kafka does not answer")
-        found = tuple(sorted(each for each in self.ends if each.topic == topic))
-        if not found:
-            raise UsageError(f"no topic {topic}")
-        return found
+        return tuple(sorted(self.ends))
 
     # ---- ports.Jobs
 
@@ -239,7 +236,8 @@ class World:
 
     def consumer(self, **settings: Any) -> SparkConsumer:
         settings.setdefault("warm_up", lambda frame: self.events.append(f"warm {frame[0]}"))
-        return SparkConsumer(None, "zk", "kafka", "g", ["t"], parts=self, **settings)  # type: ignore[arg-type]
+        topics = settings.pop("topics", ["t"] if not settings.keys() & {"include", "exclude"} else ())
+        return SparkConsumer(None, "zk", "kafka", "g", topics, parts=self, **settings)  # type: ignore[arg-type]
 
 
 class Job:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -61,14 +62,27 @@ def test_kafka_away_at_the_start_is_told_before_the_group_is_joined(world: World
     assert world.events == []
 
 
-def test_refused_credentials_are_told_before_the_group_is_joined(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(topic: str) -> tuple[TopicPartition, ...]:
+@pytest.mark.parametrize("choices", [{"topics": ["t"]}, {"include": "t.*"}, {"exclude": "u"}])
+def test_refused_credentials_are_told_before_the_group_is_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any]
+) -> None:
+    def refuse() -> tuple[TopicPartition, ...]:
         raise RefusedError("check the client's credentials")
 
-    monkeypatch.setattr(world, "partitions_of", refuse)
+    monkeypatch.setattr(world, "partitions", refuse)
     with pytest.raises(RefusedError):
-        world.consumer().run(lambda frame, batch: None)
+        world.consumer(**choices).run(lambda frame, batch: None)
     assert (world.events, world.closed) == ([], 1)
+
+
+def test_a_wildcard_is_warmed_up_with_a_record_of_what_it_takes(world: World) -> None:
+    world.ends |= {TopicPartition("a", 0): 3, TopicPartition("u", 0): 5, TopicPartition("u", 1): 0}
+    assert world.consumer(include="u|v").run(lambda frame, batch: None, max_batches=1) == 1
+    assert world.events[0] == "warm u-0-4-5"
+    assert world.consumer(exclude="a|u").run(lambda frame, batch: None, max_batches=1) == 1
+    assert world.events[3] == "warm t-0-9-10"
+    assert world.consumer(include="nothing").run(lambda frame, batch: None, max_batches=1) == 1
+    assert world.events[6:] == ["join", "leave"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -198,12 +198,18 @@ class KafkaClient:
         older = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.end_offsets(older, None, timeout_ms) if older else {})
 
-    def partitions_of(self, topic: str, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
-        """The topic's partitions in order. Creates nothing: asked by its name, a broker may make a missing topic."""
-        partitions = tuple(p for p in self._existing(timeout_ms or self._timeout_ms) if p.topic == topic)
-        if not partitions:
-            raise UsageError(f"Kafka at {self._servers} has no topic {topic!r}; check its name and your rights")
-        return partitions
+    def partitions(self, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
+        """All partitions of the cluster that these credentials may see, in order.
+
+        (Nobody asks for a topic by its name: a broker may make a missing one then.)
+        """
+        module, admin = librdkafka(), self._open()
+        try:
+            topics = admin.list_topics(timeout=(timeout_ms or self._timeout_ms) / 1000).topics
+        except module.KafkaException as error:
+            admin.poll(0)
+            raise self._translate(error.args[0], "list its topics") from error
+        return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
 
     def ask_offsets(
         self,
@@ -245,20 +251,10 @@ class KafkaClient:
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
         reasons = {p: self._translate(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
-            existing = self._existing(wait_ms)
+            existing = self.partitions(wait_ms)
             missing = failed.keys() - existing
             reasons |= {p: UsageError(f"Kafka at {self._servers} has no partition {p}; check it") for p in missing}
         return found, reasons
-
-    def _existing(self, wait_ms: int) -> tuple[TopicPartition, ...]:
-        """All partitions of the cluster that these credentials may see, in order."""
-        module, admin = librdkafka(), self._open()
-        try:
-            topics = admin.list_topics(timeout=wait_ms / 1000).topics
-        except module.KafkaException as error:
-            admin.poll(0)
-            raise self._translate(error.args[0], "list its topics") from error
-        return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
 
     def _all(
         self, found: dict[TopicPartition, int], failed: dict[TopicPartition, ZkcoordError]

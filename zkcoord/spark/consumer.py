@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import RefusedError, UsageError
+from zkcoord.errors import UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
@@ -39,7 +39,7 @@ class SparkConsumer:
     """One consumer of a group. `run` reads until `stop`, a signal, or what it was told; it can be run again.
 
     `topics` names the topics, or maps each to its number of threads; instead of it `include` or `exclude` is a regex,
-    as of `zkcoord.Consumer` (then no topic is warmed up with).
+    as of `zkcoord.Consumer`.
 
     What is read:
     `starting_offsets`: where a partition without an offset starts: "latest", "earliest", a datetime with a zone, or a
@@ -204,7 +204,7 @@ class SparkConsumer:
             return loop.run(process, max_batches, idle_timeout_ms)
 
     def _warm_up(self, reader: Reader, log_ends: LogEnds) -> None:
-        """A first batch for nobody: the last record of one of the topics, or an empty range of it.
+        """A first batch for nobody, of what `_probe` finds.
 
         (A first real batch of 8 partitions takes 2.8 to 3.7 s in a cold session, 1.4 s after a warm-up of Spark alone,
         0.6 s after an empty range, 0.4 s after one record.)
@@ -222,21 +222,23 @@ class SparkConsumer:
             raise UsageError(lacking) from error
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
-        for topic in self._topics:
-            try:
-                partitions = log_ends.partitions_of(topic)[:PROBED_MAX]
-            except RefusedError:
-                raise
-            except UsageError as error:  # it may be created later
-                log_event(logging.WARNING, "topic_missing", f"nothing to warm up with: {error}", topic=topic)
-                continue
-            level = self._loop_settings.isolation
-            starts, _ = log_ends.ask_offsets(partitions, "earliest", None, None)
-            ends, failed = log_ends.ask_offsets(partitions, "latest", level, None)
-            for each in sorted(starts.keys() & ends.keys(), key=lambda one: (starts[one] >= ends[one], one)):
-                return (OffsetRange(each.topic, each.partition, max(starts[each], ends[each] - 1), ends[each]),)
-            if failed:
-                raise failed[min(failed)]
+        """The last record of a topic that is read, an empty range if there is none, nothing without a topic.
+
+        The first that is asked of Kafka: whoever it refuses is told so before the group is joined.
+        """
+        existing = log_ends.partitions()
+        topics = {each.topic for each in existing}
+        for topic in sorted({*self._topics} - topics):  # it may be created later
+            text = f"nothing to warm up with: Kafka has no topic {topic!r}; check its name and your rights"
+            log_event(logging.WARNING, "topic_missing", text, topic=topic)
+        read = {*self._options.asked_for(self._topics, sorted(topics))}
+        partitions = [each for each in existing if each.topic in read][:PROBED_MAX]
+        starts, _ = log_ends.ask_offsets(partitions, "earliest", None, None)
+        ends, failed = log_ends.ask_offsets(partitions, "latest", self._loop_settings.isolation, None)
+        for each in sorted(starts.keys() & ends.keys(), key=lambda one: (starts[one] >= ends[one], one)):
+            return (OffsetRange(each.topic, each.partition, max(starts[each], ends[each] - 1), ends[each]),)
+        if failed:
+            raise failed[min(failed)]
         return ()
 
 

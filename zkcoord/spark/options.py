@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -105,14 +105,18 @@ class Options:
             return self.max_batch_ms
         return max(1, self.rebalance_timeout_ms // BATCH_SHARE)
 
+    def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
+        """Those of the existing topics that are read, in their order. UsageError for a wildcard that cannot be."""
+        from zkcoord.consumer import asked_for, subscription_of
+
+        return asked_for(subscription_of(topics, self.include, self.exclude, self.threads), existing)
+
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
         """Refuse now what would be refused when the group is joined, or later."""
         if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
         if self.include is not None or self.exclude is not None:
-            from zkcoord.consumer import subscription_of
-
-            subscription_of(topics, self.include, self.exclude, self.threads)
+            self.asked_for(topics, ())
         self.kafka()
         self.starts()
         for name, allowed in (

@@ -213,9 +213,9 @@ class HeardEnds:
         """As `ports.LogEnds`."""
         return self._client.reset_positions(partitions, policy)
 
-    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         """As `ports.LogEnds`."""
-        return self._client.partitions_of(topic)
+        return self._client.partitions()
 
     def close(self) -> None:
         """As `ports.LogEnds`."""
