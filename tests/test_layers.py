@@ -27,7 +27,6 @@ PURE = {
 }
 STDLIB = set(sys.stdlib_module_names)
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
-FACADES = {"zkcoord"}
 
 ALLOWED: dict[str, set[str]] = {
     "zkcoord.errors": PURE,

@@ -18,9 +18,9 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.assignors import check_offers
-from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import REPLAY
+from zkcoord.core.view import PING
 from zkcoord.core.view import Announced as Announcement
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields

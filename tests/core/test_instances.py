@@ -20,7 +20,6 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Instance, Member, Owner, Wish
 
 HOLD_MS = 30_000
-FOREVER_MS = 10**9
 WHY = "what static members have, and who is waited for"
 GRANT_WHY = "available, and in the target"
 

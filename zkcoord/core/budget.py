@@ -15,18 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zkcoord.core.assignors.classes import canonical_key
 from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
-from zkcoord.core.view import GroupView
+from zkcoord.core.view import STOP, GroupView
 
 
 def limited(view: GroupView) -> bool:
     """True when the group's record limits the moves of a raise; an eager group stops everything, whatever it says."""
     return view.max_moves is not None and view.rebalance is not Rebalance.EAGER
-
-
-def canonical_key(partition: TopicPartition) -> tuple[int, str]:
-    """The order in which moves are made."""
-    return partition.partition, partition.topic
 
 
 def moves(view: GroupView, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
@@ -40,7 +36,7 @@ def moves(view: GroupView, wanted: Mapping[TopicPartition, str]) -> dict[TopicPa
         for consumer_id in {consumer_of(thread) for thread in found.values()}
         if (channel := view.channels.get(consumer_id)) is not None
         for command in channel.commands
-        if command.option == "stop-fetcher"
+        if command.option == STOP
         for partition in (found if command.threads is None else command.threads)
     }
     return {p: found[p] for p in sorted(found.keys() - under_way, key=canonical_key)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkcoord.core.view import Channel, GroupView, Member
+from zkcoord.core.view import REJECT, Channel, GroupView, Member
 
 PROTOCOLS = (1, 1)
 """The lowest and the highest version of zkcoord's protocol that this program speaks."""
@@ -142,6 +142,6 @@ def _why_aside(view: GroupView, member: Member, channel: Channel | None, heir: s
         reasons.append(f"replaced by {heir}")
     if member.stores and view.store not in member.stores:
         reasons.append(f"cannot use the offset store {view.store!r}")
-    if channel is not None and channel.outstanding("reject"):
+    if channel is not None and channel.outstanding(REJECT):
         reasons.append("sent away, and has not left yet")
     return reasons

@@ -49,8 +49,8 @@ from zkcoord.core.quarantine import Barred, Quarantines
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.room import Rooms, pings
 from zkcoord.core.target import Digest, Target
-from zkcoord.core.topics import TopicMemory, barred, drops, recreated
-from zkcoord.core.view import GroupView, Member, Outstanding, Owner
+from zkcoord.core.topics import TopicMemory, drops, recreated, withheld
+from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
 from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused, rebalancing
 
 
@@ -151,7 +151,7 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
     if same and not target.waiting:
         return
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
-    under_way = any(command.option in ("start-fetcher", "stop-fetcher") for command in commands)
+    under_way = any(command.moves for command in commands)
     at_rest = not under_way and not _grants(view, memory, Replays(), now_ms)
     if same and (not at_rest or _stops(view, memory, everything="")):
         return
@@ -290,7 +290,7 @@ def _stops(view: GroupView, memory: Memory, *, everything: str) -> list[Decision
 def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
     grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    patience, owners, not_now = memory.patience, view.owners, barred(view)
+    patience, owners, not_now = memory.patience, view.owners, withheld(view)
     lacking = memory.difference(view).lacking
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
     for partition, thread in lacking:
@@ -347,7 +347,7 @@ def _overdue(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     error = None
     for consumer_id, command in patience.overdue(view, now_ms):
         why = f"{command.option} {command.sequence} was not acknowledged within its retries"
-        if view.on_timeout == "evict" or command.option == "reject":
+        if view.on_timeout == "evict" or command.option == REJECT:
             evictions[consumer_id] = _evict(view, consumer_id, command, why)
         elif error is None:
             error = f"ConsumerRebalanceFailed: {consumer_id}: {why}"

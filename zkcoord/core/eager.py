@@ -12,9 +12,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
 from zkcoord.core.topics import recreated
-from zkcoord.core.view import GroupView
-
-STOP = "stop-fetcher"
+from zkcoord.core.view import STOP, GroupView
 
 
 def everybody_stops(view: GroupView, target: Mapping[TopicPartition, str], *, raising: bool) -> bool:

@@ -13,7 +13,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.view import GroupView, phase
+from zkcoord.core.view import START, STOP, GroupView, phase
 from zkcoord.core.wishes import DELETE, PAUSE, deleting
 
 PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
@@ -44,7 +44,7 @@ def cause(now: Phase, view: GroupView, target: Mapping[TopicPartition, str], dec
         return f"it is paused (run {view.wishes[PAUSE].run})"
     if pending:
         return pending
-    option = "start-fetcher" if now is Phase.AWAITING_SYNC else "stop-fetcher"
+    option = START if now is Phase.AWAITING_SYNC else STOP
     if option in commands:
         return f"outstanding: {commands.count(option)} {option}"
     living = view.living_threads()

@@ -11,9 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import consumer_of
-from zkcoord.core.view import Channel, GroupView
-
-PING = "ping"
+from zkcoord.core.view import PING, REJECT, Channel, GroupView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,4 +85,4 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, a
 
 def busy(channel: Channel) -> bool:
     """True while a ping would be a second one, or is of no use."""
-    return channel.evicted_ms is not None or channel.outstanding(PING) or channel.outstanding("reject")
+    return channel.evicted_ms is not None or channel.outstanding(PING) or channel.outstanding(REJECT)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, GroupView, Outstanding
+from zkcoord.core.view import REJECT, Channel, GroupView, Outstanding
 
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
@@ -128,7 +128,7 @@ class Patience:
 
     def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
         """Who is sent away is not asked twice: it is given its rebalance timeout alone."""
-        retries = 0 if command.option == "reject" else view.max_rebalance_retries
+        retries = 0 if command.option == REJECT else view.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
         return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 

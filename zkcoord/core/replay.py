@@ -18,10 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import SetReplay
-from zkcoord.core.liveness import PING
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.room import range_bytes
-from zkcoord.core.view import Announced, Channel, GroupView, Member
+from zkcoord.core.view import PING, Announced, Channel, GroupView, Member
 from zkcoord.core.wishes import deleting
 
 REPLAY = "replay"

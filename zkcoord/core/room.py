@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from zkcoord.core.decisions import PingMember
 from zkcoord.core.liveness import Liveness, busy
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, GroupView
+from zkcoord.core.view import START, Channel, GroupView
 
 UNDER_WAY_BYTES_MAX = 192 * 1024
 """Some 2,000 ranges of a topic with a short name: more than one command has."""
@@ -98,4 +98,4 @@ def pings(view: GroupView, rooms: Rooms, liveness: Liveness, now_ms: int) -> lis
 
 def _idle(view: GroupView, consumer_id: str) -> bool:
     channel = view.channels.get(consumer_id)
-    return channel is not None and not busy(channel) and not channel.outstanding("start-fetcher")
+    return channel is not None and not busy(channel) and not channel.outstanding(START)

@@ -11,7 +11,7 @@ from zkcoord.core.divert import divert
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.core.quarantine import Barred
-from zkcoord.core.view import GroupView, Instance, Member
+from zkcoord.core.view import STOP, GroupView, Instance, Member
 
 Digest = Callable[[Mapping[TopicPartition, str]], str]
 
@@ -221,7 +221,7 @@ def _stopping(view: GroupView) -> dict[TopicPartition, str]:
     found: dict[TopicPartition, str] = {}
     for consumer_id, channel in view.channels.items():
         for command in channel.commands:
-            if command.option == "stop-fetcher" and command.threads:
+            if command.option == STOP and command.threads:
                 for partition, thread in command.threads.items():
                     owner = view.owners.get(partition)
                     holder = "" if owner is None else consumer_of(owner.thread)

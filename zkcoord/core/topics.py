@@ -47,7 +47,7 @@ def recreated(view: GroupView) -> frozenset[str]:
     return frozenset(topic for topic, change in view.changed.items() if change is TopicChange.RECREATED)
 
 
-def barred(view: GroupView) -> frozenset[str]:
+def withheld(view: GroupView) -> frozenset[str]:
     """Topics of which nothing is granted: as above, and those whose mark nobody can read."""
     waiting = (TopicChange.RECREATED, TopicChange.UNREADABLE)
     return frozenset(topic for topic, change in view.changed.items() if change in waiting)

@@ -15,6 +15,9 @@ REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS = 60_000, 10_000
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
 """Of a group whose record does not say: part of the record's format."""
 
+START, STOP, OFFSET_STORE, REJECT, PING = "start-fetcher", "stop-fetcher", "offset-store", "reject", "ping"
+"""What a command may ask for."""
+
 
 class Owner(NamedTuple):
     """An owner node: `thread` is "" when the partition is free; `version` guards the next write."""
@@ -96,7 +99,7 @@ class Outstanding:
 
     sequence: str  # ten digits
     version: int
-    option: str  # "start-fetcher", "stop-fetcher", "offset-store", "reject", "ping"
+    option: str  # START, STOP, OFFSET_STORE, REJECT or PING
     threads: Mapping[TopicPartition, str] | None  # None: no map, everything the consumer holds
     generation: int = 0
     error: str | None = None  # why the consumer refused it
@@ -105,7 +108,7 @@ class Outstanding:
     @property
     def moves(self) -> bool:
         """True when it starts or stops partitions."""
-        return self.option in ("start-fetcher", "stop-fetcher")
+        return self.option in (START, STOP)
 
     def names(self, partition: TopicPartition) -> bool:
         """True when the command is about this partition."""
@@ -195,14 +198,15 @@ class GroupView:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
     topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
     marked: frozenset[str] = frozenset()  # topics whose mark stands
-    brokers: Mapping[int, str] = field(default_factory=dict)  # with replicas of the topics: their racks, if a member's
-    replica_racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)  # rack counts; made of them
+    brokers: Mapping[int, str] = field(default_factory=dict)  # the racks of brokers with replicas, if a member has one
+    replica_racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)  # the same by partition
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark, if readable
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that all coordinators speak
     changed: Mapping[str, TopicChange] = field(default_factory=dict)  # marked topics that are not what was marked
     leftovers: Mapping[str, Leftovers] = field(default_factory=dict)  # of those of them that were looked up
     committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     # offsets, where something was announced and no living member is the owner; None: there is none
+    offsets: int | None = None  # how many the group has; None: nobody has looked
     # the group record: what people decided
     record_version: int | None = None  # None: there is no record yet
     assignor: str | None = None
@@ -227,9 +231,8 @@ class GroupView:
     target_digest: str = ""
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     failed: str | None = None
-    empty_ms: int = 0  # how long it was seen without members before this coordinator
-    offsets: int | None = None  # how many offsets it has; None: nobody has looked
     failed_since: int = 0  # the generation in which it was given up
+    empty_ms: int = 0  # how long it was seen without members before this coordinator
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
@@ -254,10 +257,10 @@ def phase(view: GroupView, owning: Iterable[str]) -> Phase:
     if view.stopping:
         return Phase.PREPARING_REBALANCE
     commands = [command for channel in view.channels.values() for command in channel.commands]
-    if any(command.option == "stop-fetcher" for command in commands):
+    if any(command.option == STOP for command in commands):
         return Phase.PREPARING_REBALANCE
     if any(consumer_of(thread) not in view.members for thread in owning):
         return Phase.PREPARING_REBALANCE
-    if any(command.option == "start-fetcher" for command in commands):
+    if any(command.option == START for command in commands):
         return Phase.AWAITING_SYNC
     return Phase.STABLE

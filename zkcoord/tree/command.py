@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from zkcoord.core import view
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced
 from zkcoord.errors import CorruptError
@@ -30,11 +31,11 @@ class NotUnderstood(CorruptError):  # noqa: N818 - the word of the protocol; cal
 class Option(Enum):
     """What a command asks for."""
 
-    START_FETCHER = "start-fetcher"
-    STOP_FETCHER = "stop-fetcher"
-    OFFSET_STORE = "offset-store"
-    REJECT = "reject"
-    PING = "ping"
+    START_FETCHER = view.START
+    STOP_FETCHER = view.STOP
+    OFFSET_STORE = view.OFFSET_STORE
+    REJECT = view.REJECT
+    PING = view.PING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,11 +129,11 @@ cooperative or eager
 def _policy(section: Document) -> Policy:
     return Policy(
         on_timeout=_choice(section, "on_timeout", ON_TIMEOUT),
-        max_rebalance_retries=section.integer("max_rebalance_retries", high=RETRIES_MAX, default=4),
+        max_rebalance_retries=section.integer("max_rebalance_retries", high=RETRIES_MAX, default=MAX_REBALANCE_RETRIES),
         evict_grace_ms=section.optional_integer("evict_grace_ms", high=INT32_MAX),
         initial_delay_ms=section.integer("initial_delay_ms", high=INT32_MAX, default=0),
         probe_interval_ms=section.optional_integer("probe_interval_ms", low=PROBE_MS_MIN, high=INT32_MAX),
-        max_probes=section.integer("max_probes", low=1, high=RETRIES_MAX, default=3),
+        max_probes=section.integer("max_probes", low=1, high=RETRIES_MAX, default=MAX_PROBES),
         session_timeout_min_ms=section.integer("session_timeout_min_ms", high=INT32_MAX, default=0),
         max_moves=section.optional_integer("max_moves", low=1, high=INT32_MAX),
         unknown=section.unknown(*POLICY_KEYS),

@@ -1,7 +1,7 @@
 """The only place that reads and writes a member's status: the data of its channel, written by the member alone.
 
-What the coordinator reads at a death or a grant is `batch` (what was announced and perhaps half processed), `store`
-(which step of an offset store's change the member has made) and `refused`; `held`, `progress` and `lag` are for people.
+What the coordinator reads is `batch` (what was announced and perhaps half processed), `refused`, and, if it probes the
+member, `pinged`, `progress` and `lag`. `held` and `store` (the offset store that it commits to) are for people.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from typing import Any
 
 from zkcoord.core.decisions import AnswerWish
 from zkcoord.core.view import Done, Wish
+from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.tree.record import GroupRecord
 
-CARRIED_OUT = ("hold", "pause", "rebalance", "delete")
+CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
 """Wishes that this version answers; another one stands in the record until a version comes that does."""
 
 
