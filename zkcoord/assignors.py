@@ -30,20 +30,18 @@ answer for the same question, in every process; and fast, for all groups wait fo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, Assignor, AssignorInput, check_assignment
-from zkcoord.core.model import Subscriber, TopicPartition
+from zkcoord.core.model import Subscriber, TopicPartition, is_name
 from zkcoord.errors import UsageError
 
 __all__ = ["AssignmentError", "Assignor", "AssignorInput", "Subscriber", "TopicPartition", "check_assignment"]
 
 GROUP = "zkcoord.assignors"
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ def check_offers(names: Sequence[str]) -> None:
 
 def check_name(name: str) -> None:
     """UsageError for what cannot be an assignor's name in registrations and records."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(f"assignor {name!r}: small letters, digits, '.', '_' and '-' only, at most 64")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.files import JournalFiles
 from zkcoord.shell.standing import ID_MAX
 from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.tree.candidate import encode_candidate
 from zkcoord.tree.paths import DRAFT, layout_named
 
 
@@ -118,6 +118,5 @@ def _description(assignors: Iterable[str]) -> bytes:
     """What a candidate's node says of its process: `assignors` are those that it has."""
     version = settings.version()
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    speaks = "-".join(map(str, PROTOCOLS))
-    description = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}
-    return json.dumps({**description, "protocols": speaks, "assignors": sorted(assignors)}).encode("ascii")
+    process = {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "since": since}
+    return encode_candidate(process, PROTOCOLS, assignors)

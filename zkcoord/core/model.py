@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """True for what may name an assignor or an offset store.
+
+    >>> is_name("sticky"), is_name("our.own-2"), is_name("Sticky"), is_name("")
+    (True, True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None
 
 
 class TopicPartition(NamedTuple):

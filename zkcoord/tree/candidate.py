@@ -1,10 +1,10 @@
-"""The only place that reads candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, and who was asked to resign.
+"""The only place that reads and writes candidates' nodes (`/zkcoord/coordinators/<id>`): who stands, who is to resign.
 
     {"host":"a","pid":71,"version":"0.1.0","since":"2026-11-21T05:00:00+00:00","protocols":"1-1",
      "assignors":["range","sticky"],"resign":{"who":"ann@b","run":"5f1c"}}
 
-A candidate writes its own; a tool adds `resign`; other coordinators read `protocols`, tools `assignors`
-too. All else is for people. What cannot be read counts as not said.
+A candidate writes its own; a tool adds `resign`. Other coordinators read `protocols`, tools `assignors` too; all else
+is for people. What cannot be read counts as not said.
 """
 
 from __future__ import annotations
@@ -19,6 +19,16 @@ from zkcoord.tree.registration import read_protocols
 from zkcoord.tree.snapshot import Node
 
 _WHAT = "candidate"
+
+
+def encode_candidate(process: Mapping[str, Any], protocols: tuple[int, int], assignors: Iterable[str]) -> bytes:
+    """A candidate's node: `process` is what it says of itself for people.
+
+    >>> encode_candidate({"host": "a", "pid": 71}, (1, 2), ["sticky", "range"])
+    b'{"host":"a","pid":71,"protocols":"1-2","assignors":["range","sticky"]}'
+    """
+    lowest, highest = protocols
+    return compact({**process, "protocols": f"{lowest}-{highest}", "assignors": sorted(assignors)})
 
 
 def describe(data: bytes) -> dict[str, Any]:

@@ -7,12 +7,11 @@ whose keys belong to the tool and the coordinator's part that carries the wish o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.model import Rebalance, TopicPartition, is_name
 from zkcoord.core.view import MAX_PROBES, MAX_REBALANCE_RETRIES
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
@@ -28,7 +27,6 @@ RARE_KEYS = (
 )  # written when they are not at their default
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 _WHAT = "group record"
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +150,7 @@ def _choice(section: Document, key: str, allowed: tuple[str, ...]) -> str:
 
 def _optional_name(section: Document, key: str) -> str | None:
     value = section.fields.get(key)
-    if value is not None and not (isinstance(value, str) and _NAME.fullmatch(value)):
+    if value is not None and not (isinstance(value, str) and is_name(value)):
         raise section.wrong(key, value, "null or a name of small letters, digits, '.', '_' and '-'")
     return value
 
