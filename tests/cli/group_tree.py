@@ -75,4 +75,4 @@ class World:
 
     def start_for_a(self) -> None:
         command = Command(option=Option.START_FETCHER, ownership={P1: f"{A}-0"}, generation=7, epoch=1)
-        self.put(DRAFT.command("g", A, "0000000003"), encode_command(command))
+        self.put(f"{DRAFT.channel('g', A)}/0000000003", encode_command(command))

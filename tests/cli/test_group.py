@@ -160,7 +160,7 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
         world.member(consumer, assignors=assignors)
     world.member("g_h-5-eeeeeeee")
     reject = encode_command(Command(option=Option.REJECT, reason="it speaks another protocol"))
-    world.put(DRAFT.command("g", "g_h-5-eeeeeeee", "0000000000"), reject)
+    world.put(f"{DRAFT.channel('g', 'g_h-5-eeeeeeee')}/0000000000", reject)
     world.member("g_h-6-ffffffff", offsets=("kafka",))
     world.member("g_h-7-99999999", pattern="white_list", subscription={"nothing[.].*": 1})
 

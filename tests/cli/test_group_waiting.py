@@ -25,7 +25,7 @@ def test_waiting_ends_when_the_group_is_stable(world: World, spawn: Spawn) -> No
     world.start_for_a()
     program = spawn("group", "describe", "g", "--wait", "stable", "--output", "json", "--zookeeper", world.address)
 
-    world.remove(DRAFT.command("g", A, "0000000003"))
+    world.remove(f"{DRAFT.channel('g', A)}/0000000003")
 
     assert json.loads(program.line())["settled"] is True
     assert program.end() == 0

@@ -223,8 +223,9 @@ def test_a_committed_multi_answers_for_what_it_set_and_made_and_nothing_of_it_is
     assert GRANT.told(VERSIONS, MADE) == TOLD
     assert tracker.told(5, TOLD, MADE) == TOLD
     tracker.settled(5, GRANT.touched())
-    assert tracker.wanted(MADE[0])
     assert tracker.take(7) == [Read("/g/channel/a", Kind.CHILDREN, True)]  # its watch did not fire: it is read, too
+    tracker.touch(MADE[0])
+    assert tracker.take(8) == [Read(MADE[0])]
 
 
 def test_what_was_touched_since_an_own_multi_was_sent_is_read_behind_its_reply() -> None:
@@ -240,7 +241,8 @@ def test_a_refused_multi_answers_for_nothing() -> None:
     send(tracker, 5)
     tracker.settled(5, GRANT.touched())
     assert tracker.take(7) == [Read(OWNERS[0]), Read(OWNERS[1]), Read("/g/channel/a", Kind.CHILDREN, True)]
-    assert not tracker.wanted(MADE[0])
+    tracker.touch(MADE[0])
+    assert tracker.take(8) == []
 
 
 def test_what_is_being_read_when_an_own_multi_is_sent_is_read_again_whatever_its_reply_tells() -> None:

@@ -65,7 +65,7 @@ class Stage:
     ) -> None:
         self._end(hurry=error is not None)
 
-    # ------------------------------------------------------------------ start and end
+    # start and end
 
     def _start(self) -> None:
         self.voice.say("starting ZooKeeper and Kafka")
@@ -142,7 +142,7 @@ class Stage:
         while any(_exists(group) for group in self._groups) and time.monotonic_ns() < end_ns:
             time.sleep(POLL_S)
 
-    # ------------------------------------------------------------------ looking
+    # looking
 
     def serving(self) -> int | None:
         """The number of the coordinator that serves, None while there is none."""
@@ -184,7 +184,7 @@ class Stage:
         held = shares(self.owners(), {self.consumer_id(name): name for name in CONSUMERS})
         return f"{report.phase.value}, generation {report.view.generation} · {held}"
 
-    # ------------------------------------------------------------------ waiting
+    # waiting
 
     def wait(self, what: str, condition: Callable[[], Found | None], *, status: bool = False) -> Found:
         """What `condition` returns as soon as that is true; UnavailableError if it is not in time, or a child ends."""

@@ -42,7 +42,7 @@ class Holdings:
         self._starts: dict[TopicPartition, int] = {}  # how often each was started, in all
         self._epoch = 0
 
-    # ---- what the membership says
+    # what the membership says
 
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hold these from now on, from these offsets, barred; what is held already goes on from the new one."""
@@ -81,7 +81,7 @@ class Holdings:
                 self._forfeit(partition)
                 self._drop(partition)
 
-    # ---- what the fetcher brings
+    # what the fetcher brings
 
     def wanted(self) -> dict[TopicPartition, tuple[int, int]]:
         """What to fetch: partition -> (epoch, first offset), in order of the partitions."""
@@ -120,7 +120,7 @@ class Holdings:
         holding.epoch = self._next_epoch()
         return holding.handed
 
-    # ---- what the user does
+    # what the user does
 
     def finish(self) -> None:
         """All that was handed out is finished."""
@@ -208,7 +208,7 @@ class Holdings:
         forfeited, self._forfeited = self._forfeited, {}
         return tuple(sorted(p for p, end in forfeited.items() if p not in self._held or self._held[p].finished < end))
 
-    # ---- inside
+    # inside
 
     def _check(self, offsets: Mapping[TopicPartition, int]) -> None:
         gone = [partition for partition in offsets if partition not in self._held]

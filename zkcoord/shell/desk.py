@@ -23,7 +23,6 @@ from zkcoord.tree.writes import Transaction
 WRITE = "write"  # the tag and lane of this consumer's multis
 CHANNEL = "channel"  # the scope of the own registration, channel and commands
 
-
 CALLS_WAITING_MAX = 20
 """So many calls may wait for an application that hangs. Then its consumer neither registers again nor starts again what
 it holds before some are answered: else each flap of the network would leave another start and another `lost`, for ever.
@@ -58,7 +57,7 @@ class Calls:
 class Desk:
     """One registration's channel, holdings, writes and calls."""
 
-    store_name = "zookeeper"
+    store_name = "zookeeper"  # where offsets are committed: this release has no other store
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.leftover import LeftOverTask
-from zkcoord.shell.obeying import StopTask, Task, WriteTask
+from zkcoord.shell.obeying import RefuseTask, StopTask, Task
 from zkcoord.shell.starting import StartTask, starts_behind
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
@@ -68,9 +68,8 @@ class Draining:
         except CorruptError as error:
             if desk.refused_mark:
                 return None
-            refusal = error  # the name of an except clause ends with it
             desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
-            return WriteTask(desk, lambda: member.refuse(desk.paths, node, refusal))
+            return RefuseTask(desk, node, error)
         self.generation = max(self.generation, command.generation)
         if command.option is Option.START_FETCHER:
             starts = {sequence: command, **starts_behind(desk, sequence, command)}

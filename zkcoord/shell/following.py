@@ -110,7 +110,7 @@ class Following:
             distinct |= {id(known.threads): known.threads for known in instances.values()}
             subscribed = frozenset[str]().union(*distinct.values())
             for topic in sorted(subscribed - self.subscribed):
-                self.want_parents(topic)
+                self._want_parents(topic)
             table.want(self.group, subscribed)
             self.subscribed = subscribed
             self.racked = racked(members, instances)
@@ -239,7 +239,7 @@ class Following:
         """A grant of these is about to be sent: their owners are followed from then on."""
         self._want_owners(partitions)
 
-    def want_parents(self, topic: str) -> None:
+    def _want_parents(self, topic: str) -> None:
         """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
         self._want(self.layout.mark(self.group, topic), Kind.DATA)
         self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
@@ -272,7 +272,7 @@ class Following:
             case Place.OWNERS, Kind.CHILDREN:
                 for topic in sorted(set(node.children) - self._listed):
                     self._listed.add(topic)
-                    self.want_parents(topic)
+                    self._want_parents(topic)
                     self._want(f"{node.path}/{topic}", Kind.CHILDREN)
             case Place.MARK, Kind.DATA:
                 self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise

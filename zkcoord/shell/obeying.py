@@ -1,5 +1,6 @@
-"""How a consumer obeys a command: reads what it needs, asks the application, and acknowledges in one multi. (Starts:
-`starting`.)
+"""How a consumer obeys commands: reads what it needs, asks the application, and acknowledges in one multi.
+
+Here stands what all tasks have in common, stops and refusals; starts are in `starting`, ranges left over in `leftover`.
 
 Each task is advanced until it is done; it never trusts an outcome. After a refused or unknown write it reads the nodes
 again and decides again: a command that is gone was acknowledged, one that stands was not. A partition is the
@@ -8,16 +9,16 @@ application's exactly from the acknowledgement of its start to the multi that re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
-from zkcoord.tree.writes import Transaction
+from zkcoord.tree.snapshot import Node
 
 TASK = "task"  # the scope of what a task looks up
 
@@ -38,13 +39,17 @@ class Task(Protocol):
 
     step: Step
 
-    def advance(self) -> None: ...
+    def advance(self) -> None:
+        """Do what can be done now."""
 
-    def called(self, done: CallDone) -> None: ...
+    def called(self, done: CallDone) -> None:
+        """Take the application's answer."""
 
-    def written(self, outcomes: list[CommitDone]) -> None: ...
+    def written(self, outcomes: list[CommitDone]) -> None:
+        """Take the outcomes of the multis that were sent together."""
 
-    def partitions(self) -> set[TopicPartition]: ...
+    def partitions(self) -> set[TopicPartition]:
+        """What it is about, as far as it is not done."""
 
 
 class StopTask:
@@ -171,12 +176,12 @@ class StopTask:
             self._desk.event("fetch_stopped", {"partitions": list(offsets), "offsets": offsets})
 
 
-class WriteTask:
-    """A command that needs neither reading nor the application: acknowledge it, or refuse it, in one multi."""
+class RefuseTask:
+    """Refuse a command that cannot be understood: neither read anything for it nor ask the application."""
 
-    def __init__(self, desk: Desk, transaction: Callable[[], Transaction]) -> None:
+    def __init__(self, desk: Desk, command: Node, error: CorruptError) -> None:
         self.step = Step.WRITE
-        self._desk, self._transaction = desk, transaction
+        self._desk, self._command, self._error = desk, command, error
 
     def partitions(self) -> set[TopicPartition]:
         """It is about no partition."""
@@ -189,7 +194,7 @@ class WriteTask:
         """Send it."""
         if self.step is Step.WRITE and self._desk.may_write:
             self.step = Step.SENT
-            self._desk.write("task", [self._transaction()])
+            self._desk.write("task", [member.refuse(self._desk.paths, self._command, self._error)])
 
     def written(self, outcomes: list[CommitDone]) -> None:
         """Whatever came of it is read from the channel: a command that still stands is taken up again."""

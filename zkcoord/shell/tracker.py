@@ -122,10 +122,6 @@ class Tracker:
         if unclean:
             self._count(scope, -unclean)
 
-    def wanted(self, path: str, kind: Kind = Kind.DATA) -> bool:
-        """True while the node is wanted."""
-        return (path, kind) in self._wants
-
     def touch(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Make a node dirty: another one says that it changed."""
         self._soil((path, kind))

@@ -133,10 +133,6 @@ class Layout:
         """One consumer's queue; its data is the member's status."""
         return f"{self.channels_of(group)}/{consumer_id}"
 
-    def command(self, group: str, consumer_id: str, sequence: str) -> str:
-        """One command in a consumer's queue."""
-        return f"{self.channels_of(group)}/{consumer_id}/{sequence}"
-
     def record(self, group: str) -> str:
         """What people decide about the group."""
         return f"{RECORDS}/{group}"

@@ -1,4 +1,4 @@
-"""The store for programs that wait for each answer: command line, migrations, backups, tests."""
+"""The store for programs that wait for each answer: command line, migrations, tests."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Tree:
             return UnavailableError("the ZooKeeper session is over (expired or closed): open another one")
         return self._store.session.unavailable(self._deadline_ms)
 
-    # -- on the session's thread
+    # on the session's thread
 
     def _remember(self, error: ZkcoordError) -> None:
         with self._changed:

@@ -130,7 +130,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own shutdown would wait for the peer
 
-    # -- connecting
+    # connecting
 
     def zk_loop(self) -> None:
         """kazoo's loop; whatever ends it, the owner is told."""
@@ -179,7 +179,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
             self._patience_s *= 2  # until one answers
         return super()._invoke(timeout, request, xid)
 
-    # -- traffic
+    # traffic
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._read_sock.recv(4096)

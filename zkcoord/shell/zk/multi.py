@@ -15,6 +15,7 @@ from kazoo.exceptions import EXCEPTIONS
 from zkcoord.errors import invariant
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.zk import jute
+from zkcoord.shell.zk.config import OPEN
 from zkcoord.shell.zk.jute import Op
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
@@ -23,7 +24,7 @@ REQUEST_BYTES_MAX = 1024 * 1024 - 24 * 1024
 ConnectionLoss. The headroom is for the server's own transaction, which adds a header and the creates' parents."""
 
 EPHEMERAL, SEQUENTIAL = 1, 2
-OPEN_ACL = jute.acls(((31, "world", "anyone"),))
+OPEN_ACL = jute.acls(OPEN)
 
 _BYSTANDERS = frozenset({exceptions.RolledBackError.code, exceptions.RuntimeInconsistency.code})
 _NAMES: dict[int, str] = {code: error.__name__.removesuffix("Error") for code, error in EXCEPTIONS.items()}

@@ -114,7 +114,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._negotiated_ms = 0
         self._quiet = _OnceAMinute()
 
-    # -- for the store, from any thread
+    # for the store, from any thread
 
     def open(self) -> None:
         """Begin to connect; returns at once."""
@@ -167,7 +167,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.multi_read = self.abilities.multi_read = False
         self.drop()
 
-    # -- for the connection, on its thread
+    # for the connection, on its thread
 
     def take_wakeup(self) -> None:
         """The wake-up byte was read."""
@@ -229,7 +229,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.handler.finish()
         atexit.unregister(self._at_exit)
 
-    # -- inside
+    # inside
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.CONNECTED:
