@@ -37,13 +37,13 @@ from zkcoord.core.decisions import (
     SetStopping,
     StopFetching,
 )
-from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.view import Channel
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.wishes import DELETE, DONE
+from zkcoord.tree.channel import evict, purge, remove_refused
 from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
-from zkcoord.tree.paths import EPOCH, EVICTED_MARK, REFUSED_MARK, Layout
+from zkcoord.tree.paths import EPOCH, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
@@ -146,11 +146,12 @@ class _Planner:
             case PingMember():
                 yield self._guarded([self._control(decision.consumer_id, Option.PING)], decision.why)
             case EvictMember():
-                yield self._guarded(self._evict(decision), decision.why)
+                yield self._guarded(evict(decision, self._view, self._layout), decision.why)
             case PurgeChannel():
-                yield self._guarded(self._purge(self._view.channels[decision.consumer_id]), decision.why)
+                gone = self._view.channels[decision.consumer_id]
+                yield self._guarded(purge(gone, self._view.group, self._layout), decision.why)
             case RemoveRefused():
-                yield self._guarded(self._remove_refused(decision), decision.why)
+                yield self._guarded(remove_refused(decision, self._view, self._layout), decision.why)
             case _:
                 assert_never(decision)
 
@@ -360,41 +361,3 @@ class _Planner:
         )
         path = self._layout.channel(self._view.group, consumer_id)
         return CreateNode(path, encode_command(command), sequential=True)
-
-    def _evict(self, decision: EvictMember) -> list[Write]:
-        group, consumer_id = self._view.group, decision.consumer_id
-        channel, member = self._view.channels[consumer_id], self._view.members[consumer_id]
-        path = self._layout.channel(group, consumer_id)
-        guard = CheckNode(path, channel.version)
-        if decision.sequence is not None:
-            command = next(c for c in channel.commands if c.sequence == decision.sequence)
-            guard = CheckNode(f"{path}/{command.sequence}", command.version)
-        return [
-            guard,
-            DeleteNode(self._layout.registration(group, consumer_id), member.version),
-            CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
-        ]
-
-    def _purge(self, channel: Channel) -> list[Write]:
-        path = self._layout.channel(self._view.group, channel.consumer_id)
-        writes: list[Write] = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
-        if channel.refused_mark:
-            writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
-        if channel.evicted_ms is not None:
-            writes.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
-        return [*writes, DeleteNode(path, channel.version)]
-
-    def _remove_refused(self, decision: RemoveRefused) -> list[Write]:
-        group, consumer_id = self._view.group, decision.consumer_id
-        channel = self._view.channels[consumer_id]
-        command = next(c for c in channel.commands if c.sequence == decision.sequence)
-        path = self._layout.channel(group, consumer_id)
-        writes: list[Write] = []
-        for partition, thread in sorted((command.threads or {}).items()):
-            owner = self._view.owners.get(partition)
-            if owner is not None and owner.thread == thread and consumer_of(thread) == consumer_id:
-                writes.append(SetNode(self._layout.owner(group, partition), b"", owner.version))
-        writes.append(DeleteNode(f"{path}/{command.sequence}", command.version))
-        if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
-            writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
-        return writes

@@ -1,0 +1,54 @@
+"""What a coordinator removes of a consumer: its membership, its channel, a command that it refused.
+
+Each is guarded by the version of what it was decided from: the consumer may be acknowledging, or registering, just now.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.decisions import EvictMember, RemoveRefused
+from zkcoord.core.model import consumer_of
+from zkcoord.core.view import Channel, GroupView
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
+
+
+def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]:
+    """The registration goes and the channel is marked, if the command that was not obeyed still stands."""
+    channel, member = view.channels[decision.consumer_id], view.members[decision.consumer_id]
+    path = layout.channel(view.group, decision.consumer_id)
+    guard = CheckNode(path, channel.version)
+    if decision.sequence is not None:
+        command = next(c for c in channel.commands if c.sequence == decision.sequence)
+        guard = CheckNode(f"{path}/{command.sequence}", command.version)
+    return [
+        guard,
+        DeleteNode(layout.registration(view.group, decision.consumer_id), member.version),
+        CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
+    ]
+
+
+def purge(channel: Channel, group: str, layout: Layout) -> list[Write]:
+    """The channel of who is no member any more, with all that stands in it."""
+    path = layout.channel(group, channel.consumer_id)
+    writes: list[Write] = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
+    if channel.refused_mark:
+        writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
+    if channel.evicted_ms is not None:
+        writes.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
+    return [*writes, DeleteNode(path, channel.version)]
+
+
+def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> list[Write]:
+    """The refused command, and the owners that its start left; with the last one goes the mark of refusals."""
+    channel = view.channels[decision.consumer_id]
+    command = next(c for c in channel.commands if c.sequence == decision.sequence)
+    path = layout.channel(view.group, decision.consumer_id)
+    writes: list[Write] = []
+    for partition, thread in sorted((command.threads or {}).items()):
+        owner = view.owners.get(partition)
+        if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:
+            writes.append(SetNode(layout.owner(view.group, partition), b"", owner.version))
+    writes.append(DeleteNode(f"{path}/{command.sequence}", command.version))
+    if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
+        writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
+    return writes
