@@ -1,4 +1,4 @@
-"""Many members over a few sessions: each drains its own channel and acknowledges in the multis of section 4.
+"""Many members over a few sessions: each drains its own channel and acknowledges in the multis of the protocol page.
 
 They have no application, no offsets and no lease: what is measured beside them is the coordinator. A member's stop
 releases by the versions that are read then, all of a command's owners in one request.

@@ -157,7 +157,7 @@ class Members:
         gone = self._closing(self._members.pop(0))
         gone()
 
-    def kill_after_coordinator(self) -> Callable[[], None] | None:
+    def kill_after_coordinator(self) -> None:
         """Arm: when the coordinator's node is gone (the event), the oldest member's session is ended at once."""
         self.log.begin()
         victim = self._members.pop(0)
@@ -173,7 +173,7 @@ class Members:
         self._victim_gone = gone
         self._events.watching[DRAFT.coordinator] = fired
         self._events.nodes([Read(DRAFT.coordinator, Kind.DATA, True)])
-        return None
+        return
 
     def coordinator_is_gone(self) -> None:
         """Wait for what was armed."""

@@ -6,7 +6,7 @@ Embedded Kafka, one partition of 100-byte records, Spark `local[1]`. In each rou
 by the fetch function (`zkcoord.spark.reader_python.read_slices`) in this process, from making its consumer to closing
 it; *spark*, by a DataFrame of that one range, from making the DataFrame to the end of its write to nowhere. The first
 round does not count. Compared are medians. A tiny batch of 8 ranges tells the fixed cost (no goal: Spark starts a task
-for each, and three planners in Python). Raw times: benchmarks/out/spark_reader.json.
+for each, and three planners in Python). Raw times: benchmarks/out/spark_reader_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `python_reader` is raw's time
 over spark's for the large range.
@@ -14,23 +14,20 @@ over spark's for the large range.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 from kafka_log import TOPIC, fill
+from spark_bench import Measure, arguments, conclude
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session
 from zkcoord.spark.reader_python import Slice, read_slices
 from zkcoord.spark.reader_ranges import PythonReader
 
-OUT = Path(__file__).parent / "out"
 GOAL = 0.8  # raw's time over Spark's, at least
 FULL, QUICK = (4_000_000, 7), (2_000_000, 3)  # rows of the range, rounds that count
 TINY = tuple(OffsetRange(TOPIC, 0, 10 * number, 10 * number + 10) for number in range(8))
@@ -70,10 +67,7 @@ def measure(bootstrap_servers: str, reader: PythonReader, rows: int, rounds: int
 
 def main() -> int:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="under a minute; completes, but proves little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     rows, rounds = QUICK if chosen.quick else FULL
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
@@ -86,15 +80,8 @@ def main() -> int:
     for name in ("raw", "spark"):
         print(f"{name:<8}{medians[name]:>8.0f} ms {rows / medians[name]:>10,.0f} thousand rows/s")
     print(f"tiny    {medians['tiny']:>8.0f} ms for 8 ranges of 10 rows")
-    ratio = medians["raw"] / medians["spark"]
-    OUT.mkdir(exist_ok=True)
-    (OUT / "spark_reader.json").write_text(json.dumps({"ms": times}, indent=1), encoding="utf-8")
-    if chosen.json is not None:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        figures = [{"measure": "python_reader", "value": ratio, "goal": GOAL, "ok": ratio >= GOAL}]
-        chosen.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    print(f"python_reader {ratio:.2f} {GOAL:g} {'ok' if ratio >= GOAL else 'short'}")
-    return 0 if ratio >= GOAL else 1
+    measures = [Measure("python_reader", medians["raw"] / medians["spark"], GOAL)]
+    return conclude("spark_reader", {"ms": times}, measures, chosen.json)
 
 
 if __name__ == "__main__":

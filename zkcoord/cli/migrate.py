@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import uuid
 
 import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
+from zkcoord.cli.wishing import who
 from zkcoord.errors import SchemaError
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
 from zkcoord.tree.paths import LAYOUTS
@@ -91,8 +91,7 @@ def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -
 
 def _run_id() -> str:
     """This run's alone; tells people whose it is."""
-    user = os.environ.get("USER") or f"uid-{os.getuid()}"
-    return f"{user}@{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def _words(write: Write) -> str:

@@ -89,7 +89,10 @@ class GroupReport:
 
 
 def read_tree(tree: BlockingTree, address: str) -> TreeReport:
-    """The tree's layout and coordinator; SchemaError if there is no tree, or one that this program cannot read."""
+    """The tree's layout and coordinator; SchemaError if there is no tree, or one that this program cannot read.
+
+    CorruptError if nobody can read the schema or the epoch.
+    """
     schema = current(tree)
     if schema is None:
         raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")

@@ -43,11 +43,16 @@ class Answer:
     reason: str | None = None
 
 
+def who() -> str:
+    """Who runs this program, and where."""
+    user = os.environ.get("USER") or f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
 def who_and_when() -> dict[str, str]:
     """Who asks, and when, for people; and the run's name, for the answer."""
-    user = os.environ.get("USER") or f"uid-{os.getuid()}"
     return {
-        "who": f"{user}@{socket.gethostname()}",
+        "who": who(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "run": secrets.token_hex(8),
     }

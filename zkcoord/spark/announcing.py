@@ -1,8 +1,8 @@
 """Announce and replay: a range is written down before it is processed, and what was written down is processed as it is.
 
 So whoever comes after a crash, this program or another one, processes the same range again, and a sink that keys by
-ranges holds nothing twice (design, section 7). A range that was announced comes first, in a batch of such ranges only;
-it is never split, merged or joined by fresh ones.
+ranges holds nothing twice (docs/protocol.md, section 7). A range that was announced comes first, in a batch of such
+ranges only; it is never split, merged or joined by fresh ones.
 """
 
 from __future__ import annotations
