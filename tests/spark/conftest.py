@@ -45,18 +45,27 @@ def sockets_collected() -> Iterator[None]:
 class Topic:
     """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
 
-    def __init__(self, bootstrap_servers: str, partitions: int) -> None:
+    def __init__(self, bootstrap_servers: str, partitions: int, **config: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.name = f"topic-{uuid.uuid4().hex[:8]}"
         self._partitions = partitions
-        self.create()
+        self.create(**config)
 
-    def create(self) -> None:
+    def create(self, **config: str) -> None:
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()
-        made = admin.create_topics([NewTopic(self.name, self._partitions, 1)])
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        made = admin.create_topics([NewTopic(self.name, self._partitions, 1, config=named)])
         made[self.name].result(TIMEOUT_S)
+
+    def grow(self, partitions: int) -> None:
+        """More partitions."""
+        from confluent_kafka.admin import NewPartitions
+
+        self._partitions = partitions
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(self.name, partitions)])[self.name].result(TIMEOUT_S)
 
     def _admin(self) -> Any:
         """A client for one request, to be kept while it lasts: Spark keeps what a query's functions name, this topic
@@ -67,7 +76,7 @@ class Topic:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **quiet})
 
     def show_in(self, zookeeper: str) -> None:
-        """Put the topic's node into another tree, as this broker has put it into its own."""
+        """Put the topic's node into another tree, as it is in this broker's own."""
         from kazoo.client import KazooClient
 
         client = KazooClient(zookeeper)
@@ -75,7 +84,11 @@ class Topic:
         try:
             partitions = {str(number): [0] for number in range(self._partitions)}
             text = json.dumps({"version": 1, "partitions": partitions})
-            client.create(f"/brokers/topics/{self.name}", text.encode(), makepath=True)
+            path = f"/brokers/topics/{self.name}"
+            if client.exists(path):
+                client.set(path, text.encode())
+            else:
+                client.create(path, text.encode(), makepath=True)
         finally:
             client.stop()
             client.close()

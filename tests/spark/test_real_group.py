@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,46 @@ def test_records_are_read_once_each_while_consumers_come_and_go(
         made["b"].stop()
         assert running["b"].result() >= 2
     assert set(seen.records.values()) == {1}, "a record came twice"
+
+
+def test_partitions_and_topics_of_a_wildcard_that_come_later_are_read_from_their_beginning(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    first, later, foreign = (make_topic(1) for _ in range(3))
+    seen: Counter[tuple[str, int, int]] = Counter()
+    changed = threading.Condition()
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        rows = df.select("topic", "partition", "offset").collect()
+        with changed:
+            seen.update((row.topic, row.partition, row.offset) for row in rows)
+            changed.notify_all()
+
+    def await_records(*partitions: tuple[Topic, int]) -> None:
+        expected = {(topic.name, partition, offset): 1 for topic, partition in partitions for offset in range(5)}
+        with changed:
+            assert changed.wait_for(lambda: seen == expected, DEADLINE_S), seen
+
+    with coordinating(chroot):
+        consumer = SparkConsumer(
+            *(spark, chroot, first.bootstrap_servers, "g"),
+            include=f"{first.name}, {later.name}",
+            starting_offsets="earliest",
+        )
+        for topic in (foreign, first):
+            topic.fill(0, 5)
+            topic.show_in(chroot)
+        running = InThread(lambda: consumer.run(process))
+        await_records((first, 0))
+        first.grow(2)
+        first.show_in(chroot)
+        first.fill(1, 5)
+        await_records((first, 0), (first, 1))
+        later.fill(0, 5)
+        later.show_in(chroot)
+        await_records((first, 0), (first, 1), (later, 0))
+        consumer.stop()
+        running.result()
 
 
 def test_of_a_stop_the_next_reads_at_once_what_the_running_batch_does_not_read(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.integration.world import wait_until
+from tests.spark.conftest import Topic
 from tests.spark.fakes import World
 from tests.spark.played import consumer_of
-from tests.spark.together import ON_REAL_SERVERS
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
 from zkcoord.core.model import TopicPartition
+from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.spark import Batch
+from zkcoord.spark.reader_python import Slice, read_slices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from tests.spark.conftest import Topic
 
 pytestmark = ON_REAL_SERVERS
 READERS = ("kafka", "python")
@@ -85,6 +88,56 @@ def test_gaps_of_transactions_are_passed_over_and_the_ranges_end_is_committed(
     committed = [f"True-{number}" for number in range(5)]
     assert values == [committed, [], committed]
     assert world.commits == [{TopicPartition(topic.name, 0): end} for end in (6, 12, 18)]
+
+
+@contextmanager
+def eager_cleaner(kafka: EmbeddedKafka) -> Iterator[None]:
+    """The broker looks for something to compact five times a second."""
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 5})
+
+    def alter(kind: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry("log.cleaner.backoff.ms", value, incremental_operation=kind)
+        broker = ConfigResource(ResourceType.BROKER, str(kafka.broker_id), incremental_configs=[entry])
+        for each in admin.incremental_alter_configs([broker]).values():
+            each.result(DEADLINE_S)
+
+    alter(AlterConfigOpType.SET, "200")
+    try:
+        yield
+    finally:
+        alter(AlterConfigOpType.DELETE, None)
+
+
+def kept(topic: Topic) -> list[int]:
+    """The offsets that the first partition's log still has, as a plain client reads them."""
+    slices = [Slice(topic.name, 0, 0, 121)]
+    settings = {"bootstrap.servers": topic.bootstrap_servers, "group.id": "kept"}
+    return [offset for batch in read_slices(settings, slices) for offset in batch.column("offset").to_pylist()]
+
+
+def test_what_compaction_has_left_is_read_over_its_gaps(
+    world: World, kafka: EmbeddedKafka, spark: SparkSession
+) -> None:
+    topic = Topic(
+        kafka.bootstrap_servers, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1"
+    )
+    for _ in range(3):  # each time in segments of their own, of which the last is never compacted
+        topic.fill(0, 40)
+    topic.fill(0, 1)
+    with eager_cleaner(kafka):
+        wait_until(lambda: kept(topic) == [119, 120], "the log is compacted", DEADLINE_S)
+    for reader in READERS:
+        offsets: list[list[int]] = []
+        world.commits.clear()
+
+        def process(df: DataFrame, batch: Batch, offsets: list[list[int]] = offsets) -> None:
+            offsets.append([row.offset for row in df.select("offset").collect()])
+
+        consumer_of(world, spark, topic, reader=reader, max_offsets_per_batch=50).run(process, idle_timeout_ms=0)
+        assert offsets == [[], [], [119, 120]]
+        assert world.commits == [{TopicPartition(topic.name, 0): end} for end in (50, 100, 121)]
 
 
 def test_small_ranges_share_a_task_and_each_keeps_its_order(

@@ -1,0 +1,119 @@
+"""A Kafka that asks for TLS and a password: what a structured streaming job says of it serves all our clients too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.certificate import CERTIFICATE, KEY
+from tests.spark.conftest import Topic
+from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
+from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.server import LOOPBACK, free_ports
+from zkcoord.errors import RefusedError
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.spark import SparkConsumer, register_source
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = ON_REAL_SERVERS
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+@pytest.fixture
+def secured(chroot: str, tmp_path: Path) -> Iterator[tuple[EmbeddedKafka, str]]:
+    """A broker, and its address where it asks for a password over TLS."""
+    plain, port = free_ports(2)
+    store = tmp_path / "server.pem"
+    store.write_text(KEY + CERTIFICATE)
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    settings = {
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{plain},SASL_SSL://{LOOPBACK}:{port}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{LOGIN} user_etl="a b";',
+    }
+    with EmbeddedKafka(chroot, port=plain, settings=settings) as broker:
+        yield broker, f"{LOOPBACK}:{port}"
+
+
+def as_in_java(ca: Path, password: str = "a b") -> dict[str, str]:
+    """As options of Spark's own source."""
+    return {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{LOGIN} username="etl" password="{password}";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(ca),
+    }
+
+
+def as_in_librdkafka(ca: Path) -> dict[str, str]:
+    return {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "etl",
+        "sasl.password": "a b",
+        "ssl.ca.location": str(ca),
+    }
+
+
+def test_security_settings_in_either_spelling_reach_every_client(
+    spark: SparkSession, secured: tuple[EmbeddedKafka, str], chroot: str, tmp_path: Path
+) -> None:
+    broker, address = secured
+    topic = Topic(broker.bootstrap_servers, 2)
+    topic.fill(0, 20)
+    topic.fill(1, 5)
+    records = {(0, offset): 1 for offset in range(20)} | {(1, offset): 1 for offset in range(5)}
+    ca = tmp_path / "ca.pem"
+
+    def consumer(group: str, reader: Any, config: dict[str, str]) -> SparkConsumer:
+        choices: dict[str, Any] = {"starting_offsets": "earliest", "reader": reader, "config": config}
+        return SparkConsumer(spark, chroot, address, group, [topic.name], **choices)
+
+    with coordinating(chroot):
+        for reader, config in (("kafka", as_in_librdkafka(ca)), ("python", as_in_java(ca))):
+            seen = Seen()
+            assert consumer(reader, reader, config).run(seen.process_as("a"), max_batches=1) == 1
+            assert seen.records == records
+        assert streamed(spark, chroot, address, topic, tmp_path) == sorted(records)
+        with pytest.raises(RefusedError, match="check the client's credentials"):
+            consumer("refused", "kafka", as_in_java(ca, "wrong")).run(lambda df, batch: None)
+    tree = Tree(chroot)
+    try:
+        assert not tree.read([Read(DRAFT.group("refused"))])[0].exists, "who may not read has not joined"
+    finally:
+        tree.close()
+
+
+def streamed(spark: SparkSession, zookeeper: str, address: str, topic: Topic, folder: Path) -> list[tuple[int, int]]:
+    """What a query of the source reads."""
+    register_source(spark)
+    found: list[tuple[int, int]] = []
+
+    def process(df: DataFrame, number: int) -> None:
+        found.extend((row.partition, row.offset) for row in df.select("partition", "offset").collect())
+
+    rows = (
+        spark.readStream.format("zkcoord")
+        .option("zookeeper", zookeeper)
+        .option("kafka.bootstrap.servers", address)
+        .option("group", "stream")
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+        .option("joinWaitMs", 60_000)
+        .options(**as_in_java(folder / "ca.pem"))
+        .load()
+    )
+    writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(int(DEADLINE_S))
+    return sorted(found)
