@@ -29,7 +29,8 @@ from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
-from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.shell.zk.config import ZooKeeperConfig
+from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
 from zkcoord.tree.registration import (
     BLACK_LIST,
     MARKER,
@@ -133,7 +134,7 @@ class Consumer:
             session_timeout_ms=session_timeout_ms,
             fatal=self._fail,
             prompt=True,
-            **({} if zookeeper_config is None else {"config": zookeeper_config}),
+            config=_config(zookeeper_config),
         )
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._starts: dict[TopicPartition, int] = {}
@@ -313,11 +314,17 @@ def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:
 
 
 def _check_name(what: str, name: str) -> None:
-    legal = name and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    legal = isinstance(name, str) and name and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
     if not legal or name in (".", "..") or len(name) > NAME_CHARS_MAX:
         raise UsageError(
             f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
         )
+
+
+def _config(given: Any) -> ZooKeeperConfig:
+    if not isinstance(given, ZooKeeperConfig | None):
+        raise UsageError(f"zookeeper_config is {given!r}; give what load_config(file) returns")
+    return given or NO_CONFIG
 
 
 def _check_instance(name: str | None, hold_ms: int) -> None:

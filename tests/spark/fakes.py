@@ -26,6 +26,7 @@ class FakeMembership:
     """Any thread plays the worker thread, one at a time: `give`, `take`, `lose`."""
 
     generation = 7
+    consumer_id: str | None = "g_here-1-aa"
     error: Exception | None = None
 
     def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any) -> None:

@@ -165,7 +165,7 @@ def test_each_topic_starts_where_its_policy_says(world: World) -> None:
     world.given, world.ends = {}, {A: 10, u: 20, v: 30}
     world.starts, world.at_time = {A: 1, u: 2, v: 3}, {A: 5, u: 6, v: 7}
     starts = {"t": "earliest", "u": datetime(2026, 1, 1, tzinfo=UTC), "*": "latest"}
-    world.consumer(starting_offsets=starts).run(lambda frame, batch: None, idle_timeout_ms=0)
+    world.consumer(topics=["t", "u", "v"], starting_offsets=starts).run(lambda frame, batch: None, idle_timeout_ms=0)
     assert world.member is not None
     assert world.member.reset((v, u, A)) == {A: 1, u: 6, v: 30}
 

@@ -14,7 +14,7 @@ from zkcoord.consumer import Consumer
 from zkcoord.errors import UsageError
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
-from zkcoord.spark.progress import LiveLine, LogLines, progress_to
+from zkcoord.spark.progress import LiveLine, LogLines, log_event, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.reader_kafka import KafkaReader, assignment, reader_options
 from zkcoord.spark.settings import split_settings
@@ -143,9 +143,50 @@ def test_a_terminal_gets_one_line_that_is_written_over_and_a_sum() -> None:
     assert last.endswith("\n")
 
 
-def test_without_a_terminal_there_is_no_live_line() -> None:
-    assert isinstance(progress_to(io.StringIO(), "g"), LogLines)
-    assert isinstance(progress_to(None, "g"), LogLines)
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_warning_begins_where_the_live_line_began() -> None:
+    terminal = Terminal()
+    line = LiveLine(terminal, "g")
+    line.batch_done(REPORT)
+    drawn = terminal.getvalue()
+    log_event(logging.DEBUG, "batch_cancelled", "nobody sees it")
+    assert terminal.getvalue() == drawn
+    log_event(logging.WARNING, "batch_lost", "a warning")
+    assert terminal.getvalue() == f"{drawn}\r\x1b[K"
+    line.close()
+    ended = terminal.getvalue()
+    log_event(logging.WARNING, "batch_lost", "a warning")
+    assert terminal.getvalue() == ended
+
+
+@pytest.mark.parametrize(("stream", "live"), [(Terminal(), True), (io.StringIO(), False), (None, False)])
+def test_a_terminal_has_a_live_line_and_the_log_its_line_all_the_same(
+    caplog: pytest.LogCaptureFixture, stream: Any, live: bool
+) -> None:
+    caplog.set_level(logging.INFO, "zkcoord.spark")
+    shown = progress_to(stream, "g")
+    shown.batch_done(REPORT)
+    shown.close()
+    assert [each.__dict__["zkcoord_event"] for each in caplog.records] == ["batch_done"]
+    assert (stream is not None and "batch 3" in stream.getvalue()) is live
+
+
+def test_where_the_logs_lines_are_on_the_terminal_there_is_no_live_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zkcoord.spark")
+    handler = logging.StreamHandler(Terminal())
+    logging.getLogger("zkcoord").addHandler(handler)
+    try:
+        assert isinstance(progress_to(Terminal(), "g"), LogLines)
+        handler.setLevel(logging.WARNING)
+        live = progress_to(Terminal(), "g")
+        assert not isinstance(live, LogLines)
+        live.close()
+    finally:
+        logging.getLogger("zkcoord").removeHandler(handler)
 
 
 def draft(folder: Path, name: str, *rows: tuple[str, int, int]) -> None:
@@ -177,16 +218,23 @@ def test_a_batch_that_was_dealt_out_anew_is_refused_and_names_no_file(tmp_path: 
     assert list(tmp_path.glob("*.parquet")) == []
 
 
-def test_the_sink_needs_topic_and_partition(tmp_path: Path) -> None:
+def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -> None:
+    frame: Any = SimpleNamespace(columns=["topic", "partition"])
     with pytest.raises(UsageError, match="'partition'"):
         write_parquet_ranges(SimpleNamespace(columns=["topic"]), REPORT.batch, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"batch is 3; .*stream_batch\(df\.sparkSession, checkpoint, number\)"):
+        write_parquet_ranges(frame, 3, tmp_path)  # type: ignore[arg-type]
+    for folder in ("s3a://bucket/clicks", Path("hdfs://namenode/clicks"), f"file:{tmp_path}"):
+        with pytest.raises(UsageError, match="is a URI"):
+            write_parquet_ranges(frame, REPORT.batch, folder)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
         ({"starting_offsets": "newest"}, "must be 'latest', 'earliest'"),
-        ({"max_offsets_per_batch": 0}, "must be at least 1"),
+        ({"max_offsets_per_batch": 0}, "must be a whole number, at least 1"),
         ({"config": {"group.id": "x"}}, "use the argument group"),
         ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),
         ({"config": {"isolation.level": "x"}}, "must be read_committed or read_uncommitted"),

@@ -116,3 +116,27 @@ def test_partitions_that_are_allowed_together_are_read_together_though_they_are_
     seen: list[Batch] = []
     assert world.consumer().run(lambda frame, batch: seen.append(batch), max_batches=1) == 1
     assert [str(each) for each in seen[0].ranges] == ["t-0-0-10", "t-1-100-130"]
+
+
+@pytest.mark.parametrize(
+    ("consumer_id", "given", "told"),
+    [
+        ("g_here-1-aa", {}, "g_here-1-aa is registered: a coordinator must serve, a topic must exist"),
+        (None, {}, "it is not registered: ZooKeeper must answer"),
+        ("g_here-1-aa", {A: 10}, None),
+    ],
+)
+def test_a_run_that_was_never_given_a_partition_says_so(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    consumer_id: str | None,
+    given: dict[TopicPartition, int],
+    told: str | None,
+) -> None:
+    monkeypatch.setattr(FakeMembership, "consumer_id", consumer_id)
+    world.given = given
+    assert world.consumer().run(lambda frame, batch: None, idle_timeout_ms=0) == 0
+    found = [each.message for each in caplog.records if each.__dict__.get("zkcoord_event") == "nothing_held"]
+    assert len(found) == (told is not None)
+    assert all((told or "") in each for each in found)

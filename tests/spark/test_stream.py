@@ -26,16 +26,17 @@ def ranges(*texts: str) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange("t", *map(int, text.split())) for text in texts)
 
 
-def offset(run: str, *texts: str) -> Offset:
-    return offset_of(run, Batch(id="", seq=0, generation=7, ranges=ranges(*texts)), {})
+def offset(run: str, *texts: str, group: str = "g") -> Offset:
+    return offset_of(run, group, Batch(id="", seq=0, generation=7, ranges=ranges(*texts)), {})
 
 
 def test_an_offset_holds_its_ranges_whole() -> None:
     batch = Batch(id="", seq=0, generation=7, ranges=ranges("0 100 600", "1 0 5"), replayed=True)
-    made = offset_of("5f", batch, {P0: 950})
+    made = offset_of("5f", "g", batch, {P0: 950})
     assert made == {
         "version": 1,
         "run": "5f",
+        "group": "g",
         "generation": 7,
         "replayed": True,
         "ranges": {"t": {"0": {"lo": 100, "hi": 600, "end": 950}, "1": {"lo": 0, "hi": 5, "end": 5}}},
@@ -229,6 +230,20 @@ def test_what_the_checkpoint_has_is_committed_also_when_another_partition_of_it_
     assert world.final == {P1: 4}
 
 
+def test_a_checkpoint_of_another_group_is_refused(world: World) -> None:
+    foreign = offset("before", "0 0 4", group="h")
+    source = source_of(world)
+    told = r"that of a query of group 'h', and this one is of 'g'.*checkpointLocation of its own"
+    for start, end in ((foreign, foreign), (EMPTY, foreign)):
+        with pytest.raises(UsageError, match=told):
+            source.tasks(start, end)
+    with pytest.raises(UsageError, match=told):
+        source.latest(foreign)
+    assert world.events == []
+    unnamed = {key: value for key, value in offset("before", "0 0 4").items() if key != "group"}
+    assert read(source, EMPTY, unnamed) == ["0 0 4"]
+
+
 def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: World) -> None:
     world.given = {P1: 0}
     world.ends = {P0: 10, P1: 5}
@@ -355,29 +370,3 @@ def test_options_are_those_of_sparks_own_source_and_the_consumers() -> None:
         "socket.keepalive.enable": "true",
         "socket.timeout.ms": "9",
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"zookeeper": ""}, "option zookeeper is missing"),
-        ({"group": ""}, "option group is missing"),
-        ({"kafka.group.id": "other"}, "give one of them"),
-        ({"subscribe": ""}, "say what to read"),
-        ({"subscribepattern": "t.*"}, "say what to read"),
-        ({"startingoffsets": "latest", "startingtimestamp": "5"}, "give startingOffsets or startingTimestamp"),
-        ({"startingoffsets": '{"t":{"0":23}}'}, "its offsets in ZooKeeper say"),
-        ({"startingtimestamp": "noon"}, "must be a whole number"),
-        ({"includeheaders": "yes"}, "must be true or false"),
-        ({"outofrange": "never"}, "out_of_range is 'never'"),
-        ({"minpartitions": "9"}, "use maxRecordsPerPartition"),
-        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
-        ({"kafka.enable.auto.commit": "true"}, "leave it out"),
-        ({"kafka.max.poll.records": "5"}, "leave it out"),
-        ({"kafka.isolation.level": "none"}, "must be read_committed or read_uncommitted"),
-        ({"colour": "red"}, "has no option colour"),
-    ],
-)
-def test_a_wrong_option_says_what_to_use(options: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        stream_options({**OPTIONS, **options})

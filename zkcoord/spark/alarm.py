@@ -1,4 +1,4 @@
-"""A warning while it still helps: a batch that nears the rebalance timeout is about to be cut off by a stop."""
+"""Warnings that somebody must act on: a batch that is about to be cut off by a stop, a run that was given nothing."""
 
 from __future__ import annotations
 
@@ -41,3 +41,16 @@ def slow_batch_alarm(batch: Batch, group: str, rebalance_timeout_ms: int) -> Ite
     finally:
         timer.cancel()
         timer.join()
+
+
+def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
+    """Logs `nothing_held`: a run ends that never had a partition. That is not the end of the records."""
+    why = (
+        f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each "
+        "consumer, and the group must not be paused; see `zkcoord group describe`"
+        if consumer_id is not None
+        else "it is not registered: ZooKeeper must answer, and a coordinator must have set the tree up, and not have "
+        "sent it away"
+    )
+    text = f"nothing was read: {waited_ms} ms were waited in vain for a partition; {why}"
+    log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)

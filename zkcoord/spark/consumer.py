@@ -22,7 +22,7 @@ from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
 from zkcoord.spark.loop import DriverLoop, LoopSettings
 from zkcoord.spark.metrics import Metrics, Tellers, Totals
-from zkcoord.spark.options import Choices, Options
+from zkcoord.spark.options import Choices, Options, check_number, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
@@ -85,8 +85,11 @@ class SparkConsumer:
         **choices: Unpack[Choices],
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; times in ms. UsageError for what can never work."""
-        options = Options(**choices)
+        options = options_of(choices)
         options.check(topics)
+        if parts is None:
+            parts = RealParts(spark, zookeeper, bootstrap_servers, group, topics, options)
+            parts.check()
         self._topics = tuple(topics)
         self._options = options
         self._loop_settings = LoopSettings(
@@ -99,7 +102,7 @@ class SparkConsumer:
             rebalance_timeout_ms=options.rebalance_timeout_ms,
             announce=options.announce,
         )
-        self._parts = parts or RealParts(spark, zookeeper, bootstrap_servers, group, topics, options)
+        self._parts: Parts = parts
         self._totals = Totals()
         self._lock = threading.Lock()
         self._holdings: Holdings | None = None  # of the run under way
@@ -136,6 +139,11 @@ class SparkConsumer:
         What `process` raises is raised here, with that batch uncommitted. UsageError without the connector, with wrong
         settings or refused credentials, UnavailableError when Kafka does not answer before the group is joined.
         """
+        if not callable(process):
+            raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
+        for name, value in (("max_batches", max_batches), ("idle_timeout_ms", idle_timeout_ms)):
+            if value is not None:
+                check_number(name, value, 0)
         jobs = self._parts.jobs()
         run = _Run(jobs, self._options)
         with self._lock:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark.alarm import slow_batch_alarm
+from zkcoord.spark.alarm import slow_batch_alarm, tell_in_vain
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.holdings import End, Hold, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
@@ -117,6 +117,7 @@ class DriverLoop:
         self._away_ms = 0
         self._away_batches = 0  # that failed in a row since Kafka was away
         self._untold: frozenset[TopicPartition] = frozenset()
+        self._given = False  # a partition, at least once
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Turn until told to leave, `max_batches` are committed, or nothing could be read for `idle_timeout_ms`.
@@ -125,7 +126,7 @@ class DriverLoop:
         so does the error by which the membership ended.
         """
         committed = 0
-        busy_ms = mono_ms()
+        began_ms = busy_ms = mono_ms()
         while max_batches is None or committed < max_batches:
             self._await_turn()
             view = self._holdings.view()
@@ -133,6 +134,7 @@ class DriverLoop:
                 break
             if self._membership.error is not None:
                 raise self._membership.error
+            self._given = self._given or bool(view.holds)
             turn = self._turn(process, view)
             if turn is Turn.COMMITTED:
                 committed += 1
@@ -144,6 +146,8 @@ class DriverLoop:
                 continue
             left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - mono_ms()
             if left_ms is not None and left_ms <= 0:
+                if not self._given:
+                    tell_in_vain(self._settings.group, self._membership.consumer_id, mono_ms() - began_ms)
                 break
             wait_ms = self._wait_ms(turn)
             self._holdings.await_change(view.change, wait_ms if left_ms is None else min(wait_ms, left_ms))

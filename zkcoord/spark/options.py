@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -19,6 +20,33 @@ MAX_OFFSETS_PER_BATCH = 1_000_000  # 100 MB of 100-byte records: a second or two
 BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout: then a stop that waits for it, waits in time
 ReaderName = Literal["kafka", "python"]
 Ending = Literal["finish", "cancel"]
+
+LEAST = {  # of each option that is a number
+    "threads": 1,
+    "hold_ms": 0,
+    "max_offsets_per_batch": 1,
+    "max_offsets_per_task": 1,
+    "min_offsets_per_task": 0,
+    "min_batch_ms": 0,
+    "max_batch_ms": 1,
+    "session_timeout_ms": 1,
+    "rebalance_timeout_ms": 1,
+    "capacity": 1,
+}
+KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {  # and of each other one whose kind can be told
+    **dict.fromkeys(
+        ("include_headers", "announce", "measure_bytes"), (lambda value: isinstance(value, bool), "True or False")
+    ),
+    **dict.fromkeys(("on_report", "warm_up"), (callable, "a function")),
+    **dict.fromkeys(("include", "exclude", "instance", "rack"), (lambda value: isinstance(value, str), "text")),
+    "config": (lambda value: isinstance(value, Mapping), "a mapping of Kafka settings"),
+}
+ALLOWED = {
+    "reader": ("kafka", "python"),
+    "out_of_range": ("earliest", "latest", "fail"),
+    "at_stop": ("finish", "cancel"),
+    "at_rebalance": ("finish", "cancel"),
+}
 
 
 class Choices(TypedDict, total=False):
@@ -112,33 +140,50 @@ class Options:
         return asked_for(subscription_of(topics, self.include, self.exclude, self.threads), existing)
 
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
-        """Refuse now what would be refused when the group is joined, or later."""
+        """Refuse now what would be refused when the group is joined, or later. Of names that become parts of paths, and
+        of addresses, the membership knows more."""
+        self._check_values()
         if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
         if self.include is not None or self.exclude is not None:
             self.asked_for(topics, ())
         self.kafka()
-        self.starts()
-        for name, allowed in (
-            ("reader", ("kafka", "python")),
-            ("out_of_range", (None, "earliest", "latest", "fail")),
-            ("at_stop", ("finish", "cancel")),
-            ("at_rebalance", ("finish", "cancel")),
-        ):
-            if getattr(self, name) not in allowed:
-                choices = " or ".join(each for each in allowed if each)
-                raise UsageError(f"{name} is {getattr(self, name)!r}; it must be {choices}")
-        for name, least in (
-            ("max_offsets_per_batch", 1),
-            ("max_offsets_per_task", 1),
-            ("min_offsets_per_task", 0),
-            ("min_batch_ms", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"{name} is {value}; it must be at least {least}")
+        self.starts().check(topics)
         if not max(1, self.min_batch_ms) <= self.longest_batch_ms() <= self.rebalance_timeout_ms:
             raise UsageError(
                 f"max_batch_ms is {self.longest_batch_ms()}; it must lie between min_batch_ms ({self.min_batch_ms}) "
                 f"and rebalance_timeout_ms ({self.rebalance_timeout_ms})"
             )
+
+    def _check_values(self) -> None:
+        """Each option by itself; None where that is the default."""
+        for name, value in ((name, getattr(self, name)) for name in sorted(self.__dataclass_fields__)):
+            if value is None and self.__dataclass_fields__[name].default is None:
+                continue
+            if name in LEAST:
+                check_number(name, value, LEAST[name])
+            if name in ALLOWED and value not in ALLOWED[name]:
+                raise UsageError(f"{name} is {value!r}; it must be {' or '.join(map(repr, ALLOWED[name]))}")
+            is_one, kind = KINDS.get(name, (None, ""))
+            if is_one is not None and not is_one(value):
+                raise UsageError(f"{name} is {value!r}; it must be {kind}")
+
+
+def check_number(name: str, value: object, least: int) -> None:
+    """UsageError unless it is a whole number, and not less than `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} is {value!r}; it must be a whole number, at least {least}")
+
+
+def options_of(choices: Choices) -> Options:
+    """The options that these keyword arguments choose. UsageError for one that there is not."""
+    unknown = sorted(choices.keys() - Options.__dataclass_fields__.keys())
+    if unknown:
+        raise UsageError(f"SparkConsumer has no option {unknown[0]}{_meant(unknown[0], Options.__dataclass_fields__)}")
+    return Options(**choices)
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """The name that was perhaps meant, as the end of a sentence."""
+    close = difflib.get_close_matches(name, sorted(known), 1)
+    return f"; is {close[0]} meant?" if close else f"; it has {', '.join(sorted(known))}"

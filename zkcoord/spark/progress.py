@@ -1,4 +1,7 @@
-"""How a batch is told: one live line where a person looks at a terminal, else one structured log line a batch."""
+"""How a batch is told: one structured log line a batch, and one live line where a person looks at a terminal.
+
+Whose log goes to a terminal sees its lines there, and no live line between them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import TextIO
 from zkcoord.spark.ports import Progress, Report
 
 LOG = logging.getLogger("zkcoord.spark")
+LOGS = (LOG, logging.getLogger("zkcoord.events"))  # whose warnings come while the live line stands
+CLEARED = "\r\x1b[K"  # the line that the cursor is in
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
 
 
@@ -20,8 +25,49 @@ def log_event(level: int, event: str, text: str, **fields: object) -> None:
 
 
 def progress_to(stream: TextIO | None, group: str) -> Progress:
-    """A live line if `stream` is a terminal, else the log."""
-    return LiveLine(stream, group) if stream is not None and stream.isatty() else LogLines(group)
+    """The log; if `stream` is a terminal, and the log's lines do not come on one, a live line beside it."""
+    lines = LogLines(group)
+    if stream is None or not stream.isatty() or _lines_on_terminal():
+        return lines
+    return Both(LiveLine(stream, group), lines)
+
+
+def _lines_on_terminal() -> bool:
+    """Whether a handler writes a batch's line to a terminal."""
+    logger: logging.Logger | None = LOG
+    while logger is not None and LOG.isEnabledFor(logging.INFO):
+        for each in logger.handlers:
+            if each.level <= logging.INFO and isinstance(each, logging.StreamHandler) and each.stream.isatty():
+                return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+class Both:
+    """Two at once."""
+
+    def __init__(self, one: Progress, other: Progress) -> None:
+        self._each = (one, other)
+
+    def batch_done(self, report: Report) -> None:
+        """As `ports.Progress`."""
+        for each in self._each:
+            each.batch_done(report)
+
+    def batch_lost(self) -> None:
+        """As `ports.Progress`."""
+        for each in self._each:
+            each.batch_lost()
+
+    def idle(self, lag: int) -> None:
+        """As `ports.Progress`."""
+        for each in self._each:
+            each.idle(lag)
+
+    def close(self) -> None:
+        """As `ports.Progress`."""
+        for each in self._each:
+            each.close()
 
 
 class LogLines:
@@ -67,7 +113,7 @@ class LogLines:
 
 
 class LiveLine:
-    """One line that is written over, at most every REDRAW_MS."""
+    """One line that is written over, at most every REDRAW_MS, and makes room for a warning."""
 
     def __init__(self, stream: TextIO, group: str) -> None:
         self._stream = stream
@@ -78,6 +124,8 @@ class LiveLine:
         self._lost = 0
         self._offsets = 0
         self._last = ""
+        for each in LOGS:
+            each.addFilter(self._make_room)
 
     def batch_done(self, report: Report) -> None:
         """Count the batch in and draw."""
@@ -100,6 +148,8 @@ class LiveLine:
 
     def close(self) -> None:
         """End the line with a sum, so that what comes next stands on its own."""
+        for each in LOGS:
+            each.removeFilter(self._make_room)
         seconds = (time.monotonic_ns() - self._began_ns) / 1e9
         self._drawn_ns = 0
         lost = f", {self._lost:,} batches dropped" if self._lost else ""
@@ -107,11 +157,18 @@ class LiveLine:
         self._stream.write("\n")
         self._stream.flush()
 
+    def _make_room(self, record: logging.LogRecord) -> bool:
+        """A filter that lets everything pass: what is printed now begins at the line's beginning."""
+        if record.levelno >= logging.WARNING:
+            self._stream.write(CLEARED)
+            self._stream.flush()
+        return True
+
     def _draw(self, text: str) -> None:
         now = time.monotonic_ns()
         if now - self._drawn_ns < REDRAW_MS * 1_000_000:
             return
         self._drawn_ns = now
         width = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"\r\x1b[K{self._group} · {text}"[: width + len("\r\x1b[K")])
+        self._stream.write(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
         self._stream.flush()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
 
 DESCRIBED_MAX = 8  # ranges that a description spells out; a person reads no more in a line of the Spark UI
 
@@ -47,6 +48,15 @@ class Batch:
     generation: int
     ranges: tuple[OffsetRange, ...]  # sorted, none empty, at most one for a partition
     replayed: bool = False
+
+
+def check_batch(batch: object) -> None:
+    """UsageError for what is no batch: `foreachBatch` of a query knows a number only."""
+    if not isinstance(batch, Batch):
+        raise UsageError(
+            f"batch is {batch!r}; give what `process` of a SparkConsumer is given, or in foreachBatch "
+            "stream_batch(df.sparkSession, checkpoint, number)"
+        )
 
 
 def batch_id(ranges: Iterable[OffsetRange]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, UsageError
-from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,6 +57,7 @@ def write_sql(
     deadlock) tries again, and finds them there. UsageError for columns that lack; UnavailableError if others write the
     same partitions all the time; what the driver raises, with nothing written.
     """
+    check_batch(batch)
     missing = sorted(set(KEY) - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic, partition and offset for this sink")

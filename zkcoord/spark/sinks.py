@@ -6,6 +6,7 @@ its own file. So the folder holds each record once.
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,6 +25,9 @@ WRITER_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+
+
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class Written(NamedTuple):
@@ -49,13 +53,19 @@ def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tup
     makes them: no repartition, no coalesce before this. `folder` (made if missing) is a path that driver and executors
     share. A file is complete when it has its name; what is not is hidden from Spark's readers (`.<batch id>-…`), and
     removed when the batch is read again.
-    UsageError, and no file has got its name, when a range is spread over tasks or shares one.
+    UsageError, and no file has got its name, when a range is spread over tasks or shares one, and for a URI.
 
     (Spark's own writer is used, and the footers tell which file is which: no Python worker is started.)
     """
+    check_batch(batch)
     missing = sorted({"topic", "partition"} - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic and partition for this sink")
+    if SCHEME.match(str(folder)):
+        raise UsageError(
+            f"folder {str(folder)!r} is a URI; this sink renames files in a folder that driver and executors mount: "
+            "give its path. For an object store write with a key of your own from batch.ranges"
+        )
     path = Path(folder).absolute()
     drafts = path / f".{batch.id}-{batch.generation}-{uuid.uuid4().hex[:8]}"  # not shared with one that slept
     path.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,15 @@ class StartingPoints:
         else:
             self._rest = _where(given)
 
+    def check(self, topics: Collection[str]) -> None:
+        """UsageError if a topic has a policy that is not among these; none: any topic may come."""
+        strange = sorted(self._by_topic.keys() - set(topics)) if topics else []
+        if strange:
+            raise UsageError(
+                f"starting_offsets names the topic {strange[0]!r}, which is not read: {', '.join(sorted(topics))} "
+                f"({REST!r} stands for the rest)"
+            )
+
     def of(self, topic: str) -> Where:
         """The policy for a topic; a time as milliseconds since 1970."""
         return self._by_topic.get(topic, self._rest)

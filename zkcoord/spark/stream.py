@@ -28,7 +28,7 @@ from zkcoord.spark.ports import Parts
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange, offsets_in
 from zkcoord.spark.reader_ranges import register, tasks_of
-from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read, within
+from zkcoord.spark.stream_offsets import EMPTY, Offset, check_group, offset_of, ranges_in, to_read, within
 from zkcoord.spark.stream_options import StreamOptions, consumer_choices
 from zkcoord.spark.stream_parts import Known, StreamParts
 from zkcoord.spark.wiring import RealParts
@@ -78,7 +78,7 @@ class Source:
         if self._thread is None:
             self._last = start or self._last
             self._runs.add(self._last["run"])
-            self._known.recover(ranges_in(self._last))
+            self._known.recover(self._ranges(self._last))
             self._begin()
             return self._next(self._chosen.join_wait_ms)
         self._handover.complete()
@@ -87,17 +87,23 @@ class Source:
     def _next(self, wait_ms: int) -> Offset:
         batch = self._handover.next(wait_ms)
         if batch is not None:
-            self._last = offset_of(self._run_id, batch, self._known.ends)
+            self._last = offset_of(self._run_id, self._chosen.group, batch, self._known.ends)
         return self._last
+
+    def _ranges(self, offset: Offset) -> tuple[OffsetRange, ...]:
+        """The ranges in an offset that a query of this group has written; else UsageError."""
+        found = ranges_in(offset)
+        check_group(offset, self._chosen.group)
+        return found
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
         """What the tasks of the batch from `start` to `end` read.
 
         Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was. UsageError
-        when it tells so too late.
+        when it tells so too late, and for another query's checkpoint.
         """
         for each in (start or EMPTY, end):
-            ranges_in(each)
+            self._ranges(each)
         if self._thread is None:
             self._last = end
         elif not {(start or EMPTY)["run"], end["run"]} <= self._runs:

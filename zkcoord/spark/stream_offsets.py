@@ -4,10 +4,11 @@ Spark keeps each batch's offset as JSON, before it runs the batch, and hands it 
 stand there, not only their ends: a batch that is run again reads exactly what it read before, whoever owns its
 partitions by then.
 
-    {"version": 1, "run": "5f0c…", "generation": 7, "replayed": false,
+    {"version": 1, "run": "5f0c…", "group": "etl", "generation": 7, "replayed": false,
      "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950}}}}
 
-`end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left.
+`end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left. What a query
+has read tells nothing of another group's offsets: it is refused under another `group` (absent: not known).
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ Offset = Mapping[str, Any]
 EMPTY: Offset = {"version": VERSION, "run": "", "ranges": {}}
 
 
-def offset_of(run: str, batch: Batch, ends: Mapping[TopicPartition, int]) -> Offset:
+def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, int]) -> Offset:
     """The offset of a batch of the source's process `run`; `ends` are those of the logs.
 
     >>> batch = Batch(id="", seq=0, generation=7, ranges=(OffsetRange("clicks", 0, 100, 600),))
-    >>> offset_of("5f", batch, {TopicPartition("clicks", 0): 950})["ranges"]
+    >>> offset_of("5f", "etl", batch, {TopicPartition("clicks", 0): 950})["ranges"]
     {'clicks': {'0': {'lo': 100, 'hi': 600, 'end': 950}}}
     """
     by_topic: dict[str, dict[str, dict[str, int]]] = {}
     for each in batch.ranges:
         end = ends.get(each.topic_partition, each.end)
         by_topic.setdefault(each.topic, {})[str(each.partition)] = {"lo": each.start, "hi": each.end, "end": end}
-    said = {"generation": batch.generation, "replayed": batch.replayed}
+    said = {"group": group, "generation": batch.generation, "replayed": batch.replayed}
     return {"version": VERSION, "run": run, **said, "ranges": by_topic}
 
 
@@ -61,6 +62,16 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
         f"the checkpoint holds the offset {str(offset)[:200]}, which this source has not written: start the query with "
         "a checkpointLocation of its own (the group's offsets say where it goes on)"
     )
+
+
+def check_group(offset: Offset, group: str) -> None:
+    """UsageError for an offset of another group's query: its records may not be read by this one yet."""
+    written = offset.get("group", group)
+    if written != group:
+        raise UsageError(
+            f"the checkpoint is that of a query of group {written!r}, and this one is of {group!r}: start it with a "
+            "checkpointLocation of its own (the group's offsets say where it goes on)"
+        )
 
 
 def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:

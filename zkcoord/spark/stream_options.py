@@ -19,6 +19,7 @@ from zkcoord.spark.reader_ranges import read_plan
 from zkcoord.spark.security import is_security
 from zkcoord.spark.settings import LIBRDKAFKA_PREFIX, READER_PREFIX
 from zkcoord.spark.starting import StartingOffsets
+from zkcoord.spark.wiring import RealParts
 
 SERVERS, GROUP_ID, POLL_TIMEOUT = "kafka.bootstrap.servers", "kafka.group.id", "kafkaConsumer.pollTimeoutMs"
 JOIN_WAIT, JOIN_WAIT_MS = "joinWaitMs", 10_000
@@ -153,8 +154,8 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     poll_timeout_ms = _number(POLL_TIMEOUT, own.get(POLL_TIMEOUT, str(POLL_TIMEOUT_MS)))
     join_wait_ms = _number(JOIN_WAIT, own.get(JOIN_WAIT, str(JOIN_WAIT_MS)))
     options = _whole(Options(**choices, reader="python", warm_up=_nothing))
-    options.check(topics)
-    return StreamOptions(
+    _check(options, topics)
+    chosen = StreamOptions(
         zookeeper=_needed(own, "zookeeper", "host:port[,host:port...][/chroot]"),
         bootstrap_servers=_needed(own, SERVERS, "host:port[,host:port...]"),
         group=group or _needed(own, "group", "the group that this query is a member of"),
@@ -163,6 +164,18 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         join_wait_ms=join_wait_ms,
         options=options,
     )
+    RealParts(None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, topics, options).check()
+    return chosen
+
+
+def _check(options: Options, topics: tuple[str, ...]) -> None:
+    """`Options.check`, in the words of this source's user."""
+    try:
+        options.check(topics)
+    except UsageError as error:
+        field, is_, rest = str(error).partition(" is ")
+        names = [name for name, (each, _) in ARGUMENTS.items() if each == field]
+        raise UsageError(f"option {' or '.join(names)}{is_}{rest}" if names and is_ else str(error)) from None
 
 
 def _whole(options: Options) -> Options:

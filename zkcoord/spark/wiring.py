@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
 from zkcoord.logs import json_log
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
@@ -38,6 +39,17 @@ class RealParts:
         self._topics = topics
         self._options = options
         self._kafka = options.kafka()
+
+    def check(self) -> None:
+        """UsageError for names and addresses that can never work. Nothing is connected."""
+        from zkcoord.kafka.client import check_servers
+
+        named = {"zookeeper": self._zookeeper, "bootstrap_servers": self._bootstrap_servers, "group": self._group}
+        for name, value in named.items():
+            if not isinstance(value, str):
+                raise UsageError(f"{name} is {value!r}; it must be text")
+        check_servers(self._bootstrap_servers)
+        self.membership(on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never)
 
     def membership(
         self,
@@ -120,3 +132,7 @@ class RealParts:
 
     def await_turn(self) -> None:
         """At once: the loop sets its own pace."""
+
+
+def _never(*_: object) -> Any:
+    """A callback of a membership that is not started."""

@@ -1,0 +1,129 @@
+"""What can never work is refused when the consumer is made or `run` is called: by name, with what is expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.spark.fakes import World
+from zkcoord.errors import UsageError
+from zkcoord.spark import SparkConsumer
+from zkcoord.spark.stream_options import stream_options
+
+RIGHT: dict[str, Any] = {
+    "zookeeper": "zk:2181/kafka",
+    "bootstrap_servers": "k:9092",
+    "group": "etl",
+    "topics": ["clicks"],
+}
+OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"max_offset_per_batch": 5}, "has no option max_offset_per_batch; is max_offsets_per_batch meant"),
+        ({"colour": "red"}, "has no option colour; it has announce, assignors, at_rebalance"),
+        ({"max_offsets_per_batch": "1000"}, "max_offsets_per_batch is '1000'; it must be a whole number, at least 1"),
+        ({"max_offsets_per_batch": 10.5}, "max_offsets_per_batch is 10.5; it must be a whole number"),
+        ({"max_offsets_per_batch": None}, "max_offsets_per_batch is None; it must be a whole number"),
+        ({"max_offsets_per_task": True}, "max_offsets_per_task is True; it must be a whole number"),
+        ({"threads": 0}, "threads is 0; it must be a whole number, at least 1"),
+        ({"session_timeout_ms": "10000"}, "session_timeout_ms is '10000'; it must be a whole number"),
+        ({"rebalance_timeout_ms": None}, "rebalance_timeout_ms is None; it must be a whole number"),
+        ({"capacity": 0}, "capacity is 0; it must be a whole number, at least 1"),
+        ({"announce": "false"}, "announce is 'false'; it must be True or False"),
+        ({"include_headers": 1}, "include_headers is 1; it must be True or False"),
+        ({"on_report": "print"}, "on_report is 'print'; it must be a function"),
+        ({"config": "a=b"}, "config is 'a=b'; it must be a mapping of Kafka settings"),
+        ({"rack": 7}, "rack is 7; it must be text"),
+        ({"reader": "jar"}, "reader is 'jar'; it must be 'kafka' or 'python'"),
+        ({"at_stop": None}, "at_stop is None; it must be 'finish' or 'cancel'"),
+        ({"min_batch_ms": 9, "max_batch_ms": 5}, "max_batch_ms is 5; it must lie between min_batch_ms"),
+        ({"starting_offsets": {"klicks": "earliest"}}, "names the topic 'klicks', which is not read: clicks "),
+        ({"assignors": "sticky"}, "assignors must be a list of names"),
+        ({"hold_ms": 5}, "give this consumer an instance"),
+        ({"instance": "a/b"}, "instance 'a/b': 1 to 255 printable characters"),
+        ({"zookeeper_config": "zk.conf"}, "zookeeper_config is 'zk.conf'; give what load_config"),
+        ({"zookeeper": None}, "zookeeper is None; it must be text"),
+        ({"zookeeper": "http://zk:2181"}, "it is no URL; write HOST:PORT"),
+        ({"zookeeper": "zk:port"}, "'port' is no port"),
+        ({"bootstrap_servers": ["k:9092"]}, r"bootstrap_servers is \['k:9092'\]; it must be text"),
+        ({"bootstrap_servers": "http://k:9092"}, "is no broker; write HOST:PORT"),
+        ({"group": "my group"}, "group 'my group': letters, digits"),
+        ({"topics": "clicks"}, "topics must be a list"),
+        ({"topics": []}, "topics must be a list"),
+        ({"topics": ["my clicks"]}, "topic 'my clicks': letters, digits"),
+        ({"topics": [None]}, "topic None: letters, digits"),
+        ({"topics": {"clicks": "two"}}, "which is no integer"),
+        ({"include": "c.*"}, "name topics, or give include"),
+        ({"topics": [], "include": "("}, "an invalid regex"),
+    ],
+)
+def test_a_wrong_argument_is_told_when_the_consumer_is_made(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        SparkConsumer(None, **{**RIGHT, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"starting_offsets": {"clicks": "earliest", "*": "latest"}},
+        {"max_batch_ms": None, "max_offsets_per_task": None, "config": None, "instance": None},
+        {"assignors": ["mine"]},
+        {"topics": {"clicks": 3}},
+        {"topics": [], "include": "c.*", "starting_offsets": {"any": "earliest"}},
+    ],
+)
+def test_a_right_one_is_not(right: dict[str, Any]) -> None:
+    SparkConsumer(None, **{**RIGHT, **right})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((None,), "process is None; it must be a function of a DataFrame and a Batch"),
+        ((print, "5"), "max_batches is '5'; it must be a whole number, at least 0"),
+        ((print, None, -1), "idle_timeout_ms is -1; it must be a whole number, at least 0"),
+    ],
+)
+def test_a_wrong_argument_of_run_is_told_before_the_group_is_joined(
+    world: World, arguments: tuple[Any, ...], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        world.consumer().run(*arguments)
+    assert world.events == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"zookeeper": ""}, "option zookeeper is missing"),
+        ({"group": ""}, "option group is missing"),
+        ({"kafka.group.id": "other"}, "give one of them"),
+        ({"subscribe": ""}, "say what to read"),
+        ({"subscribepattern": "t.*"}, "say what to read"),
+        ({"startingoffsets": "latest", "startingtimestamp": "5"}, "give startingOffsets or startingTimestamp"),
+        ({"startingoffsets": '{"t":{"0":23}}'}, "its offsets in ZooKeeper say"),
+        ({"startingtimestamp": "noon"}, "must be a whole number"),
+        ({"includeheaders": "yes"}, "must be true or false"),
+        ({"outofrange": "never"}, "option outOfRange is 'never'"),
+        ({"maxoffsetspertrigger": "0"}, "option maxOffsetsPerTrigger is 0; it must be a whole number, at least 1"),
+        ({"group": "my group"}, "group 'my group': letters, digits"),
+        ({"subscribe": "a,b c"}, "topic 'b c': letters, digits"),
+        ({"startingoffsets": '{"klicks":"earliest"}'}, "names the topic 'klicks', which is not read: t "),
+        ({"zookeeper": "http://zk"}, "it is no URL"),
+        ({"kafka.bootstrap.servers": "k:port"}, "'k:port' is no broker"),
+        ({"instance": "a/b"}, "no '/'"),
+        ({"minpartitions": "9"}, "use maxRecordsPerPartition"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"kafka.enable.auto.commit": "true"}, "leave it out"),
+        ({"kafka.max.poll.records": "5"}, "leave it out"),
+        ({"kafka.isolation.level": "none"}, "must be read_committed or read_uncommitted"),
+        ({"colour": "red"}, "has no option colour"),
+    ],
+)
+def test_a_wrong_option_of_a_query_says_what_to_use(options: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        stream_options({**OPTIONS, **options})
