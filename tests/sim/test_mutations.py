@@ -20,6 +20,7 @@ from tests.sim import test_failures_input as bad_input
 from tests.sim import test_failures_sessions as sessions
 from tests.sim import test_failures_stability as stability
 from tests.sim import test_failures_timeouts as timeouts
+from tests.sim import test_replay as replays
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
@@ -337,7 +338,7 @@ CASES = (
     ),
     Case(no_check_of_ids, storm, 10),
     Case(no_range_is_handed_on, announcing_storm, 30),
-    Case(purges_what_is_announced, announcing_storm, 120),  # few storms have a death between two commits
+    Case(purges_what_is_announced, replays.test_what_the_last_member_announced_waits_for_whoever_comes),
     Case(takes_nothing_over, announcing_storm, 50),
     Case(one_name_for_ever, storm, 5),
     Case(

@@ -173,6 +173,25 @@ def test_what_a_dead_member_announced_goes_to_the_next_reader_exactly(seed: int,
 
 
 @on_seeds()
+def test_what_the_last_member_announced_waits_for_whoever_comes(seed: int) -> None:
+    """Its channel stays, over a failover, too: nobody is there to be granted anything."""
+    script = scene(seed, consumers=1, partitions=1)
+    mine, its_range = announced(script)
+    member = script.member("consumer0")
+    script.world.stop("consumer0")
+    script.world.run_until(lambda: not script.field.registrations, 20_000, "its session ends")
+    script.world.run_for(10_000)
+    script.world.crash(script.leader(), restart_after_ms=2_000, exact=True)
+    script.world.run_for(30_000)
+    assert script.world.ensemble.names(DRAFT.channels_of(GROUP)) == [member]
+    script.join("heir")
+    assert another_reads(script, mine, "consumer0") == "heir"
+    script.join("next")
+    script.settle()
+    finish(script, "heir", mine, its_range)
+
+
+@on_seeds()
 @pytest.mark.parametrize("failover", [False, True])
 @pytest.mark.parametrize("when", ["before", "after_applied_reply_lost", "after"])
 def test_f49_a_second_death_before_the_receiver_announced_loses_no_range(seed: int, when: str, failover: bool) -> None:
