@@ -20,10 +20,14 @@ from itertools import count
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from tests.sim.garbage import collect_seldom
 from tests.sim.options import SEED_VARIABLE
-from tests.sim.scenarios import storm
-from tests.sim.test_churn import churn, life
+from tests.sim.scenarios import announcing_storm, storm
+from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_hung import hung
+from tests.sim.test_journal import journaled
+from tests.sim.test_mixed import mixed
+from tests.sim.test_room import narrow
 from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError
 
@@ -37,9 +41,22 @@ LIVENESS_WORDS = ("did not come", "asks to be called at once")
 SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "storm": (storm, "tests/sim/test_seeds.py::test_every_storm_ends_in_a_calm"),
     "churn": (churn, "tests/sim/test_churn.py::test_a_storm_with_churn_ends_in_a_calm"),
+    "static": (static, "tests/sim/test_churn.py::test_a_storm_with_static_members_ends_in_a_calm"),
     "life": (life, "tests/sim/test_churn.py::test_a_storm_with_all_of_a_groups_life"),
+    "draft": (draft, "tests/sim/test_churn.py::test_a_storm_with_members_of_the_draft_ends_in_a_calm"),
+    "slow": (slow, "tests/sim/test_churn.py::test_a_storm_with_slow_callbacks_ends_in_a_calm"),
     "hung": (hung, "tests/sim/test_hung.py::test_a_storm_with_programs_that_hang_ends_in_a_calm"),
     "strange": (strange, "tests/sim/test_strange.py::test_a_storm_in_strange_conditions_ends_in_a_calm"),
+    "announcing": (
+        announcing_storm,
+        "tests/sim/test_replay.py::test_a_sink_keyed_by_ranges_is_exact_whoever_dies_in_a_storm",
+    ),
+    "narrow": (
+        narrow,
+        "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
+    ),
+    "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
+    "journal": (journaled, "tests/sim/test_journal.py::test_every_page_of_a_storm_played_again_puts_out_the_same"),
 }
 PROGRESS_SECONDS = 10
 
@@ -87,11 +104,17 @@ def jobs(first: int, seeds: int | None) -> Iterator[tuple[str, int]]:
             yield scene, seed
 
 
+def _begin_worker() -> None:
+    """A worker ends with its pool, whatever signal comes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
+
+
 def soak(first: int, seeds: int | None, workers: int, verbose: bool) -> int:
     """Play until the jobs or somebody's patience ends; the exit code of the worst kind of failure seen."""
     played, kinds, began, told = 0, set[int](), time.monotonic(), time.monotonic()
     context = get_context("spawn")  # nothing of this process, its signals above all, is in the workers
-    with context.Pool(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+    with context.Pool(workers, initializer=_begin_worker) as pool:
         try:
             for result in pool.imap_unordered(play, jobs(first, seeds)):
                 played += 1

@@ -201,10 +201,14 @@ def test_a_storm_with_churn_ends_in_a_calm(seed: int) -> None:
     churn(seed)
 
 
+def static(seed: int) -> World:
+    """A storm with static members: their shares wait for them shorter than a restart takes, as long, or longer."""
+    return churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
+
+
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_with_static_members_ends_in_a_calm(seed: int) -> None:
-    """Their shares wait for them: shorter than a restart takes, as long, or longer."""
-    churn(seed, hold_ms=[500, 5_000, 20_000][seed % 3])
+    static(seed)
 
 
 def life(seed: int) -> World:
@@ -217,16 +221,20 @@ def test_a_storm_with_all_of_a_groups_life(seed: int) -> None:
     life(seed)
 
 
+def draft(seed: int) -> World:
+    """A storm with members that know only the draft: what they have moves to the others and back, eagerly and not,
+    through holds and pauses."""
+    return churn(seed, (*KINDS, "rules", "wish", "join_of_the_draft", "join_of_the_draft"))
+
+
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_with_members_of_the_draft_ends_in_a_calm(seed: int) -> None:
-    """What they have moves to the others and back, eagerly and not, through holds and pauses."""
-    churn(seed, (*KINDS, "rules", "wish", "join_of_the_draft", "join_of_the_draft"))
+    draft(seed)
 
 
-@pytest.mark.parametrize("seed", seeds(SEEDS))
-def test_a_storm_with_slow_callbacks_ends_in_a_calm(seed: int) -> None:
-    """Callbacks take longer than sessions and leases."""
-    churn(
+def slow(seed: int) -> World:
+    """A storm with callbacks that take longer than sessions and leases."""
+    return churn(
         seed,
         rebalance_timeout_ms=40_000,
         call_ms_max=6_000,
@@ -234,3 +242,8 @@ def test_a_storm_with_slow_callbacks_ends_in_a_calm(seed: int) -> None:
         read_ms_max=300,
         fault_sessions_max=1.0,
     )
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_with_slow_callbacks_ends_in_a_calm(seed: int) -> None:
+    slow(seed)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.options import seeds
-from tests.sim.scenarios import announcing_storm
+from tests.sim.scenarios import Scene, announcing_storm
 from tests.sim.script import Script, on_seeds
 from tests.sim.test_replay import another_reads, ask, position, process, scene, status, told
 from zkcoord.core import replay, room
@@ -113,10 +113,14 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(
     script.settle()
 
 
+def narrow(seed: int) -> Scene:
+    """One seed of a storm of members that announce, with room for one range."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
+        patch.setattr(replay, "KEPT_BYTES_MAX", 1)
+        return announcing_storm(seed)
+
+
 @pytest.mark.parametrize("seed", seeds(20))
-def test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
-    monkeypatch.setattr(replay, "KEPT_BYTES_MAX", 1)
-    announcing_storm(seed)
+def test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room(seed: int) -> None:
+    narrow(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -30,6 +30,7 @@ from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode
 
 SEEDS = 60
+STEPS = 2_500
 LIMITS: tuple[tuple[ModuleType, str, tuple[int, ...]], ...] = (
     (writes, "ITEMS_MAX", (1, 2, 3, 1_000)),
     (coordinating, "DECISIONS_MAX", (1, 2, 5, 10_000)),
@@ -107,6 +108,11 @@ class Strange(Churn):
         self.world.spawn(f"consumer{self.next_consumer}", factory)
         self.next_consumer += 1
 
+    def begin(self) -> None:
+        """The first members."""
+        for n in range(4):
+            self.scene.join(f"consumer{n}")
+
     def ordinary_rules(self) -> None:
         """Rules under which a group comes to rest."""
         self.no_more_probes()
@@ -141,22 +147,28 @@ def small_limits(rng: Random) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def strange(seed: int, steps: int = 2_500) -> World:
-    """One seed of such a storm, and the calm after it."""
+def odd_scene(seed: int, acts: type[Strange], kinds: Sequence[str], *, batches: bool = False) -> Scene:
+    """One seed of a storm with such acts under small limits, and the calm after it."""
     rng = Random(f"strange {seed}")
     world = World(seed, Options.drawn(rng, time_step_ms_max=rng.choice((5, 50))))
     assignors = {**ASSIGNORS, "mad": partial(mad, world.rng)}
     coordinates = partial(coordinator, assignors=assignors, retention_ms=rng.choice((10_000, RETENTION_MS)))
     with small_limits(rng):
         hold_ms = rng.choice((0, 0, 2_000, 20_000))
-        scene = Scene(world, consumers=4, hold_ms=hold_ms, coordinates=coordinates)
-        churning = Strange(world, scene, STRANGE, coordinates)
-        for _ in range(steps // 80):
+        scene = Scene(world, consumers=0, hold_ms=hold_ms, coordinates=coordinates, batches=batches)
+        churning = acts(world, scene, kinds, coordinates)
+        churning.begin()
+        for _ in range(STEPS // 80):
             world.storm(80)
             churning.act()
         churning.ordinary_rules()
         scene.calm()
-    return world
+    return scene
+
+
+def strange(seed: int) -> World:
+    """One seed of such a storm."""
+    return odd_scene(seed, Strange, STRANGE).world
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
