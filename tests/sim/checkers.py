@@ -123,14 +123,14 @@ def no_record_is_skipped(entry: Entry, field: Field) -> Complaints:
 
 def only_the_newest_epoch_coordinates(facts: Facts, field: Field) -> Complaints:
     """What is the coordinator's is written by the session that last raised the epoch, and checks its version."""
-    written = _coordinators_work(facts, field)
-    if not written or facts.session.process == OPERATOR:
+    written = next(_coordinators_work(facts, field), None)
+    if written is None or facts.session.process == OPERATOR:
         return
     if not facts.checks("/zkcoord/epoch"):
-        yield f"{facts.session.client} wrote without a check of the epoch: {written[0]}"
+        yield f"{facts.session.client} wrote without a check of the epoch: {written}"
     if not facts.epoch_raised and field.epoch_session is not facts.session:
         newest = field.epoch_session.client if field.epoch_session else "nobody"
-        yield f"{facts.session.client} wrote {written[0]}, but the newest epoch is {newest}'s"
+        yield f"{facts.session.client} wrote {written}, but the newest epoch is {newest}'s"
 
 
 def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaints:
@@ -147,20 +147,19 @@ def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaint
                 yield f"{facts.session.client} wrote to group {group} without a check of {path}"
 
 
-def _coordinators_work(facts: Facts, field: Field) -> list[str]:
+def _coordinators_work(facts: Facts, field: Field) -> Iterator[str]:
     """What in a transaction only a coordinator may do."""
-    refused = {(c.group, c.consumer, c.sequence) for c in facts.gone_commands}  # a consumer may rewrite what it refuses
-    made = [f"command {c.sequence} for {c.consumer}" for c in facts.made_commands if tuple(c[:3]) not in refused]
-    made += [f"owner of {v.partition}" for v in _grants(facts)]
-    made += [f"state of {group}" for group, _, _ in facts.states]
-    made += [f"eviction of {consumer}" for _, consumer in facts.evicted_marks]
-    made += [f"channel of {consumer} deleted" for _, consumer in facts.channels_gone]
-    made += [f"mark of {topic}" for _, topic, _, _ in facts.marks]
-    made += [f"offset of {v.partition} removed" for v in facts.offsets if v.after is None]
+    refused = {tuple(c[:3]) for c in facts.gone_commands}  # a consumer may rewrite what it refuses
+    yield from (f"command {c.sequence} for {c.consumer}" for c in facts.made_commands if tuple(c[:3]) not in refused)
+    yield from (f"owner of {v.partition}" for v in _grants(facts))
+    yield from (f"state of {group}" for group, _, _ in facts.states)
+    yield from (f"eviction of {consumer}" for _, consumer in facts.evicted_marks)
+    yield from (f"channel of {consumer} deleted" for _, consumer in facts.channels_gone)
+    yield from (f"mark of {topic}" for _, topic, _, _ in facts.marks)
+    yield from (f"offset of {v.partition} removed" for v in facts.offsets if v.after is None)
     if facts.txn.kind == "multi":
-        foreign = [key for key in facts.unregistered if not field.owned_by(facts.session, *key)]
-        made += [f"registration of {consumer} deleted" for _, consumer in foreign]
-    return made
+        foreign = (key for key in facts.unregistered if not field.owned_by(facts.session, *key))
+        yield from (f"registration of {consumer} deleted" for _, consumer in foreign)
 
 
 # -- invariants 4 and 5: whose commands, whose owners

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from tests.sim.process import SimProcess
-    from tests.sim.store import SimStore, Wire
+    from tests.sim.store import SimStore
+    from tests.sim.wire import Wire
     from tests.sim.world import World
 
 T = TypeVar("T")

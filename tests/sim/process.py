@@ -142,8 +142,10 @@ class SimProcess:
         """One step of the actor with everything in its inbox."""
         items = self.inbox.take()
         self._check_busy(items)
-        if not all(isinstance(item, FromStore) and type(item.item) is SyncDone and item.item.ok for item in items):
-            self.world.trace(self.client, "step", items)  # lease renewals would drive out what matters
+        for item in items:
+            if not (type(item) is FromStore and type(item.item) is SyncDone and item.item.ok):
+                self.world.trace(self.client, "step", items)  # lease renewals would drive out what matters
+                break
         self.wake_ms = NEVER_MS
         assert self.actor is not None
         try:

@@ -17,7 +17,8 @@ from tests.sim.field import consumer_of, parse_json
 from tests.sim.options import Options, seeds
 from tests.sim.process import SimProcess
 from tests.sim.scenarios import Scene
-from tests.sim.store import READ, Ask, SimStore, Wire
+from tests.sim.store import SimStore
+from tests.sim.wire import READ, Ask, Wire
 from tests.sim.world import CrashPlan, Entry, World
 from tests.sim.zookeeper import Result
 from zkcoord.core.model import TopicPartition

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
+from operator import attrgetter
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Replica, Result, Session
+from tests.sim.wire import CLOSE, COMMIT, READ, SYNC, Ask, Reply, Wire
+from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Result, Session
 from zkcoord.shell.ports import (
     CommitDone,
     Link,
@@ -22,12 +25,10 @@ from zkcoord.shell.ports import (
     StoreInput,
     SyncDone,
     Unreadable,
-    WatchFired,
 )
-from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
-READ, COMMIT, SYNC, CLOSE = "read", "commit", "sync", "close"
 RUN, LOSE_REQUEST, LOSE_REPLY = "run", "lose request", "lose reply"
 
 
@@ -45,6 +46,7 @@ class Network(Protocol):
 
     rng: Random
     ensemble: Ensemble
+    busy: dict[SimStore, None]  # stores in which something waits; some in which nothing does any more
 
     def at(self, time_ms: int, action: Callable[[], None]) -> None:
         """Call `action` when virtual time has come to `time_ms`."""
@@ -68,46 +70,8 @@ class Network(Protocol):
         """How long a client looks for another server."""
 
 
-class Ask:
-    """One request on its way. Compared by identity."""
-
-    __slots__ = ("kind", "missing", "nodes", "payload", "token", "unreadable", "waiting")
-
-    def __init__(self, kind: str, token: int, payload: Any = None) -> None:
-        self.kind = kind
-        self.token = token
-        self.payload = payload
-        self.nodes: dict[int, Node] = {}  # of a read: what was answered so far, by its place
-        self.unreadable: list[Unreadable] = []
-        self.waiting: list[int] = list(range(len(payload))) if kind is READ else []
-        self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
-
-
-class Reply(NamedTuple):
-    """Something the server sent: an answer (`ask`) or a watch event (None)."""
-
-    item: StoreInput
-    ask: Ask | None
-    zxid: int
-
-
-class Wire:
-    """One TCP connection between a client and a replica."""
-
-    __slots__ = ("down", "open", "replica", "replies", "requests", "session", "up")
-
-    def __init__(self, replica: Replica, session: Session) -> None:
-        self.replica = replica
-        self.session = session
-        self.open = True
-        self.up = True  # requests and heartbeats get through
-        self.down = True  # replies and events get through
-        self.requests: deque[Ask] = deque()
-        self.replies: deque[Reply] = deque()
-
-    def notify(self, path: str, data: bool, children: bool) -> None:
-        """A watch of this connection fired."""
-        self.replies.append(Reply(WatchFired(path, data, children), None, 0))
+NUMBERS = count()
+NUMBER = attrgetter("number")
 
 
 class SimStore:
@@ -116,6 +80,7 @@ class SimStore:
     def __init__(self, network: Network, process: Process, sink: Callable[[StoreInput], None], timeout_ms: int) -> None:
         self.network = network
         self.process = process
+        self.number = next(NUMBERS)  # the order of making
         self.client = process.client
         self.timeout_ms = timeout_ms
         self.session: Session | None = None
@@ -157,7 +122,7 @@ class SimStore:
         self._closing = True
         self.local.clear()
         if self.wire is not None:
-            self.wire.requests.append(Ask(CLOSE, -1))
+            self.wire.ask(Ask(CLOSE, -1))
         else:
             self._finish()
 
@@ -166,9 +131,14 @@ class SimStore:
             return
         if self.wire is None:
             self.local.append(_unread(ask))  # nothing is kept for a later connection
+            self.stir()
         else:
             self._pending[ask] = None
-            self.wire.requests.append(ask)
+            self.wire.ask(ask)
+
+    def stir(self) -> None:
+        """Something waits here from now on."""
+        self.network.busy[self] = None
 
     # -- the scheduler's steps
 
@@ -239,7 +209,7 @@ class SimStore:
 
     def _answer(self, wire: Wire, ask: Ask, item: StoreInput) -> None:
         wire.session.heard_ms = self.network.ensemble.now_ms
-        wire.replies.append(Reply(item, ask, wire.replica.zxid))
+        wire.reply(Reply(item, ask, wire.replica.zxid))
 
     def _execute_read(self, wire: Wire, ask: Ask) -> None:
         """Answer the request, or a part of it: what happens between two parts is told before either is.
@@ -261,7 +231,7 @@ class SimStore:
         wire.requests.popleft()
         if ask.missing:
             ask.waiting, ask.missing = ask.missing, None
-            wire.requests.append(ask)
+            wire.ask(ask)
         else:
             nodes = tuple(ask.nodes[place] for place in sorted(ask.nodes))
             self._answer(wire, ask, ReadDone(ask.token, nodes, tuple(ask.unreadable)))
@@ -311,9 +281,10 @@ class SimStore:
             self.network.trace(self.client, "learns that its session is over")
             self._lost = True
             self.local.append(LinkChanged(Link.LOST, session.id, session.timeout_ms))
+            self.stir()
             return
-        self.wire = wire = Wire(replica, session)
-        wire.replies.append(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
+        self.wire = wire = Wire(replica, session, self)
+        wire.reply(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
         self.network.trace(self.client, "connects to", replica.name)
         self.refresh()
 
@@ -337,6 +308,7 @@ class SimStore:
             self._pending.clear()
             self._retry()
         self._starve(wire.session)
+        self.stir()
 
     def abandon(self) -> None:
         """The process is gone: nothing more is sent or heard; the session dies by its timeout."""
@@ -388,6 +360,13 @@ class SimStore:
         self._pending.clear()
         if not keep_ghosts:
             self.ghosts.clear()
+
+
+def one_of(stores: list[SimStore], draw: float) -> SimStore:
+    """The store that `draw` (from 0 to 1) means, in whatever order they are listed."""
+    if len(stores) > 1:
+        stores.sort(key=NUMBER)
+    return stores[int(draw * len(stores))]
 
 
 def _unread(ask: Ask) -> StoreInput:

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from tests.sim import faults
 from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import NEVER_MS, Factory, SimProcess
-from tests.sim.store import COMMIT, LOSE_REPLY, LOSE_REQUEST, READ, RUN, Ask, SimStore
+from tests.sim.store import LOSE_REPLY, LOSE_REQUEST, RUN, SimStore, one_of
 from tests.sim.trace import LINES_SHOWN, Trace
+from tests.sim.wire import COMMIT, READ, Ask
 from tests.sim.zookeeper import Ensemble, Result, Session
 from zkcoord.tree.writes import Transaction
 
@@ -64,6 +65,7 @@ class World:
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
         self.processes: dict[str, SimProcess] = {}
         self.stores: list[SimStore] = []
+        self.busy: dict[SimStore, None] = {}  # those in which something may wait
         self.now_ms = 0
         self.steps = 0
         self.stormy = False
@@ -206,54 +208,50 @@ class World:
         return True
 
     def _work(self) -> bool:
-        """Do one thing that can be done now; False when there is none."""
-        now_ms, options, serving = self.now_ms, self.options, self.ensemble.serving
+        """Do one thing that can be done now; False when there is none. (Asked at every step: nothing is called for
+        those, the most, who have nothing to do.)"""
+        now_ms, options, ensemble = self.now_ms, self.options, self.ensemble
         steps, executes, delivers, ghosts, behind = [], [], [], [], []
         for process in self.processes.values():
             if (process.wake_ms <= now_ms or process.inbox.items) and process.running and not process.paused:
                 steps.append(process)
-        for store in self.stores:
+        idle = None
+        for store in self.busy:
             wire = store.wire
-            if wire is None:
-                if store.local:
-                    delivers.append(store)
-            else:
-                if wire.requests and store.can_execute():
-                    executes.append(store)
-                if store.local or (wire.replies and store.can_deliver()):
-                    delivers.append(store)
-            if store.ghosts and serving:
-                ghosts.append(store)
-        for replica in self.ensemble.followers:
-            if not replica.cut and self.ensemble.lags(replica):
+            if wire is not None and wire.requests and store.can_execute():
+                executes.append(store)
+            if store.can_deliver():
+                delivers.append(store)
+            if store.ghosts:
+                if ensemble.serving:
+                    ghosts.append(store)
+            elif not (store.local or (wire is not None and (wire.requests or wire.replies))):
+                idle = store
+        if idle is not None:
+            del self.busy[idle]  # one at a time is enough
+        for replica in ensemble.followers:
+            if not replica.cut and ensemble.lags(replica):
                 behind.append(replica)
-        weights = (
-            options.weight_step if steps else 0,
-            options.weight_execute if executes else 0,
-            options.weight_deliver if delivers else 0,
-            options.weight_replicate if behind else 0,
-            1 if ghosts else 0,
-        )
-        total = sum(weights)
+        of_steps = options.weight_step if steps else 0
+        of_executes = of_steps + options.weight_execute if executes else of_steps
+        of_delivers = of_executes + options.weight_deliver if delivers else of_executes
+        of_behind = of_delivers + options.weight_replicate if behind else of_delivers
+        total = of_behind + 1 if ghosts else of_behind
         if not total:
             return False
-        rng = self.rng
-        draw = int(rng.random() * total)
-        kind = 0
-        while draw >= weights[kind]:
-            draw -= weights[kind]
-            kind += 1
-        if kind == 0:
-            self._step_process(steps[int(rng.random() * len(steps))])
-        elif kind == 1:
-            self._execute(executes[int(rng.random() * len(executes))])
-        elif kind == 2:
-            self._deliver(delivers[int(rng.random() * len(delivers))])
-        elif kind == 3:
-            replica = behind[int(rng.random() * len(behind))]
-            replica.apply(self.ensemble.log[replica.position])
+        random = self.rng.random
+        draw = int(random() * total)
+        if draw < of_steps:
+            self._step_process(steps[int(random() * len(steps))])
+        elif draw < of_executes:
+            self._execute(one_of(executes, random()))
+        elif draw < of_delivers:
+            self._deliver(one_of(delivers, random()))
+        elif draw < of_behind:
+            replica = behind[int(random() * len(behind))]
+            replica.apply(ensemble.log[replica.position])
         else:
-            ghosts[int(rng.random() * len(ghosts))].execute_ghost()
+            one_of(ghosts, random()).execute_ghost()
         return True
 
     def _step_process(self, process: SimProcess) -> None:
@@ -297,7 +295,7 @@ class World:
         for session in self.ensemble.expire_due():
             self.trace("session of", session.client, "expires")
             self._session_over(session)
-        if len(self.stores) > 2 * len(self.processes):
+        if len(self.stores) > len(self.processes):
             self.stores = [s for s in self.stores if not s.over or s.ghosts]
 
     def _session_over(self, session: Session) -> None:

@@ -292,7 +292,8 @@ class Ensemble:
 
     def expire_due(self) -> list[Session]:
         """End every session whose time is over; those that ended, by age."""
-        if not self.serving:
+        due_ms = self.next_expiry_ms()
+        if due_ms is None or due_ms > self.now_ms:
             return []
         due = [s for s in self.sessions.values() if s.expires_at_ms is not None and s.expires_at_ms <= self.now_ms]
         for session in due:
@@ -301,9 +302,12 @@ class Ensemble:
 
     def next_expiry_ms(self) -> int | None:
         """When the next session expires if nothing is heard of it."""
-        if not self.serving:
-            return None
-        return min((s.expires_at_ms for s in self.sessions.values() if s.expires_at_ms is not None), default=None)
+        due_ms = None
+        for session in self.sessions.values() if self.serving else ():  # asked at every step
+            at_ms = session.expires_at_ms
+            if at_ms is not None and (due_ms is None or at_ms < due_ms):
+                due_ms = at_ms
+        return due_ms
 
     # -- transactions
 

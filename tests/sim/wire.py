@@ -1,0 +1,72 @@
+"""One TCP connection between a client and a replica: what is on its way in either direction."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from tests.sim.zookeeper import Replica, Session
+from zkcoord.shell.ports import StoreInput, Unreadable, WatchFired
+from zkcoord.tree.snapshot import Node
+
+READ, COMMIT, SYNC, CLOSE = "read", "commit", "sync", "close"
+
+
+class Ask:
+    """One request on its way. Compared by identity."""
+
+    __slots__ = ("kind", "missing", "nodes", "payload", "token", "unreadable", "waiting")
+
+    def __init__(self, kind: str, token: int, payload: Any = None) -> None:
+        self.kind = kind
+        self.token = token
+        self.payload = payload
+        self.nodes: dict[int, Node] = {}  # of a read: what was answered so far, by its place
+        self.unreadable: list[Unreadable] = []
+        self.waiting: list[int] = list(range(len(payload))) if kind is READ else []
+        self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
+
+
+class Reply(NamedTuple):
+    """Something the server sent: an answer (`ask`) or a watch event (None)."""
+
+    item: StoreInput
+    ask: Ask | None
+    zxid: int
+
+
+class Client(Protocol):
+    """Whose connection it is."""
+
+    def stir(self) -> None:
+        """Something waits here from now on."""
+
+
+class Wire:
+    """The connection, and whether anything gets through."""
+
+    __slots__ = ("_client", "down", "open", "replica", "replies", "requests", "session", "up")
+
+    def __init__(self, replica: Replica, session: Session, client: Client) -> None:
+        self._client = client
+        self.replica = replica
+        self.session = session
+        self.open = True
+        self.up = True  # requests and heartbeats get through
+        self.down = True  # replies and events get through
+        self.requests: deque[Ask] = deque()
+        self.replies: deque[Reply] = deque()
+
+    def notify(self, path: str, data: bool, children: bool) -> None:
+        """A watch of this connection fired."""
+        self.reply(Reply(WatchFired(path, data, children), None, 0))
+
+    def ask(self, ask: Ask) -> None:
+        """The client sends something."""
+        self.requests.append(ask)
+        self._client.stir()
+
+    def reply(self, reply: Reply) -> None:
+        """The server sends something."""
+        self.replies.append(reply)
+        self._client.stir()
