@@ -76,9 +76,8 @@ class Desk:
         self._names: frozenset[str] = frozenset()  # children of the channel
         self._next = 0  # the number that the next command has
         self._ahead: Node | None = None  # that command, if it was read before the list showed it; it does not change
-        self._channel: Node | None = None  # as listed
         self.status_version = 0  # as listed, and counted on with announcements, which do not change the list
-        self._registration: Node | None = None
+        self._missing: set[str] = set()  # own registration and channel, when they were seen not to be there
         self._lookups: dict[str, Lookup] = {}
         self._looked_up = (paths.layout.owners(paths.group), paths.layout.offsets(paths.group))  # all stands below
         self._writer = ""  # whose multis are under way; "" = nobody's
@@ -114,7 +113,7 @@ class Desk:
         paths, listed = self.paths, None
         for node in nodes:
             if node.path == paths.registration:
-                self._registration = node
+                self._note_missing(node)
             elif node.path == paths.channel:
                 listed = node
             elif node.path.startswith(f"{paths.channel}/"):
@@ -127,7 +126,8 @@ class Desk:
             self._read_names(listed)
 
     def _read_names(self, node: Node) -> None:
-        self._channel, self._names = node, frozenset(node.children)
+        self._note_missing(node)
+        self._names = frozenset(node.children)
         self.status_version = node.stat.version if node.stat else 0
         sequences = {name for name in node.children if is_sequence(name)}
         tracker = self._loop.tracker
@@ -146,6 +146,9 @@ class Desk:
                 tracker.unwant(self.paths.command(expected))
             self._look_ahead(made)
 
+    def _note_missing(self, node: Node) -> None:
+        (self._missing.discard if node.exists else self._missing.add)(node.path)
+
     @property
     def channel_clean(self) -> bool:
         """True when registration, channel and commands are read, and no write is under way."""
@@ -162,8 +165,7 @@ class Desk:
 
         None of these is ever taken back, so it counts whatever else is still to be read, or cannot be.
         """
-        seen = [node for node in (self._registration, self._channel) if node is not None]
-        return not all(node.exists for node in seen) or EVICTED_MARK in self._names
+        return bool(self._missing) or EVICTED_MARK in self._names
 
     @property
     def refused_mark(self) -> bool:

@@ -43,7 +43,7 @@ class Draining:
     def answer_ping(self) -> None:
         """Acknowledge a ping that stands, with the status in the same multi; called while no task writes."""
         desk = self._desk
-        if not desk.may_write:
+        if not desk.commands or not desk.may_write:
             return
         for sequence, node in sorted(desk.commands.items()):
             if node is not None and _is_ping(node):

@@ -41,5 +41,7 @@ class Lease:
 
     def wake_at_ms(self, now_ms: int, *, connected: bool) -> int | None:
         """The next moment at which a sync is due (only while there is a link) or the lease ends."""
-        times = (self.until_ms, self.sync_at_ms if connected else -1)
-        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+        until_ms = self.until_ms if self.until_ms > now_ms else None
+        if not connected or self.sync_at_ms <= now_ms:
+            return until_ms
+        return self.sync_at_ms if until_ms is None else min(until_ms, self.sync_at_ms)

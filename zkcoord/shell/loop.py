@@ -223,10 +223,12 @@ class Loop:
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         self._send_reads()
-        lanes = self._session.lanes.values() if self._session else ()
-        held_ms = (lane.until_ms for lane in lanes if lane.until_ms > now_ms)
-        times = [t for t in (wake_at_ms, self._reopen_at_ms, unreadable_ms, *held_ms) if t is not None]
-        return min(times) if times and not self.finished else None
+        if self.finished:
+            return None
+        times = [t for t in (wake_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
+        if self._session is not None and self._session.lanes:
+            times += [lane.until_ms for lane in self._session.lanes.values() if lane.until_ms > now_ms]
+        return min(times, default=None)
 
     def _take(self, role: Role, item: Input, now_ms: int) -> None:
         match item:

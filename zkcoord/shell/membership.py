@@ -219,9 +219,7 @@ class MembershipRole:
         if self._loop.connected and self.lease.sync_due(now_ms):
             self._loop.sync(now_ms)
         try:
-            loop = self._loop
-            able = loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms)
-            if not self.member and able and not self._calls.full and self.may_join():
+            if not self.member and self._able_to_join(now_ms) and self.may_join():
                 self._join(now_ms)
         except SchemaError as error:
             self._loop.fail(error, now_ms)
@@ -236,6 +234,10 @@ class MembershipRole:
     def _can_leave_cleanly(self, now_ms: int) -> bool:
         """False when there is nothing to release, or no link and no lease: then the session's end does it."""
         return self.member and (self._loop.connected or (self.lease is not None and self.lease.holds(now_ms)))
+
+    def _able_to_join(self, now_ms: int) -> bool:
+        loop = self._loop
+        return loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms) and not self._calls.full
 
     def _join(self, now_ms: int) -> None:
         tracker = self._loop.tracker
@@ -357,11 +359,11 @@ class MembershipRole:
 
     def _revive(self, desk: Desk, lease: Lease) -> None:
         """What is held but does not run (the lease ended, somebody set its offset) starts again from its offset."""
+        if not desk.holdings.idle:
+            return
         if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._leaving:
             return
         if self._calls.full or (self._committing is not None and self._committing.busy):
-            return
-        if not desk.holdings.idle:
             return
         under_task = self._task.partitions() if self._task is not None else set()
         idle = sorted(desk.holdings.idle - under_task)

@@ -202,7 +202,9 @@ class Tracker:
 
     def take(self, token: int) -> list[Read]:
         """The reads to send as request `token` (not 0), oldest want first, at most READS_PER_REQUEST_MAX."""
-        reads = []
+        reads: list[Read] = []
+        if not self._queue:
+            return reads
         for key in list(self._queue)[:READS_PER_REQUEST_MAX]:
             del self._queue[key]
             want = self._wants[key]
@@ -254,6 +256,8 @@ class Tracker:
 
     def resume(self, now_ms: int) -> int | None:
         """Ask again for what was put off until now; returns when the next is due, None when there is none."""
+        if not self._put_off:
+            return None
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
             del self._put_off[key]
             self._queue[key] = None

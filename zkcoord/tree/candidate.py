@@ -10,6 +10,7 @@ is for people. What cannot be read counts as not said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from zkcoord.core.candidates import in_common
@@ -85,6 +86,7 @@ def _name(node: Node) -> str:
     return node.path.rpartition("/")[2]
 
 
+@lru_cache(maxsize=8)  # asked at each step, of one node
 def asked_to_resign(data: bytes) -> str | None:
     """Who asks the candidate to resign; None: nobody does.
 

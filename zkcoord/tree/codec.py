@@ -203,11 +203,12 @@ class Document:
     what: str
     data: bytes
     fields: Mapping[str, Any]
-    prefix: str = ""  # of the keys in messages: "policy." inside policy
+    within: tuple[str, ...] = ()  # the keys that lead here: in messages "policy." inside policy
 
     def error(self, key: str, why: str) -> CorruptError:
         """The error for one key; `why` completes the sentence "<key> …"."""
-        return corrupt(self.what, self.data, f"{self.prefix}{_key(key)} {why}")
+        keys = ".".join(map(_key, (*self.within, key)))
+        return corrupt(self.what, self.data, f"{keys} {why}")
 
     def wrong(self, key: str, value: object, allowed: str) -> CorruptError:
         """The error for a key whose value is not among what is allowed."""
@@ -278,7 +279,7 @@ class Document:
         value = self.fields.get(key)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(key, value, "an object")
-        return Document(what=self.what, data=self.data, fields=value or {}, prefix=f"{self.prefix}{_key(key)}.")
+        return Document(what=self.what, data=self.data, fields=value or {}, within=(*self.within, key))
 
     def all_texts(self) -> dict[str, str]:
         """All keys of this object, each of which must be a text."""

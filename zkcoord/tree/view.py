@@ -184,9 +184,12 @@ class _Folder:
         return changed
 
     def _keep_only(self, name: str, children: tuple[str, ...]) -> None:
-        known = self._map(name)
-        for gone in known.keys() - set(children):
-            del known[gone]
+        known: Mapping[str, Any] = self._changes.get(name, getattr(self._before.view, name))
+        gone = known.keys() - set(children)
+        if gone:
+            left = self._map(name)
+            for each in gone:
+                del left[each]
 
     def _problem(self, path: str, what: str | None) -> None:
         if what is None and path not in self._problems:
