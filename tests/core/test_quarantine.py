@@ -37,6 +37,11 @@ def quarantines(decisions: list[Decision]) -> list[Mapping[TopicPartition, Quara
     return [d.quarantined for d in decisions if isinstance(d, SetQuarantine)]
 
 
+def sets(decisions: list[Decision]) -> list[tuple[Mapping[TopicPartition, Quarantine], Mapping[str, str]]]:
+    """The same, with what is written of refusals that a wish forgave."""
+    return [(d.quarantined, d.forgiven) for d in decisions if isinstance(d, SetQuarantine)]
+
+
 def test_what_one_cannot_start_goes_to_another_that_has_not_refused_it() -> None:
     assert granted(decided(refused("abcd", "d"))) == {T0: "a-0"}
     assert granted(decided(refused("abcd", "d", "a"))) == {T0: "b-0"}
@@ -68,10 +73,29 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_al
     again = decided(refused("abcde", "b", "c", "d", "e"))
     assert quarantines(again) == [{T0: Quarantine("broke b, c, d, e: start: ValueError: poison", 5)}]
     wished = refused("abcd", "b", "c", "d", quarantined=entry, wishes={"rebalance": Wish(run="r")})
+    assert sets(decided(wished)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
+
+
+def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -> None:
+    forgiven = dict.fromkeys("bcd", POISON.sequence)
+    view = refused("abcd", "b", "c", "d", forgiven=forgiven)
     memory = Memory()
-    assert quarantines(decided(wished, memory)) == [{}]
-    answered = replace(wished, quarantined={}, wishes={})
-    assert T0 in granted(decided(answered, memory, NOW + 2_000))
+    assert sets(decided(view, memory)) == []
+    assert granted(decided(view, memory, NOW + 2_000)) == {T0: "d-0"}
+    assert sets(decided(refused("abcd", "b", "c", forgiven=forgiven))) == [({}, dict.fromkeys("bc", POISON.sequence))]
+    assert sets(decided(refused("abcd", forgiven=forgiven))) == [({}, {})]
+    assert sets(decided(refused("abc", "b", "c", forgiven=forgiven))) == [({}, dict.fromkeys("bc", POISON.sequence))]
+    later = POISON._replace(sequence="0000000002")
+    [(found, kept)] = sets(decided(refused("abcd", "b", "c", "d", refusal=later, forgiven=forgiven)))
+    assert (list(found), kept) == ([T0], {})
+    wished = refused("abcd", "b", refusal=AWAY, wishes={"rebalance": Wish(run="r")})
+    assert sets(decided(wished)) == []  # there is nothing to forgive
+
+
+def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "FORGIVEN_BYTES_MAX", 2 * (1 + 10 + 6))
+    wished = refused("abcd", "b", "c", "d", wishes={"rebalance": Wish(run="r")})
+    assert sets(decided(wished)) == [({}, dict.fromkeys("bc", POISON.sequence))]
 
 
 def test_who_has_its_try_keeps_what_it_was_given() -> None:

@@ -104,8 +104,40 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
     assert poisoned(script) == []
     for go in go_on:
         go()
-    # shares need not be even: what else stood in a start that was refused is still not given to who refused it
-    world.run_until(script.all_held, 20_000, "everything is read")
+    script.settle()  # even shares: what else stood in a start that was refused is forgiven, too
+    script.calm()
+
+
+@on_seeds()
+def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_goes(seed: int) -> None:
+    """Those who refused it live, and their statuses say so still: with three of them it was quarantined again."""
+    script, names = poisoned_group(seed)
+    world = script.world
+    script.join("another")  # so four have refused it: three remain, whoever is the owner that goes
+    names.append("another")
+    cannot_start(script.application("another"))
+    world.run_until(lambda: len(script.commands_sent(START, POISON)) == 4, 20_000, "it has its try")
+    world.run_until(lambda: poisoned(script) == [str(POISON)] and not script.outstanding(), 20_000, "it is broken, too")
+    for name in names:  # what was broken is mended
+        application = script.application(name)
+        del application.call, application._raises  # type: ignore[attr-defined]
+    script.wish("rebalance", run="r1")
+    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    script.settle()
+    old = script.leader()
+    world.crash(old, restart_after_ms=None, exact=True)
+    world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+    world.run_for(2_000)
+    generation, [owner] = script.generation(), [name for name in names if POISON in script.owned(name)]
+    gone, script.process(owner).restarts = script.member(owner), False
+    world.crash(owner, restart_after_ms=None)
+    world.run_until(lambda: (GROUP, gone) not in script.field.registrations, 20_000, "it is gone")
+    script.settle()
+    assert poisoned(script) == []
+    assert script.generation() == generation + 1
+    forgiven = script.state()["forgiven"]
+    assert forgiven
+    assert set(forgiven) <= {script.member(name) for name in names if name != owner}  # of who is gone it says nothing
     script.calm()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, names, partitions, reads_or_refuses, texts
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.quarantine import QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
+from zkcoord.core.quarantine import FORGIVEN_BYTES_MAX, QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
 from zkcoord.core.replay import KEPT_BYTES_MAX
 from zkcoord.core.room import range_bytes
 from zkcoord.core.view import Announced, Quarantine
@@ -73,7 +73,13 @@ def test_the_largest_state_fits_into_one_node() -> None:
         TopicPartition("x" * 249, number - n): entry
         for n in range(QUARANTINED_BYTES_MAX // state_bytes(TopicPartition("x" * 249, number), entry))
     }
-    data = encode_state(GroupState(generation=1, quarantined=quarantined, replay=replay, problem="\U0001f600" * 1_000))
+    forgiven = {f"{'g' * 255}-{n:020}": "9999999999" for n in range(FORGIVEN_BYTES_MAX // (276 + 10 + 6))}
+    assert len(encode_state(GroupState(forgiven=forgiven))) < FORGIVEN_BYTES_MAX + 200
+    data = encode_state(
+        GroupState(
+            generation=1, quarantined=quarantined, replay=replay, problem="\U0001f600" * 1_000, forgiven=forgiven
+        )
+    )
     assert len(data) < REQUEST_BYTES_MAX - 1_024
     assert decode_state(data).replay == replay
     assert QUARANTINED_BYTES_MAX * 0.9 < len(encode_state(GroupState(quarantined=quarantined))) < QUARANTINED_BYTES_MAX
@@ -94,6 +100,7 @@ states = st.builds(
     quarantined=st.dictionaries(partitions, st.builds(Quarantine, texts, counters), max_size=3),
     replay=st.dictionaries(partitions, announced, max_size=3),
     brokers=st.dictionaries(st.integers(0, 2**31 - 1), texts, max_size=3),
+    forgiven=st.dictionaries(texts, texts, max_size=3),
 )
 
 

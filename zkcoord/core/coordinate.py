@@ -217,13 +217,14 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
 
 def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
     """What the state says of partitions that nobody is given, where it is not what is so now."""
-    if barred.quarantined == view.quarantined:
+    if barred.quarantined == view.quarantined and barred.forgiven == view.forgiven:
         return []
     new = sorted(barred.quarantined.keys() - view.quarantined.keys())
     words = [f"{partition} {barred.quarantined[partition].why}" for partition in new]
     lifted = sorted(view.quarantined.keys() - barred.quarantined.keys())
     words += [f"{partition} is tried again" for partition in lifted]
-    return [SetQuarantine(quarantined=barred.quarantined, why="; ".join(words))]
+    why = "; ".join(words) or "what a wished rebalance forgave"
+    return [SetQuarantine(quarantined=barred.quarantined, forgiven=barred.forgiven, why=why)]
 
 
 def _halted(view: GroupView) -> list[Decision]:

@@ -173,9 +173,10 @@ class FreeHalted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQuarantine:
-    """Write down which partitions are given to nobody, all of them."""
+    """Write down which partitions are given to nobody, and which refusals a wish forgave: all of them."""
 
     quarantined: Mapping[TopicPartition, Quarantine]
+    forgiven: Mapping[str, str] = field(default_factory=dict)
     why: str
 
 

@@ -4,8 +4,9 @@ A member that cannot start a partition says so in its status; the partition goes
 asked again while that entry stands and another can have it. A *strike* against a partition is a living member that
 refused it, or an eviction of who owned it. At STRIKES_MAX different consumers it breaks one after the other: it is
 quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a wished
-rebalance forgives all. A broker that is away is nobody's fault and counts for nothing. Nor does a registration that
-just ends: a flapping ensemble would quarantine everything.
+rebalance forgives all, which the state remembers as long as what it forgave stands in a status. A broker that is away,
+or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does a registration that just ends:
+a flapping ensemble would quarantine everything.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
 from zkcoord.core.wishes import rebalancing
 
 BROKER = "broker"
-"""How a refusal begins that only says that Kafka could not be reached."""
+"""How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet."""
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
@@ -31,6 +32,9 @@ WHY_CHARS_MAX = 600
 QUARANTINED_BYTES_MAX = 256 * 1024
 """Of all quarantined partitions in a group's state, which is one node; what is beyond is tried again and again."""
 
+FORGIVEN_BYTES_MAX = 64 * 1024
+"""Of what the state says of refusals that a wish forgave, some 700 members: of the rest they count again afterwards."""
+
 _Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer -> czxid that a newer member is above
 
 
@@ -40,6 +44,7 @@ class Barred:
 
     pairs: frozenset[tuple[TopicPartition, str]] = frozenset()
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
+    forgiven: Mapping[str, str] = field(default_factory=dict)  # as `GroupView.forgiven`
 
 
 @dataclass(slots=True)
@@ -48,7 +53,6 @@ class Quarantines:
 
     _evictions: _Strikes = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)  # evicted consumers whose partitions were struck
-    _forgiven: frozenset[tuple[str, TopicPartition, str]] = frozenset()  # consumer, partition, refused sequence
     pardoned: set[TopicPartition] = field(default_factory=set)  # what a wish that stands has forgiven
 
     def look(self, view: GroupView) -> None:
@@ -64,8 +68,7 @@ class Quarantines:
             return
         self.pardoned.update(view.quarantined, self._evictions)
         self._evictions.clear()
-        self._forgiven = frozenset((c, p, refusal.sequence) for c, p, refusal in _refusals(view))
-        self.pardoned.update(p for _, p, _ in self._forgiven)
+        self.pardoned.update(p for _, p, _ in _refusals(view))
 
     def pending(
         self,
@@ -93,11 +96,12 @@ class Quarantines:
         """What must not be given to whom."""
         if not self._evictions and not view.quarantined and not any(c.refusals for c in view.channels.values()):
             return Barred()
+        forgiven, wished = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
         strikes: _Strikes = {p: dict(by) for p, by in self._evictions.items()}
         reasons: dict[TopicPartition, str] = {}
         for consumer_id, partition, refusal in _refusals(view):
-            if (consumer_id, partition, refusal.sequence) not in self._forgiven:
+            if not (wished or _covered(refusal, forgiven.get(consumer_id, ""))):
                 pairs.add((partition, consumer_id))
                 strikes.setdefault(partition, {})[consumer_id] = view.members[consumer_id].czxid
                 reasons[partition] = refusal.reason
@@ -119,7 +123,7 @@ class Quarantines:
                 room -= state_bytes(partition, entry)
                 if room >= 0:
                     quarantined[partition] = entry
-        return Barred(pairs=frozenset(pairs), quarantined=quarantined)
+        return Barred(pairs=frozenset(pairs), quarantined=quarantined, forgiven=forgiven)
 
 
 def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
@@ -147,10 +151,30 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
     ]
 
 
+def _covered(refusal: Refusal, last: str) -> bool:
+    return "" < refusal.sequence <= last
+
+
+def _forgiven(view: GroupView) -> dict[str, str]:
+    """What the state is to say of forgiven refusals: with a wish all that stand, then those of them that still do."""
+    wished, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
+    for consumer_id, _, refusal in _refusals(view) if wished or view.forgiven else ():
+        known = view.forgiven.get(consumer_id, "")
+        if wished:
+            found[consumer_id] = max(known, found.get(consumer_id, ""), refusal.sequence)
+        elif _covered(refusal, known):
+            found[consumer_id] = known
+    for consumer_id, sequence in sorted(found.items()):
+        room -= len(consumer_id) + len(sequence) + 6
+        if not sequence or room < 0:
+            del found[consumer_id]
+    return found
+
+
 def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
     """The living member that reads it, or is to start it: who refuses it gives it back in the same multi.
 
-    So what a wish forgave, and was granted, stays forgiven with a coordinator that sees the old refusals only.
+    So what was granted stays so with a coordinator that sees the refusals only.
     """
     owner = view.owners.get(partition)
     return None if owner is None else view.members.get(consumer_of(owner.thread))

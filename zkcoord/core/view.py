@@ -236,6 +236,8 @@ class GroupView:
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
+    forgiven: Mapping[str, str] = field(default_factory=dict)
+    # by a wish: consumer -> what it refused up to this sequence of its channel, while any of that stands in its status
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     problem: str | None = None  # why the assignment is not what was asked for
     until: TopicPartition | None = None  # moves that count stop here, see `core.budget`

@@ -90,7 +90,8 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case SetQuarantine():
                 name = "quarantined"
-                fields |= {"partitions": sorted(decision.quarantined), "level": "warning"}
+                fields |= {"partitions": sorted(decision.quarantined), "forgiven": sorted(decision.forgiven)}
+                fields |= {"level": "warning"} if decision.quarantined else {}
             case SetReplay():
                 name = "replay_kept"
                 fields |= {"partitions": sorted(decision.replay)}

@@ -165,7 +165,7 @@ class _Planner:
             case SetStopping():
                 return replace(state, stopping=decision.stopping)
             case SetQuarantine():
-                return replace(state, quarantined=decision.quarantined)
+                return replace(state, quarantined=decision.quarantined, forgiven=decision.forgiven)
             case SetReplay():
                 return replace(state, replay=decision.replay)
             case FailGroup(error=error):

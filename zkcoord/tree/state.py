@@ -34,7 +34,8 @@ class GroupState:
     `refused`: consumer id or partition -> why it is left out. `quarantined`: partitions given to nobody.
     `replay`: announced ranges (start, end, generation) that no member's status holds any more; `until`: the last move
     of a limited raise; `problem`: why the assignment is not what was asked for; `brokers`: the racks that the target
-    was made of, by broker id. These are left out when empty.
+    was made of, by broker id; `forgiven`: of a consumer, the sequence up to which a wish forgave what it refused. These
+    are left out when empty.
     """
 
     generation: int = 0
@@ -49,6 +50,7 @@ class GroupState:
     problem: str | None = None
     empty_ms: int = 0  # how long coordinators have seen it without members, left out when 0
     brokers: Mapping[int, str] = field(default_factory=dict)
+    forgiven: Mapping[str, str] = field(default_factory=dict)
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -80,6 +82,8 @@ def encode_state(state: GroupState) -> bytes:
         document["empty_ms"] = str(state.empty_ms)
     if state.brokers:
         document["brokers"] = {str(broker): rack for broker, rack in sorted(state.brokers.items())}
+    if state.forgiven:
+        document["forgiven"] = dict(sorted(state.forgiven.items()))
     return compact(document)
 
 
@@ -110,6 +114,7 @@ def decode_state(data: bytes) -> GroupState:
             for name, rack in document.section("brokers").all_texts().items()
             if (number := broker_id(name)) is not None
         },
+        forgiven=document.section("forgiven").all_texts(),
     )
 
 

@@ -59,7 +59,7 @@ def member_of(consumer_id: str, node: Node) -> Member:
         czxid=stat.czxid,
         version=stat.version,
         threads=registration.subscription if registration.pattern == STATIC else {},
-        wildcard=_wildcard(registration),
+        wildcard=wildcard_of(registration),
         coordinated=registration.coordination == MARKER,
         instance=registration.instance,
         replaces=registration.replaces,
@@ -75,7 +75,8 @@ def member_of(consumer_id: str, node: Node) -> Member:
     )
 
 
-def _wildcard(registration: Registration) -> Wildcard | None:
+def wildcard_of(registration: Registration) -> Wildcard | None:
+    """What it subscribes to by a pattern; None: by names."""
     regex = registration.wildcard
     if regex is None:
         return None
@@ -208,5 +209,6 @@ def remembered(state: GroupState) -> dict[str, Any]:
         "failed": state.failed.error if state.failed else None,
         "failed_since": state.failed.since_generation if state.failed else 0,
         "problem": state.problem,
+        "forgiven": state.forgiven,
         "until": state.until,
     }
