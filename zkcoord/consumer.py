@@ -41,6 +41,7 @@ from zkcoord.tree.registration import (
 )
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
+from zkcoord.tree.values import wildcard_of
 
 NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
@@ -143,7 +144,13 @@ class Consumer:
         functions |= {"start": partial(self._start, on_start, on_replay), "replay": self._replay.update}
         self._worker = Worker(functions, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
-        member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
+        member = MemberSettings(
+            group=group,
+            new_id=new_id,
+            registration=registration,
+            topics=document.topics,
+            wildcard=wildcard_of(document),
+        )
         self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
 

@@ -19,6 +19,7 @@ from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS, Layout
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
+from zkcoord.tree.values import wildcard_of
 
 GROUP = "g"
 
@@ -124,6 +125,7 @@ class ConsumerFactory:
             new_id=new_id,
             registration=registration,
             topics=sorted(self._topics) if self._pattern == "static" else (),
+            wildcard=wildcard_of(Registration(subscription=subscription, pattern=self._pattern)),
         )
 
         def events(name: str, fields: Mapping[str, Any]) -> None:

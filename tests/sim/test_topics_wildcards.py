@@ -124,3 +124,20 @@ def test_the_other_wildcard_groups_are_not_written_when_a_topic_of_one_comes() -
     assert group.changes_below(DRAFT.group("h"), since_ms) == []
     assert group.changes_below(DRAFT.record("h"), since_ms) == []
     assert group.changes_below(DRAFT.owners(GROUP), since_ms) != []
+
+
+@on_seeds()
+def test_a_wildcard_that_no_topic_matches_is_told_once_and_not_of_one_that_is_read(seed: int) -> None:
+    group = WildcardGroup(seed, "view.+", topics={"t": 2})
+    group.world.run_for(30_000)
+    told = group.world.events("topic_missing")
+    assert sorted((e.client.partition("#")[0], e.fields["include"]) for e in told) == [
+        ("consumer0", "view.+"),
+        ("consumer1", "view.+"),
+    ]
+    group.make("views", 2)
+    group.settle_with("views")
+    group.share()
+    group.world.run_for(30_000)
+    assert len(group.world.events("topic_missing")) == 2
+    group.calm()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Wildcard
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Calls, Desk
@@ -49,6 +50,7 @@ class MemberSettings:
     new_id: Callable[[], str]
     registration: Callable[[int], bytes]
     topics: Sequence[str] = ()  # subscribed to by name: told of when they do not exist
+    wildcard: Wildcard | None = None  # or so: told of when there is no such topic
 
 
 class MembershipRole:
@@ -62,7 +64,7 @@ class MembershipRole:
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._leaving: list[Future[None]] = []
         self._starts: dict[TopicPartition, int] = {}
-        self._topics = TopicCheck(settings.group, settings.topics, events)
+        self._topics = TopicCheck(settings.group, settings.topics, settings.wildcard, events)
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
@@ -226,6 +228,7 @@ class MembershipRole:
             return None
         if self.member and self.desk is not None:
             self.desk.now_ms, self.desk.holdings.said = now_ms, self.said
+            self._topics.member(self._loop.tracker, now_ms, idle=not self.desk.holdings.held)
             self._decide_as_member(self.desk, self.lease, now_ms)
         self._publish()
         lease = self.lease

@@ -1,32 +1,58 @@
-"""Tells of subscribed topics that ZooKeeper does not list: a misspelled one would be waited for in silence."""
+"""Tells of subscribed topics that ZooKeeper does not list, and of a wildcard that takes none of those that it lists: a
+misspelled one would be waited for in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkcoord.core.view import Wildcard
+from zkcoord.errors import CorruptError
 from zkcoord.shell.loop import Events
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import TOPICS
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.topic_filter import taken
 
 SCOPE = "topics"
 BELOW = f"{TOPICS}/"
+BUT_WHERE = "or the chroot (it must be that of Kafka's brokers)"
+
+IDLE_MS = 10_000
+"""A member with a wildcard that held nothing for so long looks at the list of topics, which may be a long one."""
 
 
 class TopicCheck:
     """Looks once in each session. Watches nothing: that a topic comes to be is the coordinator's to see."""
 
-    def __init__(self, group: str, topics: Sequence[str], events: Events) -> None:
-        self._group, self._topics, self._events = group, tuple(topics), events
-        self._told: set[str] = set()  # missing, when it was last looked for
+    def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
+        self._group, self._topics, self._wildcard, self._events = group, tuple(topics), wildcard, events
+        self._told: set[str] = set()  # missing, when it was last looked for; a wildcard by its regex
+        self._idle_since_ms: int | None = None
+        self._looks = False  # at the list, in this session
 
     def begin(self, tracker: Tracker) -> None:
-        """Have the topics read."""
+        """A session begins: have the topics read."""
+        self._idle_since_ms, self._looks = None, self._wildcard is not None
         for topic in self._topics:
             tracker.want(f"{BELOW}{topic}", scope=SCOPE)
 
+    def member(self, tracker: Tracker, now_ms: int, *, idle: bool) -> None:
+        """It is a member, and holds something or not: now and then, at least each sixth of the session timeout."""
+        if not self._looks:
+            return
+        if not idle:
+            self._looks = False
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now_ms
+        elif now_ms >= self._idle_since_ms + IDLE_MS:
+            self._looks = False
+            tracker.want(TOPICS, Kind.CHILDREN, scope=SCOPE)
+
     def take(self, node: Node, tracker: Tracker) -> None:
-        """Take in an answer, if it is about a topic."""
+        """Take in an answer, if it is about topics."""
+        if node.path == TOPICS and self._wildcard is not None:
+            tracker.unwant(TOPICS, Kind.CHILDREN)
+            self._match(self._wildcard, node.children)
         if not node.path.startswith(BELOW):
             return
         tracker.unwant(node.path)
@@ -36,7 +62,25 @@ class TopicCheck:
         elif topic not in self._told:
             self._told.add(topic)
             why = (
-                f"there is no {node.path} in ZooKeeper: create the topic in Kafka, or correct its name, or the chroot"
-                " (it must be that of Kafka's brokers); waiting for it"
+                f"there is no {node.path} in ZooKeeper: create the topic in Kafka, or correct its name, {BUT_WHERE};"
+                " waiting for it"
             )
             self._events("topic_missing", {"group": self._group, "topic": topic, "why": why, "level": "warning"})
+
+    def _match(self, wildcard: Wildcard, topics: Sequence[str]) -> None:
+        regex, black_list = wildcard.regex, wildcard.black_list
+        try:
+            if any(taken(regex, [topic], black_list=black_list) for topic in topics):
+                self._told.discard(regex)
+                return
+            none = f"includes {regex!r}, which none of the" if not black_list else f"excludes {regex!r}, which all"
+            why = (
+                f"the consumer {none} {len(topics)} topics in ZooKeeper's {TOPICS} match (Kafka's internal ones do not"
+                f" count): create one in Kafka, or correct the regex, {BUT_WHERE}; waiting for one"
+            )
+        except CorruptError as error:
+            why = f"{error}: nothing is given to this consumer; correct the regex"
+        if regex not in self._told:
+            self._told.add(regex)
+            fields = {"exclude" if black_list else "include": regex}
+            self._events("topic_missing", {"group": self._group, **fields, "why": why, "level": "warning"})
