@@ -3,6 +3,7 @@
     ZkcoordError               exit 1   base of everything raised on purpose
       UsageError                    2   the caller must change the call
         RefusedError                2   Kafka refuses who asks: whoever keeps the credentials and the rights
+        UnknownPartitionError       2   Kafka does not know a partition: not yet, or whoever made the call
       ConsumerRebalanceFailed       3   a group could not be rebalanced after its retries (the draft's exception)
       FencedError                   4   this process may no longer act: stop
       UnavailableError              5   ZooKeeper or Kafka cannot be reached: wait, try later
@@ -12,6 +13,10 @@
 
 A refused or an unknown commit is not an error: it is an outcome (`zkcoord.shell.ports.Outcome`).
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class ZkcoordError(Exception):
@@ -28,6 +33,17 @@ class UsageError(ZkcoordError):
 
 class RefusedError(UsageError):
     """Kafka refuses the credentials, or lacks a right for them; asking again as the same user changes nothing."""
+
+
+class UnknownPartitionError(UsageError):
+    """Kafka does not know some partitions: not yet (its brokers learn of new ones one after the other), or not at all.
+
+    `partitions`: those it is about, each a topic and a number.
+    """
+
+    def __init__(self, message: str, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        super().__init__(message)
+        self.partitions = frozenset(partitions)
 
 
 class ConsumerRebalanceFailed(ZkcoordError):  # noqa: N818 - the draft's own name

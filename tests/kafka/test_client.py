@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
-from zkcoord.errors import RefusedError, UnavailableError, UsageError
+from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.kafka import client as kafka_client
 from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
@@ -45,6 +49,34 @@ def test_a_missing_partition_is_the_callers_and_is_named(broker: Broker) -> None
     topic = broker.topic([1])
     with KafkaClient(broker.bootstrap_servers) as client, pytest.raises(UsageError, match=f"{topic}-77"):
         client.end_offsets([TopicPartition(topic, 0), TopicPartition(topic, 77)])
+
+
+def test_where_to_start_in_a_new_partition_is_asked_for_again_until_its_brokers_know_it(broker: Broker) -> None:
+    old, new = TopicPartition(broker.topic([3]), 0), TopicPartition(f"new-{uuid.uuid4().hex}", 0)
+    with KafkaClient(broker.bootstrap_servers) as client, ThreadPoolExecutor(1) as pool:
+        asked, asked_once = client.ask_offsets, threading.Event()
+
+        def ask(*arguments: Any) -> Any:
+            answer = asked(*arguments)
+            asked_once.set()
+            return answer
+
+        client.ask_offsets = ask  # type: ignore[method-assign]
+        found = pool.submit(client.reset_positions, [old, new], "latest")
+        assert asked_once.wait(PATIENCE_SECONDS)
+        assert not found.done()
+        broker.produce(new, [b"first"] * 2)
+        assert found.result(PATIENCE_SECONDS) == {old: 3, new: 2}
+
+
+def test_what_stays_unknown_is_named_all_of_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "NEW_WITHIN_SECONDS", 0.2)
+    topic = broker.topic([1])
+    lost = [TopicPartition(topic, number) for number in (7, 77, 777)]
+    with KafkaClient(broker.bootstrap_servers) as client:
+        with pytest.raises(UnknownPartitionError, match=f"{topic}-7, {topic}-77, {topic}-777: if") as told:
+            client.reset_positions([TopicPartition(topic, 0), *lost], "earliest")
+        assert told.value.partitions == set(lost)
 
 
 def test_a_cluster_that_is_away_is_named_within_the_timeout() -> None:

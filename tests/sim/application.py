@@ -15,6 +15,7 @@ from typing import Any
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnknownPartitionError, ZkcoordError
 from zkcoord.shell.committing import Wanted
 from zkcoord.shell.desk import CALLS_WAITING_MAX
 from zkcoord.shell.ports import CallDone, Request
@@ -74,6 +75,7 @@ class Application:
         self.starts: dict[TopicPartition, int] = {}  # how often it was told to start each
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
+        self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
         self.commits = True  # whether it commits while it reads
         self.hung = False
         self._answering = False  # an answer is on its way
@@ -121,7 +123,10 @@ class Application:
             self.starts[partition] = self.starts.get(partition, 0) + 1
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
-            done = CallDone(token, getattr(self, HANDLERS[name])(argument))
+            try:
+                done = CallDone(token, getattr(self, HANDLERS[name])(argument))
+            except ZkcoordError as error:
+                done = CallDone(token, error=error)
         self._process.inbox.put(done)
         if self._calls:
             self._next_call()
@@ -153,6 +158,9 @@ class Application:
             self._note("lost", partition, self.positions.pop(partition, -1))
 
     def _resolve(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        unknown = self.unknown.intersection(partitions)
+        if unknown:
+            raise UnknownPartitionError(f"Kafka does not know {sorted(unknown)}", unknown)
         found = {p: self._logs.end(p) if self._reset == "latest" else 0 for p in partitions}
         for partition, offset in found.items():
             self._note("reset", partition, offset)

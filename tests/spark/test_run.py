@@ -3,13 +3,14 @@
 import itertools
 import os
 import signal
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import RefusedError, UnavailableError, UsageError
+from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -140,3 +141,17 @@ def test_a_run_that_was_never_given_a_partition_says_so(
     found = [each.message for each in caplog.records if each.__dict__.get("zkcoord_event") == "nothing_held"]
     assert len(found) == (told is not None)
     assert all((told or "") in each for each in found)
+
+
+def test_a_topic_that_its_brokers_do_not_know_yet_is_no_reason_not_to_join(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = world.ask_offsets
+
+    def ask(partitions: Collection[TopicPartition], *arguments: Any) -> Any:
+        if world.joined.is_set():
+            return asked(partitions, *arguments)
+        return {}, {each: UnknownPartitionError(f"Kafka does not know {each}", [each]) for each in partitions}
+
+    monkeypatch.setattr(world, "ask_offsets", ask)
+    assert world.consumer().run(lambda frame, batch: None, max_batches=1) == 1

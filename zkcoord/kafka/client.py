@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import RefusedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.kafka.less_often import LessOften
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 
@@ -24,6 +25,10 @@ Where = ResetPolicy | int  # a place in a log; a number is a time, in millisecon
 
 TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
+
+# ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
+NEW_WITHIN_SECONDS = 2.0
+NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
 
 # librdkafka's lines have a child logger whose NullHandler keeps Python from printing them when nobody configured
 # logging; whoever listens to `zkcoord.kafka` gets them with zkcoord's own.
@@ -55,6 +60,7 @@ SETTING = {"_INVALID_ARG", "_CONFLICT", "_UNSUPPORTED_FEATURE"}
 BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
+NAMED_MAX = 3  # partitions that an error spells out
 NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
 AWAY = {
     *("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
@@ -127,7 +133,7 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
     if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
         return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
     if name in UNKNOWN:
-        return UsageError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name and partitions")
+        return UnknownPartitionError(f"Kafka at {servers} could not {doing}: {text}; check the topic's name")
     if name in SETTING:
         return UsageError(f"could not {doing}: {text}; check the Kafka client's settings")
     if name in AWAY or error.retriable():
@@ -193,8 +199,10 @@ class KafkaClient:
         """Where to start in partitions without an offset, by the reset policy.
 
         For a time: the first record of that time or later, by the records' timestamps; the end where there is none.
+        What the brokers do not know, or has no leader, may be new: it is asked for again for NEW_WITHIN_SECONDS. Then
+        UnknownPartitionError names all that they still do not know.
         """
-        found = self._all(*self.ask_offsets(partitions, policy, None, timeout_ms))
+        found = self._all(*self._ask_until_known(partitions, policy, timeout_ms))
         older = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.end_offsets(older, None, timeout_ms) if older else {})
 
@@ -251,16 +259,45 @@ class KafkaClient:
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
         reasons = {p: self._translate(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
-            existing = self.partitions(wait_ms)
-            missing = failed.keys() - existing
-            reasons |= {p: UsageError(f"Kafka at {self._servers} has no partition {p}; check it") for p in missing}
-        return found, reasons
+            missing = failed.keys() - set(self.partitions(wait_ms))
+            reasons |= dict.fromkeys(missing, UnknownPartitionError(""))
+        return found, {
+            p: self._unknown(p) if isinstance(reason, UnknownPartitionError) else reason
+            for p, reason in reasons.items()
+        }
+
+    def _ask_until_known(
+        self, partitions: Iterable[TopicPartition], which: Where, timeout_ms: int | None
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
+        """As `ask_offsets`, again and again while the rest may be new."""
+        pause, last_pause = NEW_PAUSE_SECONDS
+        deadline = time.monotonic() + NEW_WITHIN_SECONDS
+        found, failed = self.ask_offsets(partitions, which, None, timeout_ms)
+        while failed and all(isinstance(e, UnknownPartitionError | UnavailableError) for e in failed.values()):
+            if time.monotonic() + pause > deadline:
+                break
+            time.sleep(pause)
+            pause = min(pause * 2, last_pause)
+            more, failed = self.ask_offsets(failed, which, None, timeout_ms)
+            found |= more
+        return found, failed
+
+    def _unknown(self, *partitions: TopicPartition) -> UnknownPartitionError:
+        named = ", ".join(map(str, sorted(partitions)[:NAMED_MAX])) + (", …" if len(partitions) > NAMED_MAX else "")
+        return UnknownPartitionError(
+            f"Kafka does not know {named}: if it is not new, check its name, the client's rights, and that"
+            f" {self._servers} are the brokers of this ZooKeeper",
+            partitions,
+        )
 
     def _all(
         self, found: dict[TopicPartition, int], failed: dict[TopicPartition, ZkcoordError]
     ) -> dict[TopicPartition, int]:
+        others = {p: error for p, error in failed.items() if not isinstance(error, UnknownPartitionError)}
+        if others:
+            raise others[min(others)]
         if failed:
-            raise failed[min(failed)]
+            raise self._unknown(*failed)
         return found
 
     def _open(self) -> Any:

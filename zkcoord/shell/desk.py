@@ -28,6 +28,10 @@ CALLS_WAITING_MAX = 20
 it holds before some are answered: else each flap of the network would leave another start and another `lost`, for ever.
 One that works has two or three, a slow one whose session was lost a few times some more."""
 
+UNKNOWN_AGAIN_MS = 120_000
+"""A partition that Kafka does not know is tried each half a minute at least (`core.patience`): what comes later than
+this has nothing to do with the last time."""
+
 
 class Calls:
     """What the application was asked and has not answered yet, over all registrations of a consumer."""
@@ -79,6 +83,7 @@ class Desk:
         self.status_version = 0  # as listed, and counted on with announcements, which do not change the list
         self._missing: set[str] = set()  # own registration and channel, when they were seen not to be there
         self._lookups: dict[str, Lookup] = {}
+        self._unknown: dict[TopicPartition, tuple[int, int]] = {}  # to Kafka: first and last time that it was tried
         self._looked_up = (paths.layout.owners(paths.group), paths.layout.offsets(paths.group))  # all stands below
         self._writer = ""  # whose multis are under way; "" = nobody's
         self._outcomes: list[CommitDone] = []
@@ -252,6 +257,19 @@ class Desk:
         if replay:
             self.call("replay", replay)
         self.call("start", offsets, waiting)
+
+    def unknown_for_ms(self, partition: TopicPartition) -> int:
+        """Kafka does not know it, and did not for so long: since it was first tried here, again and again."""
+        first_ms, last_ms = self._unknown.get(partition, (self.now_ms, self.now_ms))
+        if self.now_ms - last_ms > UNKNOWN_AGAIN_MS:
+            first_ms = self.now_ms
+        self._unknown[partition] = first_ms, self.now_ms
+        return self.now_ms - first_ms
+
+    def known(self, partitions: Collection[TopicPartition]) -> None:
+        """These were started."""
+        for partition in partitions if self._unknown else ():
+            self._unknown.pop(partition, None)
 
     def disown(self, waiting: str) -> None:
         """Nobody waits any more for what the application answers to these calls."""

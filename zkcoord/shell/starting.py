@@ -5,13 +5,13 @@ Starts that wait one behind the other are obeyed as one: no two commands of a ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER
 from zkcoord.core.view import Refusal
-from zkcoord.errors import CorruptError, UnavailableError
+from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import NOWHERE, Position
 from zkcoord.shell.obeying import TASK, Step
@@ -19,6 +19,10 @@ from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, Option, decode_command
 from zkcoord.tree.member import Held
+
+UNKNOWN_MS = 60_000
+"""So long a partition that Kafka does not know may be new, and refusing it is nobody's fault; then somebody must act.
+(By then the coordinator has tried it five times; a topic that is gone for good is dropped as long after.)"""
 
 STARTS_MAX = 100
 """Acknowledged in one multi: so deleting them takes little of its size, whatever else it holds."""
@@ -178,11 +182,7 @@ class StartTask:
         """The application answered: with offsets for a reset, with nothing or an error for a start."""
         name, partitions = self._asked
         if done.error is not None:
-            reason = f"{name}: {type(done.error).__name__}: {done.error}"
-            if isinstance(done.error, UnavailableError):  # Kafka is away: nobody's fault, and tried again here
-                reason = f"{BROKER}: {reason}"
-            for partition in partitions:
-                self._starts[partition].refused = reason
+            self._refuse(name, partitions, done.error)
         elif name == "reset":
             for partition in partitions:
                 start = self._starts[partition]
@@ -192,6 +192,17 @@ class StartTask:
         else:
             self._desk.holdings.run(partitions)
         self.step = Step.READ
+
+    def _refuse(self, name: str, partitions: Collection[TopicPartition], error: BaseException) -> None:
+        """These cannot be started; of what Kafka does not know only that, the rest is asked for without it."""
+        reason = f"{name}: {type(error).__name__}: {error}"
+        away = isinstance(error, UnavailableError)  # Kafka: nobody's fault, and tried again here
+        unknown = set[TopicPartition]()
+        if isinstance(error, UnknownPartitionError):
+            unknown = {p for p in partitions if p in error.partitions} or set(partitions)
+        for partition in unknown or partitions:
+            new = partition in unknown and self._desk.unknown_for_ms(partition) < UNKNOWN_MS
+            self._starts[partition].refused = f"{BROKER}: {reason}" if away or new else reason
 
     def _write(self) -> None:
         desk = self._desk
@@ -219,6 +230,7 @@ class StartTask:
     def _done(self, holds: Mapping[TopicPartition, Held]) -> None:
         holdings, starts = self._desk.holdings, self._starts
         holdings.hold(holds)
+        self._desk.known(holds)
         running = holdings.running
         moved = [p for p, mine in holds.items() if starts[p].told not in (-1, mine.offset) and p in running]
         if moved:  # somebody else set the offset right behind the acknowledgement: it is revived from there

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UsageError
+from zkcoord.errors import UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
@@ -245,7 +245,7 @@ class SparkConsumer:
         ends, failed = log_ends.ask_offsets(partitions, "latest", self._loop_settings.isolation, None)
         for each in sorted(starts.keys() & ends.keys(), key=lambda one: (starts[one] >= ends[one], one)):
             return (OffsetRange(each.topic, each.partition, max(starts[each], ends[each] - 1), ends[each]),)
-        if failed:
+        if failed and not isinstance(failed[min(failed)], UnknownPartitionError):  # else it is new, or goes
             raise failed[min(failed)]
         return ()
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.spark.alarm import slow_batch_alarm, tell_in_vain
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.holdings import End, Hold, Holdings, View
@@ -177,7 +177,7 @@ class DriverLoop:
                 return Turn.AWAY
             if self._out_of_log.repair(leased, ends, self._settings.isolation):
                 return Turn.AGAIN
-        except (UnavailableError, FencedError) as error:
+        except (UnavailableError, UnknownPartitionError, FencedError) as error:
             self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")
             return Turn.AWAY
         replays = announced_ranges(held, ends, self._pace.offsets)

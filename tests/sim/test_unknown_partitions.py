@@ -1,0 +1,73 @@
+"""A partition that ZooKeeper names and Kafka does not know (yet): tried again, and a fault only if it stays unknown."""
+
+from __future__ import annotations
+
+from tests.sim.field import START
+from tests.sim.script import GROUP, Script, on_seeds
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.starting import UNKNOWN_MS
+
+NEW = [TopicPartition("t", number) for number in range(4, 8)]
+LATE = NEW[3]
+
+
+def grown(seed: int, *ignorant: str, consumers: int = 3) -> Script:
+    """The topic has four partitions more; the brokers of these consumers do not know of the last one."""
+    script = Script(seed, consumers=consumers)
+    script.settle()
+    for name in ignorant:
+        script.application(name).unknown.add(LATE)
+    script.partition_count("t", 8)
+    return script
+
+
+def reasons(script: Script) -> list[str]:
+    """Why starts were refused, in order."""
+    return [told.fields["why"] for told in script.world.events("start_refused")]
+
+
+@on_seeds()
+def test_what_kafka_does_not_know_yet_holds_up_nothing_else_and_counts_against_nobody(seed: int) -> None:
+    script = grown(seed, "consumer0", "consumer1", "consumer2")
+    world = script.world
+    world.run_until(lambda: bool(reasons(script)), 20_000, "it is refused")
+    world.run_until(lambda: all((GROUP, p) in script.field.holdings for p in NEW[:3]), 20_000, "the others are read")
+    world.run_for(UNKNOWN_MS // 2)
+    assert {why.partition(":")[0] for why in reasons(script)} == {"broker"}
+    receivers = {write.path for t in script.commands_sent(START, LATE) for write in t.commands(START, LATE)}
+    assert len(receivers) == 1  # it is tried where it was
+    for number in range(3):
+        script.application(f"consumer{number}").unknown.clear()
+    script.settle()
+    assert script.state()["quarantined"] == {}
+    assert script.field.evicted == {}
+    script.calm()
+
+
+@on_seeds()
+def test_what_one_consumers_kafka_does_not_know_for_a_minute_goes_to_another(seed: int) -> None:
+    """Its credentials lack a right, or it was given the brokers of another cluster."""
+    script = grown(seed, "consumer0", "consumer1", consumers=2)
+    world = script.world
+    world.run_until(lambda: bool(reasons(script)), 20_000, "it is refused")
+    ignorant = world.events("start_refused")[0].client.partition("#")[0]
+    other = "consumer1" if ignorant == "consumer0" else "consumer0"
+    script.application(other).unknown.clear()
+    began_ms = world.now_ms
+    world.run_until(lambda: script.owner(LATE) == script.member(other), 60_000, "the other reads it")
+    assert world.now_ms > began_ms + UNKNOWN_MS
+    assert reasons(script)[-1].startswith("reset: UnknownPartitionError: Kafka does not know")
+    world.run_until(lambda: not script.outstanding(), 20_000, "all is started")
+    script.calm()
+
+
+@on_seeds()
+def test_what_nobodys_kafka_knows_is_quarantined_in_the_end_and_says_why(seed: int) -> None:
+    script = grown(seed, "consumer0", "consumer1", "consumer2")
+    world = script.world
+    world.run_until(lambda: str(LATE) in script.state()["quarantined"], 200_000, "it is quarantined")
+    assert world.now_ms > 3 * UNKNOWN_MS
+    assert "Kafka does not know" in script.state()["quarantined"][str(LATE)]["why"]
+    assert list(script.state()["quarantined"]) == [str(LATE)]
+    world.run_until(lambda: all((GROUP, p) in script.field.holdings for p in NEW[:3]), 20_000, "the others are read")
+    script.calm()
