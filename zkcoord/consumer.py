@@ -119,10 +119,11 @@ class Consumer:
         _check_instance(instance, hold_ms)
         check_offers(assignors)
         document = subscription_of(topics, include, exclude, threads)
-        document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces)
-        document = replace(document, assignors=tuple(assignors), rack=rack, capacity=capacity)
-        offers = {PING} if on_replay is None else {PING, REPLAY}
-        document = replace(document, rebalance_timeout_ms=rebalance_timeout_ms, offers=frozenset(offers))
+        document = replace(
+            document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack, capacity=capacity
+        )
+        document = replace(document, assignors=tuple(assignors), rebalance_timeout_ms=rebalance_timeout_ms)
+        document = replace(document, offers=frozenset({PING} if on_replay is None else {PING, REPLAY}))
 
         def registration(negotiated_ms: int) -> bytes:
             now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
@@ -144,13 +145,8 @@ class Consumer:
         functions |= {"start": partial(self._start, on_start, on_replay), "replay": self._replay.update}
         self._worker = Worker(functions, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
-        member = MemberSettings(
-            group=group,
-            new_id=new_id,
-            registration=registration,
-            topics=document.topics,
-            wildcard=wildcard_of(document),
-        )
+        member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
+        member = replace(member, wildcard=wildcard_of(document))
         self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
 
