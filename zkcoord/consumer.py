@@ -119,15 +119,13 @@ class Consumer:
         _check_instance(instance, hold_ms)
         check_offers(assignors)
         document = subscription_of(topics, include, exclude, threads)
-        document = replace(
-            document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack, capacity=capacity
-        )
-        document = replace(document, assignors=tuple(assignors), rebalance_timeout_ms=rebalance_timeout_ms)
-        document = replace(document, offers=frozenset({PING} if on_replay is None else {PING, REPLAY}))
+        document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack)
+        document = replace(document, capacity=capacity, rebalance_timeout_ms=rebalance_timeout_ms)
+        offers = frozenset({PING} if on_replay is None else {PING, REPLAY})
+        document = replace(document, assignors=tuple(assignors), offers=offers)
 
         def registration(negotiated_ms: int) -> bytes:
-            now = replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms)
-            return encode_registration(now)
+            return encode_registration(replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms))
 
         registration(session_timeout_ms)  # refuses now what would be refused at joining
         self._rebalance_timeout_ms, self._started = rebalance_timeout_ms, False
