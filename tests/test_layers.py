@@ -21,6 +21,7 @@ PURE = {
     "heapq",
     "itertools",
     "math",
+    "operator",
     "re",
     "types",
     "typing",

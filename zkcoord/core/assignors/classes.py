@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, cycle, groupby, repeat
+from operator import attrgetter
 
 from zkcoord.core.model import Subscriber, TopicPartition
 
@@ -20,33 +21,28 @@ class ThreadClass:
     threads: list[str]
 
 
-def classes_of(subscribers: tuple[Subscriber, ...], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
+def alike(subscribers: Iterable[Subscriber]) -> list[tuple[Mapping[str, int], list[str]]]:
+    """(threads by topic, the consumers that have just these) for each choice of them, all in the order given."""
+    found: dict[tuple[str | int, ...], tuple[Mapping[str, int], list[str]]] = {}
+    for threads, members in groupby(subscribers, attrgetter("threads")):  # comparing is cheaper than a signature
+        _, consumers = found.setdefault((*threads, *threads.values()), (threads, []))
+        consumers += map(attrgetter("consumer_id"), members)
+    return list(found.values())
+
+
+def classes_of(subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
     """The classes of a group, in order of their topics; threads that may read nothing that exists are in none."""
-    topics = sorted(topic for topic, ids in partitions.items() if ids)
-    seen: dict[tuple[tuple[str, int], ...], list[list[str]]] = {}  # by thread number, the list that takes the thread
-    streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> thread ids by consumer
-    members = sorted(subscribers, key=lambda member: member.consumer_id)
-    for threads, alike in groupby(members, lambda member: member.threads):  # comparing is cheaper than a signature
-        signature = tuple(threads.items())
-        if signature not in seen:
-            seen[signature] = _targets(threads, topics, streams)
-        ids = [member.consumer_id for member in alike]
-        for number, target in enumerate(seen[signature]):
-            target += [f"{consumer}-{number}" for consumer in ids]  # thread_id(), inline: a call each costs a tenth
+    streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> consumers
+    for threads, consumers in alike(subscribers):
+        wanted = sorted((topic, count) for topic, count in threads.items() if count > 0 and partitions.get(topic))
+        for number in range(max((count for _, count in wanted), default=0)):
+            topics = tuple([topic for topic, count in wanted if count > number])
+            streams.setdefault((number, topics), []).extend(consumers)
     found: dict[tuple[str, ...], list[str]] = {}
-    for (_, readable), threads in sorted(streams.items()):
-        found.setdefault(readable, []).extend(threads)
-    return [ThreadClass(topics=readable, threads=threads) for readable, threads in sorted(found.items())]
-
-
-def _targets(
-    threads: Mapping[str, int], topics: list[str], streams: dict[tuple[int, tuple[str, ...]], list[str]]
-) -> list[list[str]]:
-    """The lists in `streams` that take thread 0, 1, ... of a member with these counts."""
-    wanted = [(topic, threads[topic]) for topic in topics if threads.get(topic, 0) > 0]
-    count = max((streams_wanted for _, streams_wanted in wanted), default=0)
-    readable = (tuple(topic for topic, most in wanted if most > number) for number in range(count))
-    return [streams.setdefault((number, names), []) for number, names in enumerate(readable)]
+    for (number, topics), consumers in sorted(streams.items()):
+        consumers.sort()
+        found.setdefault(topics, []).extend([f"{consumer}-{number}" for consumer in consumers])  # thread_id(), inline
+    return [ThreadClass(topics=topics, threads=threads) for topics, threads in sorted(found.items())]
 
 
 def canonical(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
@@ -77,7 +73,7 @@ def owned_among(
 ) -> dict[TopicPartition, str]:
     """`owned` without partitions that the classes do not read and without threads that are in none of them."""
     threads = {thread for group in classes for thread in group.threads}
-    numbers = {topic: set(partitions[topic]) for group in classes for topic in group.topics}
+    numbers = {topic: set(partitions[topic]) for topic in {topic for group in classes for topic in group.topics}}
     return {
         pair: thread
         for pair, thread in owned.items()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.model import Subscriber, TopicPartition, consumer_of, thread_id
+from zkcoord.core.assignors.classes import alike
+from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,26 +89,30 @@ def threads_by_topic(
     subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]
 ) -> dict[str, frozenset[str]]:
     """Topic to the threads that may read it, for each topic in `partitions` that somebody subscribed."""
-    members = tuple(subscribers)
-    made: dict[tuple[int, ...], frozenset[str]] = {}  # topics with equal counts share one set
+    groups = alike(subscribers)
+    of_topic: dict[str, list[tuple[int, int]]] = {}  # topic -> (place among the groups, threads)
+    for place, (threads, _) in enumerate(groups):
+        for topic, count in threads.items():
+            if count > 0 and topic in partitions:
+                of_topic.setdefault(topic, []).append((place, count))
+    made: dict[tuple[tuple[int, int], ...], frozenset[str]] = {}  # topics with equal counts share one set
     readers: dict[str, frozenset[str]] = {}
-    for topic in partitions:
-        counts = tuple([member.threads.get(topic, 0) for member in members])
-        if not any(counts):
-            continue
-        if counts not in made:
-            made[counts] = frozenset(
-                thread_id(member.consumer_id, number)
-                for member, count in zip(members, counts, strict=True)
+    for topic in filter(of_topic.__contains__, partitions):
+        signature = tuple(of_topic[topic])
+        if signature not in made:
+            made[signature] = frozenset(
+                f"{consumer}-{number}"  # thread_id(), inline
+                for place, count in signature
                 for number in range(count)
+                for consumer in groups[place][1]
             )
-        readers[topic] = made[counts]
+        readers[topic] = made[signature]
     return readers
 
 
 def unassigned(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> list[TopicPartition]:
     """The subscribed partitions that an answer leaves out, in order."""
-    topics = {topic for member in given.subscribers for topic, count in member.threads.items() if count}
+    topics = {topic for threads, _ in alike(given.subscribers) for topic, count in threads.items() if count}
     wanted = sum(len(ids) for topic, ids in given.partitions.items() if topic in topics)
     if wanted == len(answer):
         return []

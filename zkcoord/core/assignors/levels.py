@@ -90,9 +90,10 @@ class Flow:
         """Pass partitions along chains until none leads from a thread to one with at least two fewer."""
         classes = range(len(self.load))
         top = max(map(self.top, classes))
+        even: set[int | str] = set()  # nothing leads out of it: chains that do not begin there never come there
         while top > min(map(self.bottom, classes)) + 1:
-            sources = [index for index in self._givers if self.top(index) == top]
-            if not _Phase(self, sources, top).run():  # what these can reach is as even as it can be, and stays so
+            sources = [index for index in self._givers if self.top(index) == top and index not in even]
+            if not _Phase(self, sources, top, even).run():
                 top = max(self.top(index) for index in classes if self.top(index) < top)
             elif not any(self.top(index) == top for index in sources):
                 top = max(self.top(index) for index in classes if self.top(index) <= top)
@@ -124,10 +125,13 @@ class _Phase:
 
     Distances are taken once, breadth first; then every chain that follows them is pushed, and a node that leads nowhere
     any more is never looked at again. So a phase costs one look at each share, plus what it moves.
+
+    `even`: what is not looked at. When nobody that may be given to is in reach, all that is in reach is added to it: it
+    is as even as it can be, and stays so.
     """
 
-    def __init__(self, flow: Flow, sources: list[int], top: int) -> None:
-        self._flow, self._sources, self._top = flow, sources, top
+    def __init__(self, flow: Flow, sources: list[int], top: int, even: set[int | str]) -> None:
+        self._flow, self._sources, self._top, self._even = flow, sources, top, even
         self._arcs: dict[int | str, Iterator[int | str]] = {}  # those that were not tried yet
         self._now: dict[int | str, int | str | None] = {}  # the arc that is in use
         self._distance: dict[int | str, int] = dict.fromkeys(sources, 0)
@@ -148,16 +152,21 @@ class _Phase:
 
     def _measure(self) -> bool:
         """Take the distances; whether a class that may be given to is in reach."""
-        shares, readers, distance = self._flow.shares, self._flow.readers, self._distance
+        shares, readers, distance, even = self._flow.shares, self._flow.readers, self._distance, self._even
         queue: list[int | str] = list(self._sources)
         for node in queue:  # grows while it is walked
             steps: Iterable[int | str] = readers[node] if isinstance(node, str) else shares[node]
             further = distance[node] + 1
             for step in steps:
-                if step not in distance and (isinstance(node, str) or shares[node][str(step)]):
+                if step in distance or step in even:
+                    continue
+                if isinstance(node, str) or shares[node][str(step)]:
                     distance[step] = further
                     queue.append(step)
-        return any(isinstance(node, int) and self._flow.bottom(node) <= self._top - 2 for node in queue)
+        if any(isinstance(node, int) and self._flow.bottom(node) <= self._top - 2 for node in queue):
+            return True
+        even.update(queue)
+        return False
 
     def _chain(self, source: int) -> list[tuple[int, str, int]]:
         """The next chain from `source`; empty when there is none left. Walks depth first along the distances."""

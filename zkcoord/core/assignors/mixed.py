@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import repeat
+from itertools import chain, repeat, starmap
 from typing import cast
 
 from zkcoord.core.assignors.classes import ThreadClass, canonical, owned_among
@@ -71,17 +71,15 @@ def _held(
 
 def _parts(rooms: list[dict[str, int]], pool: list[TopicPartition]) -> list[list[TopicPartition]]:
     """`pool` (in canonical order) laid along the room that classes have; each part in canonical order."""
-    rows = {topic: _row(rooms, topic) for topic in {pair.topic for pair in pool}}
+    open_at: dict[str, list[tuple[int, int]]] = {}  # topic -> (class, room), the classes in order
+    for index, room in enumerate(rooms):
+        for topic, count in room.items():
+            open_at.setdefault(topic, []).append((index, count))
+    rows = {topic: chain.from_iterable(starmap(repeat, row)) for topic, row in open_at.items()}
     parts: list[list[TopicPartition]] = [[] for _ in rooms]
     for pair in pool:
         parts[next(rows[pair.topic])].append(pair)
     return parts
-
-
-def _row(rooms: list[dict[str, int]], topic: str) -> Iterator[int]:
-    """The classes in order, each as often as it has room for a partition of `topic`."""
-    for index, room in enumerate(rooms):
-        yield from repeat(index, room.get(topic, 0))
 
 
 def _places(loads: Mapping[str, int], count: int) -> Iterator[str]:

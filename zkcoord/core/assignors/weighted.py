@@ -93,9 +93,13 @@ class _Levels:
 
     def assign(self) -> dict[TopicPartition, str]:
         """All levels, one after the other."""
+        readers: dict[str, list[int]] = defaultdict(list)  # topic -> classes
+        for n, group in enumerate(self._classes):
+            for topic in group.topics:
+                readers[topic].append(n)
         alike: dict[tuple[int, ...], list[str]] = defaultdict(list)  # classes that read -> topics
-        for topic in sorted({topic for group in self._classes for topic in group.topics}):
-            alike[tuple(n for n, group in enumerate(self._classes) if topic in group.topics)].append(topic)
+        for topic in sorted(readers):
+            alike[tuple(readers[topic])].append(topic)
         index = {thread: n for n, thread in enumerate(self._threads)}
         table = self._table(len(alike))
         levels: list[tuple[int, int, tuple[int, ...], Sequence[int]]] = []  # -weight, classes, partitions' places

@@ -103,7 +103,10 @@ class Witness:
         nearest to `base` from below, then has the most. `_kept` is used up by it.
         """
         given = [dict(counts) for counts in self._kept]
-        loose = {topic: size - sum(kept.get(topic, 0) for kept in given) for topic, size in self.flow.sizes.items()}
+        loose = dict(self.flow.sizes)
+        for counts in given:
+            for topic, count in counts.items():
+                loose[topic] -= count
         for topic, readers in self.flow.readers.items():
             self._givers[topic] = {i: None for i in readers if self.flow.shares[i][topic] > given[i][topic]}
         for bounded in (True, False):
