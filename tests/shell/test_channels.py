@@ -6,6 +6,7 @@ import pytest
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.channels import Channels
+from zkcoord.shell.following import Following
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.paths import DRAFT
@@ -70,3 +71,44 @@ def test_nothing_is_read_where_nothing_can_have_been_released(command: bytes, ch
 def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
     found = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP)
     assert Followed(STOP).read(found) == [Read(CHANNEL), Read(OWNER)]
+
+
+LIST = DRAFT.channels_of("g")
+MADE_AGAIN = Node(CHANNEL, Kind.CHILDREN, Stat(0, 9, 0), b"", ())
+GONE = Node(CHANNEL, Kind.DATA, None)
+
+
+def channels(*names: str) -> Node:
+    """The list of channels."""
+    return Node(LIST, Kind.CHILDREN, Stat(0, 1, 0), b"", names)
+
+
+class Group:
+    """A group with one channel, of which all is read and clean."""
+
+    def __init__(self) -> None:
+        self.tracker = Tracker()
+        self.following = Following.begin("g", DRAFT, self.tracker)
+        self.read(channels("c"))
+        self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
+
+    def read(self, *nodes: Node) -> list[Read]:
+        """These are read, in one batch; what of the channel is to be read then, and is taken for read."""
+        self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        reads = self.tracker.take(1)
+        self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
+        return [read for read in reads if read.path == CHANNEL]
+
+
+@pytest.mark.parametrize("first", [GONE, Node(CHANNEL, Kind.CHILDREN, None)])
+def test_a_channel_that_is_purged_and_made_again_while_the_list_is_read_is_read_anew(first: Node) -> None:
+    group = Group()
+    group.read(first)
+    group.read(MADE_AGAIN, channels(), GONE)  # a missing node is asked for a second time: later than what stands beside
+    assert group.read(channels("c")) == [Read(CHANNEL, Kind.CHILDREN, True), Read(CHANNEL)]
+
+
+def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_read_again() -> None:
+    group = Group()
+    assert group.read(MADE_AGAIN, GONE) == [Read(CHANNEL)]
+    assert group.following.nodes.view.channels["c"].czxid == 9

@@ -57,13 +57,19 @@ class Channels:
         """All of the batch were followed."""
         self._behind.clear()
 
-    def follow_list(self, before: GroupNodes, node: Node) -> None:
-        """The list of channels was read."""
+    def follow_list(self, before: GroupNodes, after: GroupNodes, node: Node) -> None:
+        """The list of channels was read.
+
+        One that it shows and nobody knows may have been purged, and made again under its name, while it was being read.
+        """
         known = before.view.channels.keys()
         for consumer_id in sorted(set(node.children) - known):
             path = self.layout.channel(self.group, consumer_id)
             self.tracker.want(path, Kind.CHILDREN, watch=True, scope=self.group, by_writes=True)
             self._want(path, Kind.DATA)
+            if consumer_id not in after.view.channels:  # what was wanted before, and answered that there is none
+                self.tracker.touch(path, Kind.CHILDREN)
+                self.tracker.touch(path, Kind.DATA)
         for consumer_id in known - set(node.children):
             path = self.layout.channel(self.group, consumer_id)
             self._lists.pop(consumer_id, None)
@@ -125,10 +131,12 @@ class Channels:
             if command.sequence == address.item and sent:
                 sent.difference_update(command.threads or ())
 
-    def follow_status(self, before: GroupNodes, after: GroupNodes, consumer_id: str) -> None:
+    def follow_status(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
         """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
         channel, known = after.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
-        if self.layout.channel(self.group, consumer_id) in after.problems:
+        if channel is not None and not node.exists:  # it goes, which its list will tell, or was made again since
+            self.tracker.touch(node.path, Kind.DATA)
+        elif self.layout.channel(self.group, consumer_id) in after.problems:
             self.touch_owners_of({consumer_id}, after)
         elif channel is not None:
             refusals = known.refusals if known is not None else {}

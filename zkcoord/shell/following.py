@@ -251,11 +251,11 @@ class Following:
             case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
                 self._gone({address.name})
             case Place.CHANNELS, _:
-                self.channels.follow_list(before, node)
+                self.channels.follow_list(before, self.nodes, node)
             case Place.CHANNEL, Kind.CHILDREN:
                 self.channels.follow_channel(before, self.nodes, address.name, node)
             case Place.CHANNEL, Kind.DATA:
-                self.channels.follow_status(before, self.nodes, address.name)
+                self.channels.follow_status(before, self.nodes, address.name, node)
             case Place.COMMAND, _:
                 self.channels.follow_command(self.nodes, address, node)
             case Place.OWNER, _ if (partition := address.partition) is not None:

@@ -220,7 +220,8 @@ class _Folder:
     def _channel(self, address: Address, node: Node) -> None:
         channels = self._map("channels")
         if node.stat is None:
-            channels.pop(address.name, None)
+            if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
+                channels.pop(address.name, None)
             return
         known = channels.get(address.name)
         if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
