@@ -133,11 +133,6 @@ class SimProcess:
 
         self.world.at(self.world.now_ms + delay_ms, due)
 
-    @property
-    def awake(self) -> bool:
-        """True while the process runs and is not paused."""
-        return self.running and not self.paused
-
     def step(self) -> None:
         """One step of the actor with everything in its inbox."""
         items = self.inbox.take()
