@@ -13,7 +13,7 @@ from tests.sim.rest_checkers import at_rest, record_of, state_of
 from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
 from tests.sim.wish_checkers import quarantined_partitions_are_not_granted, records_are_peoples, wishes_are_obeyed
 from tests.sim.world import Entry, World
-from tests.sim.zookeeper import Txn
+from tests.sim.zookeeper import Session, Txn
 from zkcoord.tree.writes import DeleteNode, SetNode
 
 GRACE_PERMILLE_MIN = 900
@@ -176,6 +176,8 @@ def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
         key = command.group, command.consumer
         if field.owned_by(session, *key):
             fences.add(key)
+        elif _obeys_late(field, key, session):
+            continue
         elif session is not field.epoch_session:
             yield f"{session.client} deleted a command of {command.consumer}"
         elif key in field.registrations and command.understood and tuple(command[:3]) not in rewritten:
@@ -195,6 +197,12 @@ def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
             continue  # it knows only the draft, and no fence
         if not facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}"):
             yield f"{session.client} wrote as {consumer} without a check of its registration"
+
+
+def _obeys_late(field: Field, key: tuple[str, str], session: Session) -> bool:
+    """True of a session whose own registration is gone, and that has no fence: it knows only the draft."""
+    gone = field.gone.get(key)
+    return gone is not None and gone.session is session and not gone.fenced
 
 
 def _refused_start(facts: Facts, key: tuple[str, str]) -> bool:

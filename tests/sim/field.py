@@ -56,7 +56,13 @@ class Gone(NamedTuple):
     time_ms: int
     how: str
     timeout_ms: int
-    client: str
+    session: Session
+    fenced: bool  # its writes check its registration: it knows more than the draft
+
+    @property
+    def client(self) -> str:
+        """Whose it was."""
+        return self.session.client
 
 
 class Holding(NamedTuple):
@@ -208,7 +214,9 @@ class Field:
                 own = registration.session is facts.session
                 how = txn.kind if txn.kind != "multi" else "deleted" if own else "evicted"
                 session = registration.session
-                self.gone[key] = Gone(txn.time_ms, how, session.timeout_ms, session.client)
+                self.gone[key] = Gone(
+                    txn.time_ms, how, session.timeout_ms, session, "coordination" in registration.text
+                )
         for key in facts.channels_gone:
             self.channels.discard(key)
             self.commands.pop(key, None)

@@ -70,6 +70,9 @@ class Network(Protocol):
         """How long a client looks for another server."""
 
 
+REQUESTS_MAX = 3
+"""A client whose server keeps up has no more that wait: a lease lasts no longer than four of its renewals."""
+
 NUMBERS = count()
 NUMBER = attrgetter("number")
 
@@ -155,6 +158,11 @@ class SimStore:
             return True
         wire = self.wire
         return wire is not None and wire.down and bool(wire.replies) and not self._closing
+
+    @property
+    def behind(self) -> bool:
+        """True when its server does not keep up with it."""
+        return self.wire is not None and len(self.wire.requests) > REQUESTS_MAX
 
     def execute(self) -> None:
         """Execute the next request (or a part of a large read)."""

@@ -20,6 +20,8 @@ STATE = "/zkcoord/groups/g/state"
 P0 = TopicPartition("t", 0)
 REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1","coordination":"zkcoord/1"}'
 
+OF_THE_DRAFT = REGISTRATION.replace(b',"coordination":"zkcoord/1"', b"")
+
 
 class Scene:
     """A world of one group with one coordinator, written by hand."""
@@ -52,10 +54,10 @@ class Scene:
         assert stat is not None
         return stat.version
 
-    def member(self, name: str) -> Session:
+    def member(self, name: str, registration: bytes = REGISTRATION) -> Session:
         session = self.session(name)
         self.submit(session, CreateNode(f"{GROUP}/channel/{name}"))
-        self.submit(session, CreateNode(f"{GROUP}/ids/{name}", REGISTRATION, ephemeral=True))
+        self.submit(session, CreateNode(f"{GROUP}/ids/{name}", registration, ephemeral=True))
         return session
 
     def checks(self) -> list[Write]:
@@ -152,6 +154,23 @@ def test_an_evicted_one_may_read_on_for_its_grace_and_its_partition_waits_for_it
     field.note("a", "read", 5, 6)
     with pytest.raises(SimulationError, match="of the evicted a granted after 8000 ms"):
         field.grant("b")
+
+
+@pytest.mark.parametrize(("registration", "by"), [(REGISTRATION, "a"), (OF_THE_DRAFT, "a"), (OF_THE_DRAFT, "b")])
+def test_a_command_that_is_deleted_after_an_eviction_is_seen_but_its_receivers_if_that_has_no_fence(
+    registration: bytes, by: str
+) -> None:
+    field = Scene()
+    sessions = {"a": field.member("a", registration), "b": field.member("b", registration)}
+    field.grant("a")
+    mark = CreateNode(f"{GROUP}/channel/a/evicted")
+    field.submit(field.coordinator, *field.checks(), DeleteNode(f"{GROUP}/ids/a", 0), mark)
+    late = DeleteNode(f"{GROUP}/channel/a/0000000000", 0)
+    if (registration, by) == (OF_THE_DRAFT, "a"):
+        field.submit(sessions[by], late)
+    else:
+        with pytest.raises(SimulationError, match=f"{by}#1 deleted a command of a"):
+            field.submit(sessions[by], late)
 
 
 def test_a_grant_of_what_a_living_member_owns_is_seen() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sim.actors import GROUP
-from tests.sim.draft_member import DraftMember
+from tests.sim.draft_member import DraftMember, SessionOverError
+from tests.sim.field import consumer_of
 from tests.sim.script import Script, on_seeds
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import DeleteNode
 
 
 def with_draft_member(seed: int) -> tuple[Script, DraftMember]:
@@ -60,4 +64,33 @@ def test_f48_a_failover_between_a_draft_only_members_stop_and_its_release_change
     script.process("old").inbox.put(None)  # type: ignore[arg-type]
     script.settle()
     assert len(member.reading) == 2
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("option", ["start-fetcher", "stop-fetcher"])
+def test_a_draft_only_member_that_obeys_when_it_is_evicted_changes_nothing(seed: int, option: str) -> None:
+    """It has no fence: its deletion was on its way, and comes after the eviction. What it had waits for the grace."""
+    script, member = with_draft_member(seed)
+    world, process = script.world, script.process("old")
+    process.dies_of = (SessionOverError,)
+    script.set_policy(max_rebalance_retries=0)
+    session, old = member.store.session, member.consumer_id
+    assert session is not None
+    member.obeys = False
+    if option == "stop-fetcher":
+        script.join("consumer0")
+    else:
+        script.partition_count("t", 6)
+    world.run_until(lambda: (GROUP, old) in script.field.evicted, 40_000, "it is evicted")
+    [(sequence, command)] = script.field.commands[GROUP, old].items()
+    assert command.option == option
+    assert not world.ensemble.submit(session, [DeleteNode(f"{member.channel}/{sequence}", 0)]).reason
+    member.obeys = True  # now it looks, and sees that it was evicted
+    had = {partition for (_, partition), thread in script.field.owners.items() if consumer_of(thread) == old}
+    assert len(had) == len(script.partitions())
+    evicted_ms = world.now_ms
+    script.settle()
+    first_ms = min(t.time_ms for p in had for t in script.commands_sent("start-fetcher", p, evicted_ms))
+    assert first_ms >= evicted_ms + session.timeout_ms
     script.calm()

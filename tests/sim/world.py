@@ -199,13 +199,17 @@ class World:
         rng, options = self.rng, self.options
         if self.stormy and rng.random() < options.fault_rate:
             faults.inject(self)
-        elif options.time_rate and rng.random() < options.time_rate:
+        elif options.time_rate and rng.random() < options.time_rate and not self._behind():
             self._pass_time(self.now_ms + 1 + int(rng.random() * options.time_step_ms_max))
         elif not self._work() and not self._jump():
             return False
         if self._failure is not None:
             raise self._failure
         return True
+
+    def _behind(self) -> bool:
+        """True while servers that are too slow would be a fault: then no time passes but for what they do."""
+        return self.draining and any(store.behind for store in self.busy)
 
     def _work(self) -> bool:
         """Do one thing that can be done now; False when there is none. (Asked at every step: nothing is called for
