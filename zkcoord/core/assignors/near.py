@@ -49,11 +49,20 @@ def fill_near(
     """
     names = sorted({rack for rack in racks_here if rack is not None})
     column: dict[str | None, int] = {rack: index for index, rack in enumerate(names)}
+    columns = [column.get(rack, len(names)) for rack in racks_here]
     kind_of: dict[Racks, Kind] = {one: tuple(sorted(column[r] for r in one if r in column)) for one in set(racks)}
-    kinds = list(map(kind_of.__getitem__, racks))
     if sum(map(len, set(kind_of.values()))) > CELLS_MAX:
-        kinds = _one_rack_each(kinds)
-    return _Filling(kinds, owners, [column.get(rack, len(names)) for rack in racks_here], shares).fill()
+        each = _one_rack_each(list(map(kind_of.__getitem__, racks)))
+        row = _rows_of(set(each))
+        return _Filling(list(row), list(map(row.__getitem__, each)), owners, columns, shares).fill()
+    row = _rows_of(set(kind_of.values()))
+    row_of = {one: row[kind] for one, kind in kind_of.items()}
+    return _Filling(list(row), list(map(row_of.__getitem__, racks)), owners, columns, shares).fill()
+
+
+def _rows_of(kinds: Iterable[Kind]) -> dict[Kind, int]:
+    """Each kind's number, least choice first."""
+    return {kind: index for index, kind in enumerate(sorted(kinds, key=lambda kind: (len(kind), kind)))}
 
 
 def _one_rack_each(kinds: Sequence[Kind]) -> list[Kind]:
@@ -70,19 +79,21 @@ class _Filling:
     """Invariant: `opens` is what the threads' shares leave beside `taken`, and the table keeps what was taken."""
 
     def __init__(
-        self, kinds: Sequence[Kind], owners: Sequence[int | None], column: Sequence[int], shares: Sequence[int]
+        self,
+        kinds: Sequence[Kind],
+        rows: list[int],
+        owners: Sequence[int | None],
+        column: Sequence[int],
+        shares: Sequence[int],
     ) -> None:
-        self._owners, self._column, self._opens = owners, column, list(shares)
-        self._taken: list[int | None] = [None] * len(owners)
-        numbers = Counter(kinds)
-        self._kinds = sorted(numbers, key=lambda kind: (len(kind), kind))  # least choice first
-        row = {kind: index for index, kind in enumerate(self._kinds)}
-        self._rows = list(map(row.__getitem__, kinds))
+        self._kinds, self._rows, self._owners, self._column, self._opens = kinds, rows, owners, column, list(shares)
+        self._taken = list(owners)
+        numbers = Counter(rows)
         places = [0] * (max(column, default=0) + 1)
         for index, share in zip(column, shares, strict=True):
             places[index] += share
         self._held = self._holdings()
-        self._table = Table(self._kinds, [numbers[kind] for kind in self._kinds], places)
+        self._table = Table(kinds, [numbers[row] for row in range(len(kinds))], places)
         self._table.settle({(row, column): len(held) for (far, row, column), held in self._held.items() if not far})
 
     def fill(self) -> list[int | None]:
@@ -90,42 +101,50 @@ class _Filling:
         for (far, row, column), held in sorted(self._held.items()):
             self._keep(held, row, column, far=far)
         pools: list[list[int]] = [[] for _ in self._kinds]
-        for place, row in compress(enumerate(self._rows), (n is None for n in self._taken)):
-            pools[row].append(place)
+        for place in [place for place, n in enumerate(self._taken) if n is None]:
+            pools[self._rows[place]].append(place)
         inside = defaultdict[int, list[int]](list)
         for n, column in enumerate(self._column):
             inside[column].append(n)
+        room = {column: sum(map(self._opens.__getitem__, threads)) for column, threads in inside.items()}
         for row, (pool, kind) in enumerate(zip(pools, self._kinds, strict=True)):
             for column in kind:
-                room = sum(map(self._opens.__getitem__, inside[column]))
-                number = self._table.keep(row, column, min(len(pool), room))
-                self._lay(pool[:number], inside[column])
-                del pool[:number]
+                number = self._table.keep(row, column, min(len(pool), room[column]))
+                if number:
+                    self._lay(pool[:number], inside[column])
+                    room[column] -= number
+                    del pool[:number]
         self._lay(sorted(chain.from_iterable(pools)), range(len(self._opens)))
         return self._taken
 
     def _holdings(self) -> dict[tuple[bool, int, int], list[int]]:
         """(not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
-        found = defaultdict[tuple[int, int], list[int]](list)
+        found = [defaultdict[int, list[int]](list) for _ in self._kinds]
         at = self._column
-        for place, n in enumerate(self._owners):
+        for place, (row, n) in enumerate(zip(self._rows, self._owners, strict=True)):
             if n is not None:
-                found[self._rows[place], at[n]].append(place)
-        return {(column not in self._kinds[row], row, column): held for (row, column), held in found.items()}
+                found[row][at[n]].append(place)
+        return {
+            (column not in self._kinds[row], row, column): held
+            for row, columns in enumerate(found)
+            for column, held in columns.items()
+        }
 
     def _keep(self, held: Iterable[int], row: int, column: int, *, far: bool) -> None:
-        """Leave these where they are, as far as their threads' shares and the table allow."""
-        opens, taken, left = self._opens, self._taken, list(self._opens)
+        """Leave these where they are, as far as their threads' shares and the table allow; take the others away."""
+        opens, taken, owners = self._opens, self._taken, cast(Sequence[int], self._owners)
         able = []
         for place in held:
-            n = cast(int, self._owners[place])
-            if left[n]:
-                left[n] -= 1
-                able.append((place, n))
+            n = owners[place]
+            if opens[n]:
+                opens[n] -= 1
+                able.append(place)
+            else:
+                taken[place] = None
         number = (self._table.keep_far if far else self._table.keep)(row, column, len(able))
-        for place, n in able[:number]:
-            taken[place] = n
-            opens[n] -= 1
+        for place in able[number:]:
+            opens[owners[place]] += 1
+            taken[place] = None
 
     def _lay(self, pool: Iterable[int], threads: Sequence[int]) -> None:
         row = list(laid_along(threads, [self._opens[n] for n in threads]))

@@ -23,8 +23,6 @@ answer that looked at it could not be stable: a partition that must move is not 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zkcoord.core.assignors.classes import classes_of
 from zkcoord.core.assignors.contract import AssignorInput
 from zkcoord.core.assignors.mixed import assign_mixed
@@ -39,21 +37,18 @@ def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
 
     Deterministic: the order of subscribers, topics and owners, and the hash seed, change nothing.
     """
-    hinted = _hinted(given)
-    if hinted:  # both classes and weights sort them, and sorting is nearly free of what is in order
-        given = replace(given, subscribers=tuple(sorted(given.subscribers, key=lambda member: member.consumer_id)))
     classes = classes_of(given.subscribers, given.partitions)
     if not classes:
         return {}
-    if hinted:
-        return assign_weighted(classes, given)
+    racks = racks_that_count(given)
+    if racks or _weighted(given):
+        return assign_weighted(classes, given, racks)
     if len(classes) == 1:
         return assign_uniform(classes[0], given)
     return assign_mixed(classes, given)
 
 
-def _hinted(given: AssignorInput) -> bool:
-    """True when partitions or consumers are not all alike: weights, capacities, or racks that tell them apart."""
-    if any(weight != 1 for weight in given.weights.values()) or any(s.capacity is not None for s in given.subscribers):
-        return True
-    return bool(racks_that_count(given))
+def _weighted(given: AssignorInput) -> bool:
+    """True when partitions or consumers are not all alike: weights that tell them apart, or capacities."""
+    weights = set(given.weights.values()) - {1}
+    return bool(weights) or any(member.capacity is not None for member in given.subscribers)

@@ -34,13 +34,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice, repeat
+from operator import is_not
 from typing import cast
 
 from zkcoord.core.assignors.classes import ThreadClass, canonical_pairs, owned_among
 from zkcoord.core.assignors.contract import AssignorInput
-from zkcoord.core.assignors.near import Racks, fill_near, laid_along, racks_that_count
+from zkcoord.core.assignors.near import Racks, fill_near, laid_along
 from zkcoord.core.assignors.pouring import emptiest, risen, rounded, spread, under, water_line
-from zkcoord.core.model import TopicPartition, as_partitions
+from zkcoord.core.model import TopicPartition, as_partitions, consumer_of, number_of
 
 BITS_MAX = 4
 """With all bits of weights from 1 to 1,000 an eleventh member's join moved 229 of 1,000 partitions, with 4 bits 121."""
@@ -52,9 +53,14 @@ Pair = tuple[str, int]
 NONE: Racks = frozenset()
 
 
-def assign_weighted(classes: list[ThreadClass], given: AssignorInput) -> dict[TopicPartition, str]:
-    """Even loads first, then racks, then little movement; a partition for which nobody has room is left out."""
-    return _Levels(classes, given).assign()
+def assign_weighted(
+    classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]
+) -> dict[TopicPartition, str]:
+    """Even loads first, then racks, then little movement; a partition for which nobody has room is left out.
+
+    `near`: the racks that count (`racks_that_count`), empty when none do.
+    """
+    return _Levels(classes, given, near).assign()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +86,13 @@ class _Levels:
     `met`: how many of the owned partitions stand in the parts.
     """
 
-    def __init__(self, classes: list[ThreadClass], given: AssignorInput) -> None:
+    def __init__(self, classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]) -> None:
         self._given = given
         self._classes = classes
-        self._threads, self._consumers = _in_order(classes, given)
+        self._threads, self._consumers = _in_order(classes)
         self._load = [0] * len(self._threads)
         self._room = {m.consumer_id: m.capacity for m in given.subscribers if m.capacity is not None}
-        self._near = racks_that_count(given)
+        self._near = near
         rack_of = {m.consumer_id: m.rack for m in given.subscribers} if self._near else {}
         self._racks = [rack_of[consumer] for consumer in self._consumers] if self._near else []
         self._met = 0
@@ -161,7 +167,7 @@ class _Levels:
         owned, partitions = self._given.owned, self._given.partitions
         answer = dict(owned) if len(owned) == self._met else owned_among(owned, self._classes, partitions)
         for part in parts:
-            changed: Iterable[bool] = [new is not old for new, old in zip(part.taken, part.owners, strict=True)]
+            changed = list(map(is_not, part.taken, part.owners))
             if None in part.taken:  # no room
                 out = [n is None for n in part.taken]
                 for pair in as_partitions(compress(canonical_pairs(part.topics, partitions), out)):
@@ -236,19 +242,14 @@ class _Levels:
         return limits
 
 
-def _in_order(classes: list[ThreadClass], given: AssignorInput) -> tuple[list[str], list[str]]:
+def _in_order(classes: list[ThreadClass]) -> tuple[list[str], list[str]]:
     """(all threads by number, then consumer, the consumer of each)."""
-    by_number: dict[int, list[str]] = defaultdict(list)
-    for member in sorted(given.subscribers, key=lambda member: member.consumer_id):
-        for number in range(max(member.threads.values(), default=0)):
-            by_number[number].append(member.consumer_id)
-    consumers = [consumer for number in sorted(by_number) for consumer in by_number[number]]
-    threads = [f"{consumer}-{number}" for number in sorted(by_number) for consumer in by_number[number]]
-    known = {thread for group in classes for thread in group.threads}
-    if len(known) == len(threads):
-        return threads, consumers
-    flags = list(map(known.__contains__, threads))
-    return list(compress(threads, flags)), list(compress(consumers, flags))
+    if len(classes) == 1:
+        threads = classes[0].threads
+        return threads, list(map(consumer_of, threads))
+    each = [(number_of(thread), consumer_of(thread), thread) for group in classes for thread in group.threads]
+    each.sort()
+    return [thread for _, _, thread in each], [consumer for _, consumer, _ in each]
 
 
 def _keep(owners: list[int | None], most: list[int]) -> tuple[list[int | None], list[int]]:
