@@ -31,7 +31,7 @@ different subscriptions and four weights 0.17 s.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice, repeat
 from operator import is_not
