@@ -182,6 +182,18 @@ def test_formats_in_the_protocol_are_what_the_codecs_write(title: str) -> None:
     assert [CODECS[title](data) for data in found] == found
 
 
+def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
+    explained = set(spans(section(OPERATIONS, "Output for programs")))
+    printed: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "zkcoord" / "cli").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "print_json(" in text or "def json_line(" in text:
+            printed[path.stem] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
+    assert {"coordinator", "coordinators", "consume", "group", "group_wishes", "migrate"} <= printed.keys()
+    handed_on = {"assignors", "offsets"}  # to a consumer, into a wish
+    assert {name: keys - explained for name, keys in printed.items() if not keys <= explained | handed_on} == {}
+
+
 def test_events_of_the_product_are_explained() -> None:
     explained = {name for line in section(OPERATIONS, "The log").splitlines() for name in spans(line.split(" | ")[0])}
     code = "\n".join(

@@ -143,7 +143,7 @@ NOT_UNDERSTOOD = {
 
 
 @pytest.mark.parametrize("kind", NOT_UNDERSTOOD)
-def test_a_command_from_the_future_is_refused_and_removed_and_the_next_is_obeyed(world: World, kind: str) -> None:
+def test_f48_a_command_from_the_future_is_refused_and_removed_and_the_next_is_obeyed(world: World, kind: str) -> None:
     first = world.join("g", "clicks")
     wait_until(lambda: settled(first), "the group reads")
     channel = DRAFT.channel("g", first.consumer.consumer_id or "")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.integration.world import World, wait_until
+from tests.integration.world import PATIENCE_SECONDS, World, wait_until
 from zkcoord import Consumer, TopicPartition
-from zkcoord.tree.command import Option, decode_command
+from zkcoord.tree.command import Command, Option, decode_command, encode_command
 from zkcoord.tree.paths import BROKERS, DRAFT
+from zkcoord.tree.writes import CreateNode, Transaction
 
 pytestmark = pytest.mark.zookeeper
 
 GROUP = "g"
-WAVES = 120
+WAVES, COMMANDS = 120, 5_000
+GRANTS_AT_ONCE = 500
 LONG_TOPIC = "t" * 200
 PARTITIONS = 3_000
 
@@ -27,25 +29,32 @@ def world(chroot: str) -> Iterator[World]:
         yield made
 
 
+class Stuck:
+    """A member whose first start is not obeyed before `go_on`; `begun` are the partitions in the order of starting."""
+
+    def __init__(self, zookeeper: str) -> None:
+        self.go_on = threading.Event()
+        self.begun: list[int] = []
+        self.consumer = Consumer(
+            *(zookeeper, GROUP, ["t"]),
+            on_start=self._start,
+            on_stop=lambda partitions: {},
+            on_lost=lambda partitions: None,
+            reset=lambda partitions: dict.fromkeys(partitions, 0),
+        )
+
+    def _start(self, positions: Mapping[TopicPartition, int]) -> None:
+        assert self.go_on.wait(PATIENCE_SECONDS)
+        self.begun.extend(sorted(partition.partition for partition in positions))
+
+
 def test_f09_a_channel_of_many_commands_is_taken_over_as_it_is_and_drained_in_order(world: World) -> None:
     """One start is not obeyed, and the topic grows and grows: a command each time; another coordinator adds none."""
     world.put(BROKERS)
     world.topic("t", 1)
     first = world.coordinate()
-    go_on, begun = threading.Event(), list[int]()
-
-    def start(positions: dict[TopicPartition, int]) -> None:
-        assert go_on.wait(60)
-        begun.extend(sorted(partition.partition for partition in positions))
-
-    consumer = Consumer(
-        *(world.zookeeper, GROUP, ["t"]),
-        on_start=start,  # type: ignore[arg-type]
-        on_stop=lambda partitions: {},
-        on_lost=lambda partitions: None,
-        reset=lambda partitions: dict.fromkeys(partitions, 0),
-    )
-    with consumer:
+    stuck = Stuck(world.zookeeper)
+    with stuck.consumer as consumer:
         wait_until(lambda: consumer.consumer_id is not None, "it is a member")
         channel = DRAFT.channel(GROUP, str(consumer.consumer_id))
         wait_until(lambda: len(world.children(channel)) == 1, "the first start")
@@ -60,10 +69,55 @@ def test_f09_a_channel_of_many_commands_is_taken_over_as_it_is_and_drained_in_or
         assert [sorted(p.partition for p in command.ownership or ()) for command in named] == [
             [n] for n in range(WAVES)
         ]
-        go_on.set()
+        stuck.go_on.set()
         wait_until(lambda: world.children(channel) == [], "drained")
-        assert begun == list(range(WAVES))
+        assert stuck.begun == list(range(WAVES))
         assert {command.option for command in named} == {Option.START_FETCHER}
+
+
+def test_f09_thousands_of_commands_at_a_restart_are_obeyed_in_order_and_none_is_added(world: World) -> None:
+    """A coordinator had granted 5,000 partitions one by one, each with a start of its own, when another one comes."""
+    world.put(BROKERS)
+    world.topic("t", 1)
+    first = world.coordinate()
+    stuck = Stuck(world.zookeeper)
+    with stuck.consumer as consumer:
+        wait_until(lambda: consumer.consumer_id is not None, "it is a member")
+        channel = DRAFT.channel(GROUP, str(consumer.consumer_id))
+        wait_until(lambda: len(world.children(channel)) == 1, "the first start")
+        first.stop()
+        grant(world, str(consumer.consumer_id), range(1, COMMANDS))
+        world.topic("t", COMMANDS)
+        told = len(world.reports.of("group_phase"))
+        world.coordinate()
+        wait_until(lambda: len(world.reports.of("group_phase")) > told, "the new one has read the group")
+        assert len(world.children(channel)) == COMMANDS
+        stuck.go_on.set()
+        wait_until(lambda: world.children(channel) == [], "drained", 2 * PATIENCE_SECONDS)
+        assert stuck.begun == list(range(COMMANDS))
+        assert world.reports.of("session_lost") == []
+
+
+def grant(world: World, consumer: str, numbers: range) -> None:
+    """What a coordinator writes that grants these one by one."""
+    thread = f"{consumer}-0"
+    for begin in range(numbers.start, numbers.stop, GRANTS_AT_ONCE):
+        writes: list[CreateNode] = []
+        for number in range(begin, min(begin + GRANTS_AT_ONCE, numbers.stop)):
+            partition = TopicPartition("t", number)
+            start = Command(
+                option=Option.START_FETCHER,
+                ownership={partition: thread},
+                owner_versions={partition: 0},
+                generation=1,
+                epoch=1,
+                offsets="zookeeper",
+                incarnations={"t": 1},
+            )
+            writes.append(CreateNode(DRAFT.owner(GROUP, partition), thread.encode()))
+            writes.append(CreateNode(DRAFT.channel(GROUP, consumer), encode_command(start), sequential=True))
+        done = world.tree.commit(Transaction(writes=tuple(writes)))
+        assert not done.reason, done
 
 
 def test_f19_thousands_of_partitions_with_long_names_go_to_one_member_and_back(world: World) -> None:

@@ -172,6 +172,15 @@ class Script(Scene):
         """After `wire(name)` was blocked or opened by hand."""
         self.process(name).refresh()
 
+    def connect_to(self, servers: Mapping[str, str]) -> None:
+        """Let every process reconnect until its server is the one that is named for it: of the others, the leader."""
+        for name in self.world.processes:
+            while self.wire(name).replica.name != servers.get(name, "leader"):
+                store = next(s for s in self.process(name).stores if s.wire is not None)
+                store.break_wire("another server, please")
+                self.world.run_until(lambda store=store: store.wire is not None, what="a connection")  # type: ignore[misc]
+        self.settle("everybody is connected again")
+
     def wire_gone(self, wire: Wire) -> bool:
         """True when a connection is over."""
         return not wire.open

@@ -1,4 +1,7 @@
-"""The draft of 2012, line by line (docs/protocol.md, section 11): each test names the line that it shows."""
+"""The draft of 2012, line by line (docs/protocol.md, section 11): each test names the line that it shows.
+
+Election, the start, what changes and whom it concerns; what a rebalance does is in `test_draft_rebalance`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.actors import GROUP, ConsumerFactory
-from tests.sim.field import START, STOP, Holding, consumer_of, parse_command, parse_json
+from tests.sim.field import Holding, consumer_of
 from tests.sim.script import Script, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import CANDIDATES, DRAFT, TOPICS
@@ -296,55 +299,4 @@ def test_a_group_that_gains_interest_in_a_topic_is_concerned_from_then_on(seed: 
     )
     groups.partition_count("t", 5)
     groups.world.run_until(lambda: (OTHER, TopicPartition("t", 4)) in groups.field.holdings, what="and grows")
-    groups.calm()
-
-
-# -- a rebalance
-
-
-@on_seeds()
-def test_when_the_owners_are_as_computed_nothing_is_sent(seed: int) -> None:
-    """A coordinator that starts with an assignment that stands compares, and writes nothing into the groups."""
-    groups = Groups(seed)
-    since_ms = groups.since()
-    before = groups.leader()
-    groups.world.crash(before, exact=True, restart_after_ms=60_000)
-    groups.world.run_until(lambda: groups.leader() != before, what="another coordinator")
-    groups.world.run_for(10_000)
-    assert groups.commands_sent(STOP, since_ms=since_ms) == groups.commands_sent(START, since_ms=since_ms) == []
-    assert [groups.changes_below(DRAFT.owners(group), since_ms) for group in (GROUP, OTHER, THIRD)] == [[], [], []]
-
-
-@on_seeds()
-def test_each_consumer_is_sent_its_own_part_only(seed: int) -> None:
-    groups = Groups(seed)
-    since_ms = groups.since()
-    groups.join("reader2")
-    groups.world.run_until(lambda: groups.registered("reader2") and bool(groups.owned("reader2")), what="its share")
-    groups.quiet()
-    seen = 0
-    for tried in [*groups.commands_sent(STOP, since_ms=since_ms), *groups.commands_sent(START, since_ms=since_ms)]:
-        for write in (*tried.commands(STOP), *tried.commands(START)):
-            consumer = write.path.rpartition("/")[2]
-            command = parse_command(GROUP, consumer, "0", write.data)
-            owners = parse_json(write.data)["ownershipMap"]
-            assert command.partitions
-            seen += 1
-            if command.option == START:
-                assert {consumer_of(thread) for thread in owners.values()} == {consumer}
-            else:
-                assert consumer not in {consumer_of(thread) for thread in owners.values()}
-    assert seen >= 2
-    groups.calm()
-
-
-@on_seeds()
-def test_owners_of_partitions_that_are_gone_are_released(seed: int) -> None:
-    """The draft: some owner of a partition that is gone makes a rebalance necessary."""
-    groups = Groups(seed)
-    groups.partition_count("t", 2)
-    groups.world.run_until(
-        lambda: not any(groups.field.owners.get((GROUP, TopicPartition("t", n))) for n in (2, 3)), what="released"
-    )
-    groups.quiet()
     groups.calm()

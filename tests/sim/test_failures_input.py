@@ -198,7 +198,7 @@ FUTURE = {
 
 @on_seeds()
 @pytest.mark.parametrize("kind", FUTURE)
-def test_a_command_from_the_future_is_refused_removed_and_frees_what_it_named(kind: str, seed: int) -> None:
+def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_named(kind: str, seed: int) -> None:
     """A coordinator of a newer program granted a partition, and was replaced by one of this program."""
     script = TwoGroups(seed)
     world, consumer = script.world, script.member("consumer0")

@@ -100,7 +100,7 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
     script.settle()
     world = script.world
     if followers:
-        _move_to_follower(script, "consumer0")
+        script.connect_to({"consumer0": "follower-1"})
     wire, mine = script.wire("consumer0"), script.owned("consumer0")
     client, consumer = script.client("consumer0"), script.member("consumer0")
     world.run_for(2_000)
@@ -133,18 +133,6 @@ def test_f15_a_consumer_stops_reading_before_its_session_can_expire(kind: str, s
         assert begun_ms > lost_ms
         assert later == []
     script.calm()
-
-
-def _move_to_follower(script: Script, name: str) -> None:
-    """Reconnect until the process's server is a follower that nobody else needs."""
-    world = script.world
-    for other in world.processes:
-        wanted = "follower" if other == name else "leader"
-        while wanted not in script.wire(other).replica.name:
-            store = next(s for s in script.process(other).stores if s.wire is not None)
-            store.break_wire("another server, please")
-            world.run_until(lambda store=store: store.wire is not None, what="a connection")
-    script.settle("everybody is connected again")
 
 
 @on_seeds()

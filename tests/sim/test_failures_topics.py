@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,10 +13,12 @@ from tests.sim.field import parse_json
 from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.topics import DELETED_MS
+from zkcoord.shell import topics as topic_table
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
 
 MARK = DRAFT.mark(GROUP, "t")
+MANY = 10_000
 
 
 class Topics(Script):
@@ -50,6 +52,43 @@ class Topics(Script):
     def dropped(self) -> Told:
         [told] = self.world.events("topic_dropped")
         return told
+
+
+@on_seeds(1)
+def test_f20_among_ten_thousand_topics_a_change_costs_the_topics_that_changed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One list in one reply, each name matched once; of the topics only those that somebody wants are read."""
+    matched: list[int] = []  # how many names at a time
+    original = topic_table.taken
+
+    def taken(regex: str, names: Sequence[str], *, black_list: bool) -> list[str]:
+        matched.append(len(names))
+        return original(regex, names, black_list=black_list)
+
+    monkeypatch.setattr(topic_table, "taken", taken)
+    script = Script(seed, consumers=0, coordinators=1, topics={f"x{n}": 1 for n in range(MANY)})
+    world = script.world
+    script.create_topic("t1", 2)
+    script.consumers = ConsumerFactory(script.logs, {"t.*": 1}, pattern="white_list")
+    script.join("consumer0")
+    world.run_until(lambda: len(script.field.holdings) == 2, what="the one that matches is read")
+    world.run_for(3_000)
+
+    def asked(since_ms: int) -> list[str]:
+        return sorted(p for ms, who, p in world.asked if ms >= since_ms and "coord" in who and p.startswith(TOPICS))
+
+    assert (set(asked(0)), matched) == ({TOPICS, f"{TOPICS}/t1"}, [MANY + 1])
+    since_ms = world.now_ms + 1
+    world.run_for(5)
+    script.create_topic("y", 1)
+    world.run_for(3_000)
+    assert (asked(since_ms), matched) == ([TOPICS], [MANY + 1, 1])
+    assert script.touched_below(DRAFT.group(GROUP), since_ms) == []
+    script.create_topic("t2", 3)
+    world.run_until(lambda: len(script.field.holdings) == 5, what="the new one is read, too")
+    assert (asked(since_ms), matched) == ([TOPICS, TOPICS, f"{TOPICS}/t2"], [MANY + 1, 1, 1])
+    script.calm()
 
 
 @on_seeds(4)

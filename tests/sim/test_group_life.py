@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tests.sim.actors import GROUP
+from tests.sim.actors import GROUP, coordinator
 from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds, sends
 from zkcoord.core.patience import patience_ms
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode, Transaction
 
 
@@ -207,4 +209,66 @@ def test_after_a_failover_with_work_to_do_nobody_is_told_that_the_group_is_stabl
     told = [t.fields["state"] for t in world.told if "state" in t.fields and t.time_ms >= since_ms]
     assert told[0] == "PreparingRebalance"
     assert told.count("Stable") == 1
+    script.calm()
+
+
+class Journal:
+    """A coordinator's journal in memory; the phases of the group that it tells, with their causes."""
+
+    def __init__(self) -> None:
+        self.turn = True
+        self.told: list[tuple[str, str]] = []
+
+    def checkpoint(self, _line: dict[str, Any]) -> None:
+        self.turn = False
+
+    def write(self, line: dict[str, Any]) -> None:
+        for output in line["outputs"]:
+            if output.get("event") in ("group_phase", "rebalance_stable"):
+                self.told.append((output["fields"]["state"], output["fields"]["why"]))
+
+
+@on_seeds()
+def test_every_state_of_a_group_stands_in_the_journal_with_its_cause(seed: int) -> None:
+    """Empty, PreparingRebalance, AwaitingSync, Stable and Dead, where each lasts until it was seen."""
+    script, journal = Script(seed, coordinators=0, consumers=0), Journal()
+    world = script.world
+    world.spawn("coordinator0", partial(coordinator, pages=journal))
+    world.run_until(lambda: script.field.epoch_session is not None, what="an election")
+    stable = ("Stable", "every partition has a reader, and no command is outstanding")
+
+    def until(told: tuple[str, str]) -> list[tuple[str, str]]:
+        """What was told meanwhile, up to this."""
+        world.run_until(lambda: told in journal.told, what=f"{told} among {journal.told}")
+        found = journal.told.copy()
+        journal.told.clear()
+        return found
+
+    world.ensemble.ensure(DRAFT.ids(GROUP))
+    assert until(("Empty", "it has no members")) == [("Empty", "it has no members")]
+    script.join("consumer0")
+    starting = hold_calls(script.application("consumer0"))
+    assert [state for state, _ in until(("AwaitingSync", "outstanding: 1 start-fetcher"))] == [
+        "PreparingRebalance",
+        "AwaitingSync",
+    ]
+    starting()
+    assert until(stable) == [stable]
+    stopping = hold_calls(script.application("consumer0"))
+    script.join("consumer1")
+    starting = hold_calls(script.application("consumer1"))
+    world.run_until(lambda: script.outstanding("consumer0") == 1, what="a stop")
+    joined = f"the target is another one: {script.member('consumer1')} can be given work"
+    assert until(("PreparingRebalance", joined)) == [("PreparingRebalance", joined)]
+    stopping()
+    awaiting = ("AwaitingSync", "outstanding: 1 start-fetcher")
+    assert until(awaiting) == [awaiting]
+    starting()
+    assert until(stable) == [stable]
+    for name in ("consumer0", "consumer1"):
+        world.stop(name)
+    assert until(("Empty", "it has no members"))[0][0] == "PreparingRebalance"
+    script.wish("delete", run="r1", offsets=True)
+    dead = ("Dead", "it is being deleted (run r1)")
+    assert until(dead) == [dead]
     script.calm()

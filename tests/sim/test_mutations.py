@@ -360,7 +360,7 @@ CASES = (
     ),
     Case(
         deletes_what_it_does_not_understand,
-        partial(bad_input.test_a_command_from_the_future_is_refused_removed_and_frees_what_it_named, "version"),
+        partial(bad_input.test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_named, "version"),
     ),
 )
 
