@@ -9,7 +9,7 @@ from zkcoord.shell.channels import Channels
 from zkcoord.shell.following import Following
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import Command, Option, encode_command
-from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.paths import DRAFT, Place
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.view import GroupNodes, empty, fold
 
@@ -48,7 +48,7 @@ class Followed:
             self._channels.passed(node)
             if node.kind is Kind.CHILDREN:
                 self._channels.follow_channel(before, self._nodes, "c", node)
-            elif address.item:
+            elif address.place is Place.COMMAND:
                 self._channels.follow_command(self._nodes, address, node)
         self._channels.end()
         return self.tracker.take(2) if before.view.channels else []
@@ -112,3 +112,20 @@ def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_rea
     group = Group()
     assert group.read(MADE_AGAIN, GONE) == [Read(CHANNEL)]
     assert group.following.nodes.view.channels["c"].czxid == 9
+
+
+def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that_were_read_behind_the_last() -> None:
+    p1 = TopicPartition("t", 1)
+    other = encode_command(Command(option=Option.STOP_FETCHER, ownership={p1: ""}, generation=2, epoch=1))
+    followed = Followed(STOP)
+    followed.tracker.want(DRAFT.owner("g", p1))
+    followed.tracker.answered(3, [Node(*read[:2], None) for read in followed.tracker.take(3)])
+    found = [
+        Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ("0000000000", "0000000001")),
+        Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP),
+        Node(OWNER, Kind.DATA, Stat(1, 6, 0)),
+        Node(f"{CHANNEL}/0000000001", Kind.DATA, Stat(0, 8, 0), other),
+        Node(DRAFT.owner("g", p1), Kind.DATA, Stat(1, 6, 0)),
+    ]
+    read = followed.read(*found)
+    assert [asked for asked in read if not asked.path.endswith("0000000001")] == [Read(CHANNEL), Read(OWNER)]

@@ -58,6 +58,23 @@ def test_a_registration_nobody_can_parse_is_a_member_that_gets_nothing_and_is_na
     assert folded(data(f"{GROUP}/ids/a", None), before=known).problems == {}
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0, 1), (0, 2, 1, 2, 2)])
+def test_commands_stand_in_the_order_of_writing_in_whatever_order_they_are_read(order: tuple[int, ...]) -> None:
+    names = [f"{number:010d}" for number in range(3)]
+    texts = [
+        encode_command(Command(option=Option.STOP_FETCHER, ownership={TopicPartition("t", n): ""})) for n in range(3)
+    ]
+    before = folded(children(f"{GROUP}/channel", "a"), children(f"{GROUP}/channel/a", *names))
+    read = [data(f"{GROUP}/channel/a/{names[n]}", texts[n]) for n in order]
+    known = folded(*read, before=before)
+    assert [(c.sequence, c.threads) for c in known.view.channels["a"].commands] == [
+        (name, {TopicPartition("t", n): ""}) for n, name in enumerate(names)
+    ]
+    for gone in ((1, [0, 2]), (2, [0, 1])):
+        left = folded(data(f"{GROUP}/channel/a/{names[gone[0]]}", None), before=known).view.channels["a"].commands
+        assert [c.sequence for c in left] == [names[n] for n in gone[1]]
+
+
 def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
     stop = encode_command(Command(option=Option.STOP_FETCHER, ownership={T0: ""}, generation=3))
     refused = encode_status(Status(refused={T0: Refusal(generation=2, reason="no disk", sequence="0000000001")}))

@@ -39,6 +39,8 @@ class Channels:
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
     _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
+    _last: dict[str, str] = field(default_factory=dict)  # consumer -> the last of its commands in this batch
+    _last_read: dict[str, str] = field(default_factory=dict)  # likewise, of those that were read
     _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
 
     # a batch of answers
@@ -47,6 +49,11 @@ class Channels:
         """These are followed now, in their order."""
         if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
             self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
+        for address, node in nodes:
+            if address.place is Place.COMMAND and node.stat is not None:
+                self._last[address.name] = node.path
+                if node.stat.czxid:  # read, not told by the reply to an own write: it stood there
+                    self._last_read[address.name] = node.path
 
     def passed(self, node: Node) -> None:
         """This one is followed now: what comes next was read after it."""
@@ -55,7 +62,8 @@ class Channels:
 
     def end(self) -> None:
         """All of the batch were followed."""
-        self._behind.clear()
+        for known in (self._behind, self._last, self._last_read):
+            known.clear()
 
     def follow_list(self, before: GroupNodes, after: GroupNodes, node: Node) -> None:
         """The list of channels was read.
@@ -123,9 +131,11 @@ class Channels:
             self._touch_status(address.name)
             self.touch_owners_of({address.name}, after)
             return
-        results = self._read_beside(after, address.name)
-        if node.stat is not None and node.stat.czxid:  # read, not told by the reply to an own write: it stood there
-            self._touch_all(results)
+        last_read = node.path == self._last_read.get(address.name)
+        if last_read or node.path == self._last[address.name]:  # once for all of a batch: there may be thousands
+            results = self._read_beside(after, address.name)
+            if last_read:
+                self._touch_all(results)
         channel, sent = after.view.channels.get(address.name), self._sent.get(address.name)
         for command in channel.commands if channel is not None and sent else ():
             if command.sequence == address.item and sent:

@@ -245,12 +245,17 @@ class _Folder:
         channel = channels.get(address.name)
         if channel is None:
             return
-        others = tuple(c for c in channel.commands if c.sequence != address.item)
+        others = channel.commands
+        if others and others[-1].sequence >= address.item:  # as a rule it is the newest: thousands may stand before it
+            others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
             channels[address.name] = replace(channel, commands=others)
             return
         command = outstanding(address.item, node)
-        channels[address.name] = replace(channel, commands=tuple(sorted((*others, command), key=lambda c: c.sequence)))
+        commands = (*others, command)
+        if others and others[-1].sequence > command.sequence:
+            commands = tuple(sorted(commands, key=lambda c: c.sequence))
+        channels[address.name] = replace(channel, commands=commands)
         self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
 
     def _evicted(self, address: Address, node: Node) -> None:
