@@ -196,7 +196,8 @@ class Consumer:
 
         Raises FencedError when a partition is not held, or was started again, or its committed offset is another one
         (then it is lost, and started again there); UsageError for a range that is none, and for more than fit into
-        256 KiB: nothing was announced then. Raises UnavailableError as `commit` does.
+        256 KiB: nothing was announced then. Raises UnavailableError as `commit` does, and while ranges that were handed
+        to this consumer, or broken off by a stop, leave no room: process those that are held first.
         """
         for partition, (start, end) in ranges.items():
             if not 0 <= start < end:

@@ -13,8 +13,11 @@ from tests.sim.script import Script, on_seeds
 from tests.sim.test_replay import another_reads, ask, position, process, scene, status, told
 from zkcoord.core import replay, room
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.shell import announcing, draining, weighing
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import Command, encode_command
+from zkcoord.tree.paths import DRAFT
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 LONG_MS = 120_000
@@ -119,6 +122,90 @@ def narrow(seed: int) -> Scene:
         patch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
         patch.setattr(replay, "KEPT_BYTES_MAX", 1)
         return announcing_storm(seed)
+
+
+@on_seeds()
+def test_unfinished_ranges_that_others_have_by_now_leave_their_room_to_the_next_announcement(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch was broken off by a stop, and its ranges fill the status: it was told to announce fewer, for ever."""
+    script = scene(seed, consumers=1, partitions=4)
+    ranges = announce_all(script, "consumer0")
+    monkeypatch.setattr(announcing, "ANNOUNCED_BYTES_MAX", len(status_of(script, "consumer0")))
+    script.consumers.registers(offers=frozenset({"ping", "replay"}))
+    script.join("other")
+    script.settle()
+    mine, gone = script.owned("consumer0"), script.owned("other")
+    process(script, "consumer0", mine[0], *ranges[mine[0]])
+    ask(script, "consumer0", "commit", {mine[0]: ranges[mine[0]][1]}).result()
+    end = 10**17  # so many digits have no room beside the others
+    fresh = {mine[0]: (position(script, mine[0]), end)}
+    with pytest.raises(UnavailableError, match=r"1 of partitions held here, which .* and 2 that it left"):
+        ask(script, "consumer0", "announce", fresh).result()
+    with pytest.raises(UsageError, match="announce fewer partitions"):
+        ask(script, "consumer0", "announce", {mine[0]: (fresh[mine[0]][0], 10**400)}).result()
+    script.world.run_until(lambda: announced(script, fresh), 20_000, "there is room")
+    assert status(script, script.member("consumer0")).batch.keys() == set(mine)
+    for partition in gone:
+        assert told(script, partition) == [("other", ranges[partition])]
+
+
+def announced(script: Script, ranges: dict[TopicPartition, tuple[int, int]]) -> bool:
+    """True when there was room for these."""
+    try:
+        ask(script, "consumer0", "announce", ranges).result()
+    except UnavailableError:
+        return False
+    return True
+
+
+def status_of(script: Script, name: str) -> bytes:
+    """A member's channel as it stands."""
+    return script.world.ensemble.data(DRAFT.channel(GROUP, script.member(name))) or b""
+
+
+def from_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One range with each start, and no bound for all; three ranges are more than a member's status takes."""
+    monkeypatch.setattr(room, "UNDER_WAY_BYTES_MAX", 1)
+    monkeypatch.setattr(room, "HELD_BYTES_MAX", 10**9)
+    monkeypatch.setattr(weighing, "range_bytes", lambda partition, announced: 300_000)
+    monkeypatch.setattr(weighing, "WEIGHED_BYTES", 0)
+
+
+@on_seeds()
+@pytest.mark.parametrize("wait_ms", [1_000, 12_000])
+def test_who_is_handed_more_than_a_status_takes_obeys_when_there_is_room_and_stays_a_member(
+    seed: int, wait_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The multi that the server would not take ended its session, or its program."""
+    script = scene(seed, consumers=1, partitions=4)
+    script.set_policy(max_rebalance_retries=0)
+    ranges = announce_all(script, "consumer0")
+    script.join("heir")
+    from_another_coordinator(monkeypatch)
+    script.world.stop("consumer0")
+    world = script.world
+    world.run_until(lambda: bool(world.events("start_waits")), 20_000, "there is no room")
+    member = script.member("heir")
+    assert len(status(script, member).batch) == 2
+    assert "must have it hand on less" in world.events("start_waits")[0].fields["why"]
+    world.run_for(wait_ms)
+    refused = [e.fields["why"] for e in world.events("command_refused")]
+    assert bool(refused) is (wait_ms > draining.NO_ROOM_MS)
+    assert len(refused) <= wait_ms // draining.NO_ROOM_MS
+    done: set[TopicPartition] = set()
+    while len(done) < 4:
+        world.run_until(lambda: bool({p for p in ranges if told(script, p)} - done), 60_000, "it is told")
+        for partition in sorted({p for p in ranges if told(script, p)} - done):
+            assert told(script, partition) == [("heir", ranges[partition])]
+            process(script, "heir", partition, *ranges[partition])
+            world.run_for(100)
+            ask(script, "heir", "commit", {partition: ranges[partition][1]}).result()
+            done.add(partition)
+    script.settle()
+    assert script.member("heir") == member
+    assert script.field.evicted == {}
+    assert script.state().get("replay", {}) == {}
 
 
 @pytest.mark.parametrize("seed", seeds(20))

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree import member
@@ -37,7 +37,7 @@ class Announcing:
         self._queue: list[tuple[Announced, Future[None]]] = []  # bounded by the program's threads, which wait
 
     def add(self, announced: Announced, future: Future[None]) -> None:
-        """Announce these ranges; `future` ends with None, a FencedError or a UsageError."""
+        """Announce these ranges; `future` ends with None, a FencedError, a UsageError, or an UnavailableError."""
         self._queue.append((announced, future))
 
     def fail(self, error: Exception) -> None:
@@ -61,13 +61,28 @@ class Announcing:
                     self._queue.pop(0)
                     future.set_result(None)
                     continue
-                wrong = UsageError(
-                    f"the status would have {len(status)} bytes with this announcement, {ANNOUNCED_BYTES_MAX} are"
-                    " allowed: announce fewer partitions at once"
-                )
+                wrong = self._no_room(announced.ranges, len(status))
             self._queue.pop(0)
             desk.stop_running(self._strayed(announced))
             future.set_exception(wrong)
+
+    def _no_room(self, ranges: Ranges, status_bytes: int) -> Exception:
+        """Why there is no room for these: they are too many, or others stand in the status that will leave it."""
+        desk, holdings = self._desk, self._desk.holdings
+        alone = len(holdings.announce(ranges, desk.store_name, alone=True))
+        allowed = f"{ANNOUNCED_BYTES_MAX} are allowed"
+        if alone > ANNOUNCED_BYTES_MAX:
+            return UsageError(
+                f"the status would have {alone} bytes with this announcement, {allowed}: announce fewer partitions"
+            )
+        desk.short_of_room = True  # what is over leaves the status
+        left = len(holdings.left_over())
+        held = len(holdings.standing({}, holdings.batch).keys() - holdings.left_over() - ranges.keys())
+        return UnavailableError(
+            f"the status would have {status_bytes} bytes with this announcement, {allowed}, as other announced ranges"
+            f" stand in it: {held} of partitions held here, which this program must process first, and {left} that it"
+            " left unfinished, which stay until somebody else is given their partitions"
+        )
 
     def _strayed(self, announced: Announced) -> list[TopicPartition]:
         """Those of which the program believes that another offset is committed, as after a commit that it gave up: it

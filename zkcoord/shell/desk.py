@@ -88,6 +88,7 @@ class Desk:
         self._writer = ""  # whose multis are under way; "" = nobody's
         self._outcomes: list[CommitDone] = []
         self._awaited = 0
+        self.short_of_room = False  # in the status: what is left over there is to be looked up
         self.uncertain = False  # a commit's outcome is being looked up
         self.now_ms = 0
 

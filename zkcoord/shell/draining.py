@@ -11,9 +11,13 @@ from zkcoord.shell.desk import Desk
 from zkcoord.shell.leftover import LeftOverTask
 from zkcoord.shell.obeying import RefuseTask, StopTask, Task
 from zkcoord.shell.starting import StartTask, starts_behind
+from zkcoord.shell.weighing import ACKNOWLEDGED_BYTES_MAX, too_large
 from zkcoord.tree import member
 from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
 from zkcoord.tree.snapshot import Node
+
+NO_ROOM_MS = 5_000
+"""So long a start waits for room in the status: far below any rebalance timeout."""
 
 
 class Draining:
@@ -23,14 +27,16 @@ class Draining:
         self._desk = desk
         self.generation = 0  # the highest among the commands taken up
         self.rejected: Command | None = None  # the reject that was taken up: nothing comes after it
-        self._asked = False  # a ping was answered, and what is left over was not looked up since
+        self._without_room: dict[str, int] = {}  # starts that wait for room in the status: sequence -> since when
 
     def next_task(self) -> Task | None:
         """The next command that can be obeyed now; None when there is none."""
         commands = self._desk.commands
-        asked, self._asked = self._asked, False
-        if asked and self._desk.holdings.left_over():
+        short, self._desk.short_of_room = self._desk.short_of_room, False
+        if short and self._desk.holdings.left_over():
             return LeftOverTask(self._desk)
+        for gone in self._without_room.keys() - commands.keys():
+            del self._without_room[gone]
         for sequence in sorted(commands):
             node = commands[sequence]
             if node is None or is_refused(node.data) or _is_ping(node):
@@ -47,7 +53,7 @@ class Draining:
             return
         for sequence, node in sorted(desk.commands.items()):
             if node is not None and _is_ping(node):
-                desk.holdings.pinged, self._asked = sequence, True
+                desk.holdings.pinged, desk.short_of_room = sequence, True  # who asks may lack room for others' ranges
                 done = desk.acknowledgement([sequence], desk.holdings.held)
                 desk.write("ping", [member.acknowledge(desk.paths, done)])
                 return
@@ -66,13 +72,18 @@ class Draining:
             if command.option is Option.OFFSET_STORE:
                 raise NotUnderstood("this consumer does not offer offset-store")
         except CorruptError as error:
-            if desk.refused_mark:
-                return None
-            desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
-            return RefuseTask(desk, node, error)
+            return self._refuse(node, error)
+        if self._without_room and command.option is Option.STOP_FETCHER and command.ownership is None:
+            return None  # it is about what waits, too
+        starts = {sequence: command}
+        if command.option is Option.START_FETCHER:
+            starts |= starts_behind(desk, sequence, command)
+            if too_large(desk, starts):
+                starts = {sequence: command}
+                if size := too_large(desk, starts):
+                    return self._await_room(sequence, node, size)
         self.generation = max(self.generation, command.generation)
         if command.option is Option.START_FETCHER:
-            starts = {sequence: command, **starts_behind(desk, sequence, command)}
             self.generation = max(self.generation, *(start.generation for start in starts.values()))
             return StartTask(desk, starts)
         if command.option is Option.STOP_FETCHER:
@@ -80,6 +91,30 @@ class Draining:
         desk.event("rejected", {"why": command.reason, "level": "warning"})
         self.rejected = command
         return StopTask(desk, None, None)
+
+    def _refuse(self, node: Node, error: CorruptError) -> Task | None:
+        if self._desk.refused_mark:
+            return None
+        self._desk.event("command_refused", {"path": node.path, "why": str(error), "level": "warning"})
+        return RefuseTask(self._desk, node, error)
+
+    def _await_room(self, sequence: str, node: Node, size: int) -> Task | None:
+        """A start whose acknowledgement is too large for now: what is committed meanwhile makes room. After NO_ROOM_MS
+        it is refused as a whole, so that the coordinator keeps its ranges."""
+        desk = self._desk
+        waiting = self._without_room
+        why = (
+            f"its acknowledgement would take {size} bytes, {ACKNOWLEDGED_BYTES_MAX} are allowed: what it hands on and"
+            " the announced ranges in the status are too many. The program must commit some; whoever runs the"
+            " coordinator must have it hand on less (zkcoord's own do)"
+        )
+        if sequence not in waiting:
+            waiting[sequence] = desk.now_ms
+            desk.short_of_room = True
+            desk.event("start_waits", {"path": node.path, "why": why, "level": "warning"})
+        if desk.now_ms < waiting[sequence] + NO_ROOM_MS:
+            return None
+        return self._refuse(node, NotUnderstood(why))
 
 
 def _is_ping(node: Node) -> bool:

@@ -232,9 +232,13 @@ class Holdings:
             if read.owner(partition)[0] or read.position(partition).offset != self.batch[partition].start:
                 del self.batch[partition]
 
-    def announce(self, ranges: Mapping[TopicPartition, tuple[int, int]], store_name: str) -> bytes:
-        """The channel's data with these ranges of held partitions announced; the same in memory is `announced`."""
-        return self._encoded(self.held, store_name, self._announced(ranges))
+    def announce(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], store_name: str, *, alone: bool = False
+    ) -> bytes:
+        """The channel's data with these ranges of held partitions announced; the same in memory is `announced`.
+        `alone`: as it would be without all others."""
+        batch = self._announced(ranges)
+        return self._encoded(self.held, store_name, {p: batch[p] for p in ranges} if alone else batch)
 
     def announces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> bool:
         """True when these ranges of held partitions stand in the status already."""

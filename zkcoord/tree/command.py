@@ -18,7 +18,7 @@ from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, parse_json, partition_of, read_document
 
 VERSION = 1
-REFUSED_OBJECT_BYTES_MAX = 256 * 1024  # a command's own limit; escaped as ASCII it stays below the server's 1 MiB
+REFUSED_OBJECT_BYTES_MAX = 960 * 1024  # of a refusal as it is written: with its multi it stays below the server's 1 MiB
 REFUSED_TEXT_CHARS_MAX = 32 * 1024  # of what is no JSON: each character may take twelve bytes
 ERROR_CHARS_MAX = 500
 _WHAT = "command"
@@ -164,11 +164,14 @@ def refusal(data: bytes, error: Exception) -> bytes:
     message = str(error)[:ERROR_CHARS_MAX]
     text = data.decode("utf-8", "surrogateescape")
     try:
-        value = parse_json(text) if len(data) <= REFUSED_OBJECT_BYTES_MAX else None
+        value = parse_json(text)
     except ValueError:
         value = None
-    as_read = value if isinstance(value, dict) else text[:REFUSED_TEXT_CHARS_MAX]
-    return compact({"error": message, "command": as_read})
+    if isinstance(value, dict):
+        whole = compact({"error": message, "command": value})
+        if len(whole) <= REFUSED_OBJECT_BYTES_MAX:
+            return whole
+    return compact({"error": message, "command": text[:REFUSED_TEXT_CHARS_MAX]})
 
 
 def is_refused(data: bytes) -> bool:
