@@ -37,11 +37,18 @@ REPORT = Report(
 
 
 def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> None:
-    found = split_settings({"security.protocol": "SSL", "kafka.fetch.max.bytes": "9", "librdkafka.log_level": "3"})
-    assert found.librdkafka == {"security.protocol": "ssl", "log_level": "3", "isolation.level": "read_uncommitted"}
+    given = {"security.protocol": "SSL", "kafka.fetch.max.bytes": "9", "librdkafka.log_level": "3"}
+    found = split_settings({**given, "receive.buffer.bytes": "7"})
+    assert found.librdkafka == {
+        "security.protocol": "ssl",
+        "log_level": "3",
+        "isolation.level": "read_uncommitted",
+        "socket.receive.buffer.bytes": "7",
+    }
     assert found.reader == {
         "security.protocol": "SSL",
         "fetch.max.bytes": "9",
+        "receive.buffer.bytes": "7",
         "isolation.level": "read_uncommitted",
         "request.timeout.ms": "10000",
         "default.api.timeout.ms": "15000",
@@ -237,6 +244,7 @@ def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -
         ({"max_offsets_per_batch": 0}, "must be a whole number, at least 1"),
         ({"config": {"group.id": "x"}}, "use the argument group"),
         ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),
+        ({"config": {"max.poll.records": "5"}}, "Java's client alone: write kafka.max.poll.records"),
         ({"config": {"isolation.level": "x"}}, "must be read_committed or read_uncommitted"),
     ],
 )

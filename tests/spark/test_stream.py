@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.spark.fakes import InThread, World
+from tests.spark.fakes import FakeMembership, InThread, World
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.spark import stream
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.stream import Source
 from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
@@ -169,6 +170,27 @@ def test_a_query_without_partitions_waits_for_the_first_ones_as_long_as_it_was_t
     assert ranges_in(asking.result()) == ranges("0 0 10", "1 0 5")
     hasty.stop()
     waiting.stop()
+
+
+def test_a_query_that_is_given_nothing_says_so_and_one_that_cannot_join_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 50)
+    source = source_of(World(), joinWaitMs="1")
+    assert source.latest(EMPTY) is EMPTY
+    source.stop()
+    assert "g_here-1-aa is registered: a coordinator must serve, a topic must exist" in caplog.text
+    monkeypatch.setattr(FakeMembership, "consumer_id", None)
+    alone = source_of(world)
+    with pytest.raises(UnavailableError, match="it is not registered: ZooKeeper must answer"):
+        alone.latest(EMPTY)
+    alone.stop()
+    away = World()
+    away.away = True
+    unheard = source_of(away, joinWaitMs="1")
+    with pytest.raises(UnavailableError, match="Kafka does not answer"):
+        unheard.latest(EMPTY)
+    assert (world.commits, away.events) == ([], [])
 
 
 def test_stopping_in_the_middle_of_a_batch_commits_nothing_of_it(world: World) -> None:

@@ -45,6 +45,12 @@ def slow_batch_alarm(batch: Batch, group: str, rebalance_timeout_ms: int) -> Ite
 
 def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
     """Logs `nothing_held`: a run ends that never had a partition. That is not the end of the records."""
+    text = in_vain(consumer_id, waited_ms)
+    log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)
+
+
+def in_vain(consumer_id: str | None, waited_ms: int) -> str:
+    """For people: what may be missing. `consumer_id`: None if it is not registered."""
     why = (
         f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each "
         "consumer, and the group must not be paused; see `zkcoord group describe`"
@@ -52,5 +58,4 @@ def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
         else "it is not registered: ZooKeeper must answer, and a coordinator must have set the tree up, and not have "
         "sent it away"
     )
-    text = f"nothing was read: {waited_ms} ms were waited in vain for a partition; {why}"
-    log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)
+    return f"nothing was read: {waited_ms} ms were waited in vain for a partition; {why}"

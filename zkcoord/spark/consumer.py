@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CANCEL_REPEAT_MS = 100  # a cancellation hits active jobs only; a batch that is planning has none yet
+AT_STOP = "the consumer was told to stop at once (at_stop)"
 PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 
 
@@ -119,16 +120,18 @@ class SparkConsumer:
         """Sums over all runs of this consumer, as they are now."""
         return self._totals.metrics()
 
-    def stop(self, *, cancel: bool | None = None) -> None:
+    def stop(self, *, cancel: bool | None = None, why: str = AT_STOP) -> None:
         """Ask `run` to finish its batch (or, with `cancel`, to drop it), commit, release and leave; returns at once.
 
-        Any thread, any number of times. `cancel` is as `at_stop` says when it is not given. Without a run under way the
+        Any thread, any number of times. `cancel` is as `at_stop` says when it is not given; `why` is told of the batch
+        that is dropped. Without a run under way the
         next one returns at once.
         """
         with self._lock:
             self._stopping = True
             if self._holdings is not None:
-                self._holdings.leave(cancel=self._options.at_stop == "cancel" if cancel is None else cancel)
+                drops = self._options.at_stop == "cancel" if cancel is None else cancel
+                self._holdings.leave(cancel=why if drops else None)
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Join the group and hand each batch to `process(df, batch)`; returns how many were committed.

@@ -117,6 +117,12 @@ class Handover:
             self._taken, self._offered = self._offered, None
             return self._taken
 
+    def await_end(self, timeout_ms: int) -> None:
+        """Returns after this time; raises the error by which the loop ended meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended, timeout_ms / 1000)
+            self._raise_if_ended()
+
     def close(self) -> None:
         """Spark never asks again."""
         with self._changed:

@@ -263,14 +263,15 @@ class Holdings:
 
     # ------------------------------------------------------------------ any thread
 
-    def leave(self, *, cancel: bool = False) -> None:
-        """Ask the batch thread to finish its batch, or drop it, and go; `view().leaving` says so from now on."""
+    def leave(self, *, cancel: str | None = None) -> None:
+        """Ask the batch thread to finish its batch, or drop it (`cancel`: why), and go; `view().leaving` says so from
+        now on."""
         with self._changed:
             self._leaving = True
             tag = self._running.tag if self._running is not None else None
             self._notify()
-        if cancel and tag is not None:
-            self.fence(tag, "the consumer was told to stop at once (at_stop)")
+        if cancel is not None and tag is not None:
+            self.fence(tag, cancel)
 
     def fence(self, tag: str, why: str) -> bool:
         """Batch `tag` may not be committed any more, and is cancelled; returns at once, True if there is its end to

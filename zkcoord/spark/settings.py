@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkcoord.errors import UsageError
+from zkcoord.kafka.properties import REFUSED, RENAMED
 from zkcoord.spark.ports import Isolation
 from zkcoord.spark.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
 
@@ -48,9 +49,11 @@ def split_settings(config: Mapping[str, str]) -> KafkaSettings:
     """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
 
     Settings of security reach both, however they are spelled (`zkcoord.spark.security`); one with a prefix wins over a
-    translation. `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and
+    translation. Of the others librdkafka is given Java's by its own name for them.
+    `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and
     librdkafka's: ends that were asked for with another one would let a batch wait for an open transaction.
-    UsageError for a setting that this consumer makes itself, and for one of security that cannot be translated.
+    UsageError for a setting that this consumer makes itself, one of security that cannot be translated, and for one of
+    Java's client alone that is meant for both.
 
     >>> split_settings({"security.protocol": "SSL", "kafka.max.poll.records": "9"}).reader["max.poll.records"]
     '9'
@@ -78,9 +81,19 @@ def split_settings(config: Mapping[str, str]) -> KafkaSettings:
     own_native = from_native | native
     own_java = from_java | java
     reader = READER_DEFAULTS | plain | own_java | to_java(from_native, own_java)
-    asking = plain | own_native | to_native(from_java | named, own_native)
+    asking = _in_native(plain) | own_native | to_native(from_java | named, own_native)
     return KafkaSettings(
         librdkafka=asking | {"isolation.level": isolation},
         reader=reader | {"isolation.level": isolation},
         isolation=isolation,
     )
+
+
+def _in_native(plain: Mapping[str, str]) -> dict[str, str]:
+    """Settings for both clients, as librdkafka names them."""
+    alone = sorted(plain.keys() & REFUSED.keys())
+    if alone:
+        raise UsageError(
+            f"{alone[0]} is a setting of Java's client alone: write kafka.{alone[0]} for Spark's connector"
+        )
+    return {RENAMED.get(key, key): value for key, value in plain.items()}

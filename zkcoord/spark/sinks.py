@@ -87,10 +87,12 @@ def name_files(drafts: Path, ranges: Iterable[OffsetRange], folder: Path) -> tup
         rows, partition = _content(draft)
         if rows:
             if partition not in by_partition:
-                raise UsageError("a task wrote rows of several ranges; do not coalesce a batch before this sink")
+                raise UsageError("a task wrote rows of several ranges; no coalesce, no repartition before this sink")
             found[draft] = Written(file_name(by_partition[partition]), rows)
     if len({each.file for each in found.values()}) < len(found):
-        raise UsageError("a range was written by several tasks; do not repartition a batch before this sink")
+        raise UsageError(
+            "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
+        )
     for draft, written in found.items():
         draft.replace(folder / written.file)
     return tuple(sorted(found.values()))

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.spark.alarm import in_vain, tell_in_vain
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.handover import Handover
 from zkcoord.spark.ports import Parts
@@ -37,7 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
+MEMBER_WAIT_MS = 30_000  # at a query's start; Kafka is asked first, which has 10 s to answer, and may be asked twice
+MEMBER_POLL_MS = 20
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
+AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
 TOO_EARLY = (
     "the query planned a batch before it knew its checkpoint, whose records it would read again: run it with "
     "spark.sql.streaming.triggerAvailableNowWrapper.enabled=false, which is Spark's default"
@@ -79,10 +84,23 @@ class Source:
             self._last = start or self._last
             self._runs.add(self._last["run"])
             self._known.recover(self._ranges(self._last))
-            self._begin()
-            return self._next(self._chosen.join_wait_ms)
+            parts = self._begin()
+            self._await_member(parts)
+            found = self._next(self._chosen.join_wait_ms)
+            if not self._known.held:
+                tell_in_vain(self._chosen.group, parts.consumer_id, self._chosen.join_wait_ms)
+            return found
         self._handover.complete()
         return self._last if self._known.enough else self._next(ASK_WAIT_MS)
+
+    def _await_member(self, parts: StreamParts) -> None:
+        """Returns when the query is a member of its group. A query that begins where nobody answers fails: one that
+        shall read what is there and end would end well, without a word."""
+        deadline_ms = mono_ms() + MEMBER_WAIT_MS
+        while parts.consumer_id is None:
+            if mono_ms() >= deadline_ms:
+                raise UnavailableError(in_vain(None, MEMBER_WAIT_MS))
+            self._handover.await_end(MEMBER_POLL_MS)
 
     def _next(self, wait_ms: int) -> Offset:
         batch = self._handover.next(wait_ms)
@@ -160,22 +178,24 @@ class Source:
         if self._consumer is None or self._thread is None:
             return
         self._handover.close()
-        self._consumer.stop(cancel=True)
+        self._consumer.stop(cancel=True, why=AT_END)
         self._thread.join(LEAVE_WAIT_MS / 1000)
 
-    def _begin(self) -> None:
+    def _begin(self) -> StreamParts:
         chosen = self._chosen
+        parts = StreamParts(self._parts, chosen.group, self._handover, self._known)
         self._consumer = SparkConsumer(
             None,
             chosen.zookeeper,
             chosen.bootstrap_servers,
             chosen.group,
             chosen.topics,
-            parts=StreamParts(self._parts, chosen.group, self._handover, self._known),
+            parts=parts,
             **consumer_choices(chosen.options),
         )
         self._thread = threading.Thread(target=self._run, args=(self._consumer,), name="zkcoord-stream", daemon=True)
         self._thread.start()
+        return parts
 
     def _run(self, consumer: SparkConsumer) -> None:
         try:

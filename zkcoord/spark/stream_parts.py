@@ -115,6 +115,11 @@ class Known:
         self._targets = {}
 
     @property
+    def held(self) -> bool:
+        """There is a partition."""
+        return bool(self._reached)
+
+    @property
     def enough(self) -> bool:
         """A query that shall end has read what was there when each partition's end was first heard."""
         targets = self._targets
@@ -165,6 +170,11 @@ class StreamParts:
             reset=reset,
         )
         return self._membership
+
+    @property
+    def consumer_id(self) -> str | None:
+        """Of the registration; None while there is none."""
+        return None if self._membership is None else self._membership.consumer_id
 
     def log_ends(self) -> LogEnds:
         """A Kafka client whose answers are remembered; the caller closes it."""
