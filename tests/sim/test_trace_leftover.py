@@ -36,7 +36,8 @@ def _stop_during_a_revival(script: Script) -> None:
     assert script.registered(name)
     faults.uncut(world, script.process(name))
     role = script.actor(name).role
-    world.run_until(lambda: role._reviving is not None and None in role.desk.commands.values(), what="it looks up")
+    reviving, commands = role._reviving, role.desk.commands
+    world.run_until(lambda: reviving._lookup is not None and None in commands.values(), what="it looks up")
     for store in script.process(name).stores:
         store.break_wire("once more", server_side=False)
     world.run_until(lambda: script.outstanding(name) == 0, what="the stops are obeyed")

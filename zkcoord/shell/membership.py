@@ -6,7 +6,7 @@ of one release or commit count as one), so every write carries versions that onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +17,12 @@ from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Calls, Desk
 from zkcoord.shell.draining import Draining
-from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.joining import Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.obeying import Step, StopTask, Task
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.reviving import REVIVE, Reviving
 from zkcoord.shell.starting import StartTask
 from zkcoord.shell.topic_check import TopicCheck
 from zkcoord.tree.member import MemberPaths
@@ -80,14 +80,18 @@ class MembershipRole:
         self._draining: Draining | None = None
         self._task: Task | None = None
         self._schema: Node | None = None
-        self._reviving: Lookup | None = None
-        self._revived: tuple[TopicPartition, ...] = ()  # being started again by the application
+        self._reviving: Reviving | None = None
         self._told_waiting = False
 
     @property
     def consumer_id(self) -> str | None:
         """The id of the present registration; None while there is none."""
         return self.desk.paths.consumer_id if self.desk is not None and self.member else None
+
+    @property
+    def _revived(self) -> tuple[TopicPartition, ...]:
+        """What the application is starting again."""
+        return self._reviving.starting if self._reviving is not None else ()
 
     # the session
 
@@ -188,13 +192,10 @@ class MembershipRole:
             del desk.calls[done.token]
         if waiting == "task" and self._task is not None:
             self._task.called(done)
-        elif waiting == "revive" and self._revived:
-            revived, self._revived = self._revived, ()
-            if done.error is not None:
-                self._rejoin(f"could not start again what it holds: {done.error}", now_ms)
-                return
-            desk.holdings.run(p for p in revived if p in desk.holdings.held)
-            desk.fetch_started(_offsets(desk, revived), self.generation)
+        elif waiting == REVIVE and self._reviving is not None:
+            why = self._reviving.called(done, self.generation)
+            if why is not None:
+                self._rejoin(why, now_ms)
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`commit`: offsets, fenced (its argument is a Wanted); `announce`: ranges (an Announced); `stop`: leave."""
@@ -275,6 +276,7 @@ class MembershipRole:
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
         self._committing, self._draining = Committing(self.desk), Draining(self.desk)
+        self._reviving = Reviving(self.desk)
 
     def _decide_as_member(self, desk: Desk, lease: Lease, now_ms: int) -> None:
         if desk.registration_gone:
@@ -282,8 +284,8 @@ class MembershipRole:
             return
         if not lease.holds(now_ms) and (desk.holdings.running or self._revived):
             lost = desk.stop_running(desk.holdings.running | set(self._revived))
-            self._revived = ()
-            desk.disown("revive")  # what it answers to that start does not count any more, nor for the next
+            if self._reviving is not None:
+                self._reviving.give_up()
             if self._committing is not None:
                 self._committing.lost(lost)
             desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
@@ -324,9 +326,8 @@ class MembershipRole:
         if not self._take_next(desk):
             return False
         task = self._task
-        if self._reviving is not None and task is not None and self._reviving.partitions & task.partitions():
-            self._reviving.end()  # what it read of these is about to change
-            self._reviving = None
+        if self._reviving is not None and task is not None:
+            self._reviving.give_way(task.partitions())
         return True
 
     def _take_next(self, desk: Desk) -> bool:
@@ -361,8 +362,8 @@ class MembershipRole:
         self._leaving.clear()
 
     def _revive(self, desk: Desk, lease: Lease) -> None:
-        """What is held but does not run (the lease ended, somebody set its offset) starts again from its offset."""
-        if not desk.holdings.idle:
+        """Start again what is held but does not run, while nothing else is being done with it."""
+        if self._reviving is None or not desk.holdings.idle:
             return
         if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._leaving:
             return
@@ -370,31 +371,12 @@ class MembershipRole:
             return
         under_task = self._task.partitions() if self._task is not None else set()
         idle = sorted(desk.holdings.idle - under_task)
-        if not idle:
-            return
-        if self._reviving is None:
-            self._reviving = desk.lookup("revive")
-            self._reviving.begin(idle)
-        elif self._reviving.clean:
-            looked_up, self._reviving = self._reviving, None
-            gone, foreign = desk.holdings.reconcile(idle, {}, looked_up)
-            deleted = sorted(p for p, offset in foreign.items() if offset < 0)
-            if deleted:  # only a start can apply the reset policy
-                names = ", ".join(map(str, deleted[:5]))
-                self._rejoin(f"somebody deleted the offsets of {names}", desk.now_ms)
-                return
-            desk.holdings.drop(gone)
-            self._revived = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
-            looked_up.end()
-            if self._revived:
-                desk.call_start(_offsets(desk, self._revived), waiting="revive")
+        why = self._reviving.advance(idle) if idle else None
+        if why is not None:
+            self._rejoin(why, desk.now_ms)
 
     def _publish(self) -> None:
         readable: frozenset[TopicPartition] = frozenset()
         if self.desk is not None and self.member:
             readable = self.desk.holdings.readable
         self.readable = readable
-
-
-def _offsets(desk: Desk, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-    return {p: desk.holdings.held[p].offset for p in partitions if p in desk.holdings.held}
