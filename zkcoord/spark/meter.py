@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 SIZE = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
 UNTOLD_TRIES, UNTOLD_WAIT_S = 5, 0.002  # Spark's listeners hear of a job's end a little after the action has returned
-NOTHING_SEEN_MAX = 3  # asking for what no action counts takes 100 ms: not for ever
+OBSERVED_TRIES = 50  # ... and an observation of its figures: 100 ms, where `get` would wait for ever
+NOTHING_SEEN_MAX = 3  # asking for what no action counts takes those 100 ms: not for ever
 
 
 def meter_of(spark: SparkSession, *, measure_bytes: bool) -> Meter:
@@ -145,14 +146,24 @@ class ObservedMeter:
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         """As `ports.Meter`."""
-        if self._seen is None:
-            return None, None
-        java: Any = getattr(self._seen, "_jo", None)
-        if java is not None and java.getOrEmpty().isEmpty():  # waits 100 ms at most, where `get` would for ever
-            self._missed += 1
-            return None, None
-        found = self._seen.get
+        try:
+            found = self._figures() if self._seen is not None else None
+        except Exception:  # of the action that failed, though `process` went on (Spark 4.2)
+            found = None
         return (found["rows"], found["bytes"] or 0) if found else (None, None)
+
+    def _figures(self) -> dict[str, Any] | None:
+        """None when no action has read what is watched."""
+        java: Any = getattr(self._seen, "_jo", None)  # none in a remote session, which hears with the action's result
+        for _ in range(OBSERVED_TRIES if java is not None else 0):
+            if java.future().isCompleted():
+                break
+            threading.Event().wait(UNTOLD_WAIT_S)
+        else:
+            if java is not None:
+                self._missed += 1
+                return None
+        return self._seen.get if self._seen is not None else None
 
     def activity(self, tag: str) -> object:
         """As `ports.Meter`."""
