@@ -23,7 +23,7 @@ from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating, endless
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.spark import Batch, SparkConsumer, pulse, reader_ranges
+from zkcoord.spark import Batch, SparkConsumer, loop, pulse, reader_ranges
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.tree.paths import DRAFT
@@ -52,6 +52,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     spark: SparkSession, own_kafka: EmbeddedKafka, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
+    monkeypatch.setattr(loop, "AWAY_BATCHES_MAX", 50)  # as patient as with 20 s: a broker just started may be slow
     topic = Topic(own_kafka.bootstrap_servers, 2)
     topic.show_in(chroot)
     topic.fill(0, 20)
@@ -77,6 +78,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
             starting_offsets="earliest",
             reader=reader,
             config=SOON,
+            warm_up=lambda df: None,  # tried once, and on a busy machine a first read may take 2 s
         )
         running = InThread(lambda: consumer.run(lose_it_once))
         runs.append(running)

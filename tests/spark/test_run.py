@@ -47,6 +47,18 @@ def test_a_connector_that_fails_when_it_is_warmed_up_is_told_with_the_exact_coor
     assert (world.events, world.closed) == ([], 1)
 
 
+def test_a_kafka_that_tells_its_logs_ends_and_delivers_nothing_is_away(world: World) -> None:
+    def fail(frame: object) -> None:
+        raise UnavailableError("Traceback:\n  RuntimeError: nothing of t-0 from 9 to 10 for 20000 ms\n  at Some.java")
+
+    with pytest.raises(UnavailableError) as told:
+        world.consumer(warm_up=fail).run(lambda frame, batch: None)
+    assert str(told.value) == (
+        "Kafka does not deliver, try again: RuntimeError: nothing of t-0 from 9 to 10 for 20000 ms"
+    )
+    assert (world.events, world.closed) == ([], 1)
+
+
 def test_another_error_of_the_warm_up_is_the_callers(world: World) -> None:
     def fail(frame: object) -> None:
         raise ValueError("java.lang.NoSuchMethodError: my.Table.write()")

@@ -16,11 +16,11 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnknownPartitionError, UsageError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.holdings import Holdings
-from zkcoord.spark.loop import DriverLoop, LoopSettings
+from zkcoord.spark.loop import DriverLoop, LoopSettings, error_line
 from zkcoord.spark.metrics import Metrics, Tellers, Totals
 from zkcoord.spark.options import Choices, Options, check_number, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
@@ -228,9 +228,11 @@ class SparkConsumer:
             (self._options.warm_up or _to_nowhere)(frame)
         except Exception as error:
             lacking = reader.lacks(error)
-            if lacking is None:
-                raise
-            raise UsageError(lacking) from error
+            if lacking is not None:
+                raise UsageError(lacking) from error
+            if reader.away(error):
+                raise UnavailableError(f"Kafka does not deliver, try again: {error_line(error)}") from error
+            raise
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
         """The last record of a topic that is read, an empty range if there is none, nothing without a topic.

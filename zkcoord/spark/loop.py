@@ -368,7 +368,9 @@ class DriverLoop:
         if self._away_batches == AWAY_BATCHES_MAX or not self._reader.away(error):
             return False
         self._away_batches += 1
-        self._tell(logging.WARNING, "batch_failed", f"batch {batch.seq} failed since Kafka is away: {_line(error)}")
+        self._tell(
+            logging.WARNING, "batch_failed", f"batch {batch.seq} failed since Kafka is away: {error_line(error)}"
+        )
         return True
 
     def _explained(self, batch: Batch, error: Exception) -> bool:
@@ -389,7 +391,7 @@ class DriverLoop:
         log_event(level, event, text, group=self._settings.group, **fields)
 
 
-def _line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Of what may be a whole Java trace, the line that names the error."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
