@@ -6,6 +6,7 @@ Prints as one line of JSON what happened. A process of its own: one that has a c
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from itertools import pairwise
@@ -94,7 +95,6 @@ def gets_on(spark: SparkSession) -> list[bool]:
 
 def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dict[str, Any]:
     """A query of `format("zkcoord")`, with a function for each batch, which runs in the server; and the same again."""
-    zookeeper, kafka, topic = place
     register_source(spark)
 
     def write(df: DataFrame, number: int) -> None:
@@ -103,27 +103,42 @@ def stream(spark: SparkSession, place: tuple[str, str, str], folder: str) -> dic
         df.selectExpr("partition", "offset", f"'{spans}' as spans").write.parquet(f"{folder}/rows/batch={number}")
 
     def run() -> list[Any]:
-        rows = (
-            spark.readStream.format("zkcoord")
-            .option("zookeeper", zookeeper)
-            .option("kafka.bootstrap.servers", kafka)
-            .option("group", "connect-stream")
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("joinWaitMs", 60_000)
-            .load()
+        writer = (
+            rows_of(spark, place, "connect-stream")
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", f"{folder}/checkpoint")
         )
-        writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.trigger(availableNow=True).start()
         ended = query.awaitTermination(DEADLINE_S)
         error = query.exception()
         return [ended, None if error is None else str(error)]
 
     ran = [run()]
-    fill(kafka, topic)
+    fill(*place[1:])
     ran.append(run())
     found = spark.read.parquet(f"{folder}/rows").selectExpr("batch", "partition", "offset", "spans").collect()
     return {"ran": ran, "rows": sorted([row.batch, row.partition, row.offset, row.spans] for row in found)}
+
+
+def rows_of(spark: SparkSession, place: tuple[str, str, str], group: str) -> DataFrame:
+    """The topic as a stream."""
+    zookeeper, kafka, topic = place
+    return (
+        spark.readStream.format("zkcoord")
+        .option("zookeeper", zookeeper)
+        .option("kafka.bootstrap.servers", kafka)
+        .option("group", group)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("joinWaitMs", 60_000)
+        .load()
+    )
+
+
+def leave_running(spark: SparkSession, place: tuple[str, str, str], folder: str) -> None:
+    """A query that nobody stops."""
+    writer = rows_of(spark, place, "connect-left").writeStream.format("noop")
+    writer.option("checkpointLocation", f"{folder}/left").trigger(processingTime="0 seconds").start()
 
 
 def fill(kafka: str, topic: str) -> None:
@@ -135,7 +150,7 @@ def fill(kafka: str, topic: str) -> None:
 
 
 def main(server: str, folder: str, *place: str) -> None:
-    """Everything, one after the other."""
+    """Everything, one after the other; then it goes away without a word, as a client that is killed."""
     from pyspark.sql import SparkSession
 
     zookeeper, kafka, topic = place
@@ -149,9 +164,12 @@ def main(server: str, folder: str, *place: str) -> None:
             "gets_on": gets_on(spark),
             "stream": stream(spark, at, folder),
         }
-    finally:
+        leave_running(spark, at, folder)
+    except BaseException:
         spark.stop()
-    print(json.dumps(told))
+        raise
+    print(json.dumps(told), flush=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":

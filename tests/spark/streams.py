@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.together import DEADLINE_S
 from zkcoord.cli.reading import read_group
 from zkcoord.clock import mono_ms
+from zkcoord.errors import UsageError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import Batch, register_source, stream_batch
 from zkcoord.tree.paths import DRAFT
@@ -78,16 +79,23 @@ class Stream:
     def committed(self) -> dict[int, int]:
         """The group's offsets, by partition. (A query that has read all may be asked, under load, before it has
         committed: `processAllAvailable` tells neither.)"""
-        tree = Tree(self.zookeeper)
-        try:
-            offsets = read_group(tree, DRAFT, self.group).offsets
-        finally:
-            tree.close()
-        return {partition: offset for (_, partition), offset in offsets.items() if offset is not None}
+        return committed(self.zookeeper, self.group)
 
     def wait_for(self, what: Callable[[], bool], *queries: StreamingQuery) -> None:
         with self._changed:
             assert self._changed.wait_for(what, DEADLINE_S), [each.exception() for each in queries] or self.batches
+
+
+def committed(zookeeper: str, group: str) -> dict[int, int]:
+    """The group's offsets, by partition; none when there is no such group (yet)."""
+    tree = Tree(zookeeper)
+    try:
+        offsets = read_group(tree, DRAFT, group).offsets
+    except UsageError:
+        return {}
+    finally:
+        tree.close()
+    return {partition: offset for (_, partition), offset in offsets.items() if offset is not None}
 
 
 def await_progress(query: StreamingQuery, number: int) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.world import wait_until
+from tests.spark.streams import committed
 from tests.spark.together import coordinating, run_program
 from zkcoord.embedded import connector_jars
 from zkcoord.embedded.child import Child
@@ -58,7 +60,7 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_a_remote_session_reads_cancels_tells_how_it_gets_on_and_streams(
+def test_a_remote_session_reads_cancels_tells_how_it_gets_on_and_streams_also_when_its_client_has_gone(
     server: str, make_topic: Callable[[int], Topic], chroot: str, tmp_path: Path
 ) -> None:
     topic = make_topic(2)
@@ -67,6 +69,8 @@ def test_a_remote_session_reads_cancels_tells_how_it_gets_on_and_streams(
     topic.fill(1, 5)
     with coordinating(chroot):
         told = run_program("tests.spark.on_connect", server, tmp_path, chroot, topic.bootstrap_servers, topic.name)
+        topic.fill(0, 5)
+        wait_until(lambda: committed(chroot, "connect-left") == {0: 25, 1: 8}, "the query goes on", 60.0)
     records = [[0, offset] for offset in range(20)] + [[1, offset] for offset in range(5)]
     assert told["kafka"] == {"records": records, "rows": None, "bytes": None, "offsets": 25}
     assert told["python"] == {"records": records, "rows": 25, "bytes": 25 * 3 + 10 * 7 + 10 * 8 + 5 * 7, "offsets": 25}
