@@ -38,7 +38,7 @@ class Handover:
         self._ended = False
         self._error: BaseException | None = None
 
-    # ------------------------------------------------------------------ the loop's thread
+    # the loop's thread
 
     def await_turn(self) -> None:
         """Returns when Spark asks for a batch, or the source is closing."""
@@ -71,7 +71,7 @@ class Handover:
             self._ended, self._error = True, error
             self._changed.notify_all()
 
-    # ------------------------------------------------------------------ ports.Jobs
+    # ports.Jobs
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
@@ -87,7 +87,7 @@ class Handover:
                 self._withdrawn = True
                 self._changed.notify_all()
 
-    # ------------------------------------------------------------------ Spark's thread
+    # Spark's thread
 
     def complete(self) -> None:
         """What Spark took is complete: returns when the loop has committed or dropped it, or tries for SETTLE_WAIT_MS.

@@ -98,7 +98,7 @@ class Holdings:
         self._change = 0
         self._leaving = False
 
-    # ------------------------------------------------------------------ the worker thread: commands
+    # the worker thread: commands
 
     def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """These ranges were announced by whom the partitions come from; the `start` that names them is next."""
@@ -179,7 +179,7 @@ class Holdings:
         if tag is not None:
             self._end_early(tag, "partitions of it were lost")
 
-    # ------------------------------------------------------------------ the batch thread
+    # the batch thread
 
     def view(self) -> View:
         """What may be planned now."""
@@ -261,7 +261,7 @@ class Holdings:
             self._notify()
             return batch.fenced
 
-    # ------------------------------------------------------------------ any thread
+    # any thread
 
     def leave(self, *, cancel: str | None = None) -> None:
         """Ask the batch thread to finish its batch, or drop it (`cancel`: why), and go; `view().leaving` says so from
@@ -307,7 +307,7 @@ class Holdings:
         with self._changed:
             return self._running is not None and self._running.fenced != ""
 
-    # ------------------------------------------------------------------ under the condition, or briefly taking it
+    # under the condition, or briefly taking it
 
     def _batch(self) -> Running:
         if self._running is None:

@@ -161,7 +161,7 @@ class DriverLoop:
         self._away_ms = 0
         return WAIT_MS[turn]
 
-    # ------------------------------------------------------------------ one turn
+    # one turn
 
     def _turn(self, process: Process, view: View) -> Turn:
         began_ns = time.monotonic_ns()

@@ -25,13 +25,15 @@ class RealParts:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         zookeeper: str,
         bootstrap_servers: str,
         group: str,
         topics: Sequence[str] | Mapping[str, int],
         options: Options,
     ) -> None:
+        """`spark` None: where there is no session, in the process that plans a streaming query (reader, jobs and meter
+        are not asked for there)."""
         self._spark = spark
         self._zookeeper = zookeeper
         self._bootstrap_servers = bootstrap_servers
