@@ -9,8 +9,9 @@ import pytest
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UsageError
+from zkcoord.errors import FencedError, UnknownPartitionError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.kafka.resets import Log, Resets
 
 
 @pytest.mark.parametrize(("from_beginning", "goes_on_at"), [(False, 20), (True, 0)])
@@ -55,6 +56,25 @@ def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
     coordinator.give({a: 0})
     assert read(consumer, 1) == [(0, first)]
     assert f"offset 0 of {a} is outside of its log ({first} to 10): going on at {first} (earliest)" in caplog.text
+
+
+def test_a_position_outside_of_a_log_that_the_brokers_do_not_know_for_a_moment_is_looked_at_again(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, asked = TopicPartition(broker.topic([5]), 0), list[TopicPartition]()
+    log_of = Resets.log_of
+
+    def unknown_once(self: Resets, partition: TopicPartition) -> Log:
+        asked.append(partition)
+        if len(asked) == 1:
+            raise UnknownPartitionError(f"Kafka does not know {partition}", [partition])
+        return log_of(self, partition)
+
+    monkeypatch.setattr(Resets, "log_of", unknown_once)
+    consumer = open_consumer(from_beginning=True)
+    coordinator.give({a: 99})
+    assert read(consumer, 1) == [(0, 0)]
+    assert asked == [a, a]
 
 
 def test_seek_pause_and_resume(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:

@@ -21,7 +21,7 @@ from typing import Self, Unpack
 from zkcoord import logs
 from zkcoord import settings as defaults
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.kafka.client import Message
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
@@ -340,7 +340,7 @@ class KafkaConsumer:
             log = self._resets.log_of(partition)
         except ZkcoordError as error:
             LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
-            if isinstance(error, UnavailableError):  # else its topic is gone: the coordinator will take it away
+            if isinstance(error, UnavailableError | UnknownPartitionError):  # if its topic is gone, it is taken away
                 with self._changed:
                     self._holdings.refetch(partition, epoch)
             return

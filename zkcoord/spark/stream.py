@@ -18,11 +18,12 @@ import signal
 import threading
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.clock import mono_ms
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.spark.alarm import in_vain, tell_in_vain
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.handover import Handover
@@ -139,6 +140,8 @@ class Source:
         partitions = [each.topic_partition for each in ranges]
         client = self._parts.log_ends()
         try:
+            with suppress(UnknownPartitionError):  # what that is about is gone
+                client.reset_positions(partitions, "earliest")  # waits for a broker that has only just come back
             starts, _ = client.ask_offsets(partitions, "earliest", None, None)
             ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
         finally:
