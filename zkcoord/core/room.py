@@ -66,11 +66,13 @@ class Rooms:
             sent = under_way(channel)
             self._handed[consumer_id] = sent, sent + sum(range_bytes(p, r) for p, r in channel.batch.items())
         sent, held = self._handed[consumer_id]
+        known = channel.batch.get(partition)  # in its status it takes the place of what stands there of the partition
+        more = weight if known is None else weight - range_bytes(partition, known)
         fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
-        if not (fits and (not held or held + weight <= HELD_BYTES_MAX)):
+        if not (fits and (more <= 0 or not held or held + more <= HELD_BYTES_MAX)):
             self._full.add(consumer_id)
             return False
-        self._handed[consumer_id] = sent + weight, held + weight
+        self._handed[consumer_id] = sent + weight, held + more
         return True
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
