@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from zkcoord.core.model import TopicPartition, consumer_of, number_of, thread_id
 from zkcoord.core.view import GroupView, Instance, Member
@@ -19,6 +20,11 @@ HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 
 EVICTIONS_FORGOTTEN_MS = 600_000
 """An instance that was not evicted for so long begins with the shortest wait again."""
+
+
+REMEMBERED_BYTES_MAX = 768 * 1024
+"""Of one static member in the state, which is one node and one multi. Whose names of topics take more (some 7,000 of
+them, by a wildcard) is not waited for."""
 
 
 @dataclass(slots=True)
@@ -158,7 +164,7 @@ def to_remember(
         share = shares.get(consumer_of(thread))
         if share is not None:
             share[partition] = number_of(thread)
-    return {
+    made = {
         m.instance: Instance(
             last_id=m.consumer_id,
             hold_ms=m.hold_ms,
@@ -171,6 +177,27 @@ def to_remember(
         for m in sorted(members, key=lambda m: m.consumer_id)
         if m.instance is not None and m.consumer_id in shares
     }
+    return {i: instance for i, instance in made.items() if state_bytes(instance) <= REMEMBERED_BYTES_MAX}
+
+
+def state_bytes(instance: Instance) -> int:
+    """What is remembered of it takes so much at most: text, of a share runs of neighbours."""
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for partition, thread in instance.share.items():
+        numbers.setdefault((partition.topic, thread), []).append(partition.partition)
+    size = 300 + _text_bytes(instance.last_id) + _text_bytes(instance.rack or "")
+    size += sum(_text_bytes(topic) + 9 for topic in instance.threads)
+    for (topic, _), ids in numbers.items():
+        ids.sort()
+        runs = 1 + sum(after - before > 1 for before, after in pairwise(ids))
+        size += _text_bytes(topic) + 15 + runs * (2 * len(str(ids[-1])) + 2)
+    return size
+
+
+def _text_bytes(text: str) -> int:
+    """Of a text in JSON at most: what is no plain character becomes up to twelve."""
+    plain = text.isascii() and text.isprintable() and not {'"', "\\"} & set(text)
+    return len(text) if plain else 12 * len(text)
 
 
 def is_static(member: Member) -> bool:

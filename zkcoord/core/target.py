@@ -99,10 +99,11 @@ class Target:
                     " it is, what has no owner waits; it is asked again when members, topics or the record change"
                 )
             else:
-                self.stands_still, self.problem = False, _no_room(unassigned(question, answer))
+                self.stands_still, left = False, unassigned(question, answer)
                 allowed = _barred_from(question, answer, absent, barred)
                 self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
                 self._answered(allowed, eligible, absent, digest)
+                self.problem = "; ".join(filter(None, (_no_room(left), self._not_waited_for(eligible)))) or None
         if self.stands_still:
             self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred)
         else:
@@ -121,6 +122,17 @@ class Target:
         self._wanted_digest = self._digest(self.wanted, digest)
         self.topics = frozenset(partition.topic for partition in self.wanted)
         self._limited = None
+
+    def _not_waited_for(self, eligible: Sequence[Member]) -> str | None:
+        """Static members of which more would have to be remembered than the state takes."""
+        names = sorted(
+            {m.instance for m in eligible if m.instance is not None and is_static(m)} - self.instances.keys()
+        )
+        if not names:
+            return None
+        return _cut(
+            f"the shares of {', '.join(names)} do not wait for them: too many topics; let more consumers share them"
+        )
 
     def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
         """Of an assignment and of what waits for absent members, static ones by their stable names."""

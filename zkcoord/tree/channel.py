@@ -5,11 +5,13 @@ Each is guarded by the version of what it was decided from: the consumer may be 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zkcoord.core.decisions import EvictMember, RemoveRefused
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
-from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Write, parts
 
 
 def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]:
@@ -27,15 +29,23 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
     ]
 
 
-def purge(channel: Channel, group: str, layout: Layout) -> list[Write]:
-    """The channel of who is no member any more, with all that stands in it."""
+def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]:
+    """The channel of who is no member any more, with all that stands in it: pieces, the channel last.
+
+    One that hung may have left thousands of commands, more than one multi takes. Whoever takes over in between finds
+    the channel, and removes the rest.
+    """
     path = layout.channel(group, channel.consumer_id)
-    writes: list[Write] = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
+    commands = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
+    pieces: list[list[Write]] = [[*piece] for piece in parts(commands, lambda w: len(w.path) + WRITE_BYTES)] or [[]]
+    *earlier, last = pieces
+    for piece in earlier:
+        yield [CheckNode(path, channel.version), *piece]
     if channel.refused_mark:
-        writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
+        last.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))
     if channel.evicted_ms is not None:
-        writes.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
-    return [*writes, DeleteNode(path, channel.version)]
+        last.append(DeleteNode(f"{path}/{EVICTED_MARK}", 0))
+    yield [*last, DeleteNode(path, channel.version)]
 
 
 def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> list[Write]:

@@ -57,6 +57,9 @@ Threads = Mapping[TopicPartition, str]
 Replay = Mapping[TopicPartition, tuple[int, int]]
 NO_REPLAY: Replay = {}
 
+REASON_CHARS_MAX = 1_000
+"""Of a reject: it may tell what a registration says, which may be of any length."""
+
 MARK_BYTES = 150
 """Of a mark, or of a parent that is made with it: paths without the topic's name, numbers, JSON."""
 
@@ -139,8 +142,9 @@ class _Planner:
                 for part in self._parts(decision.partitions, decision.replay):
                     yield self._guarded(self._grant(decision.consumer_id, part, decision.replay), decision.why)
             case RejectMember():
-                command = self._control(decision.consumer_id, Option.REJECT, decision.why, final=decision.final)
-                yield self._guarded([command], decision.why)
+                why = decision.why[:REASON_CHARS_MAX]
+                command = self._control(decision.consumer_id, Option.REJECT, why, final=decision.final)
+                yield self._guarded([command], why)
             case RememberInstances():
                 yield from self._remember(decision)
             case PingMember():
@@ -149,7 +153,8 @@ class _Planner:
                 yield self._guarded(evict(decision, self._view, self._layout), decision.why)
             case PurgeChannel():
                 gone = self._view.channels[decision.consumer_id]
-                yield self._guarded(purge(gone, self._view.group, self._layout), decision.why)
+                for piece in purge(gone, self._view.group, self._layout):
+                    yield self._guarded(piece, decision.why)
             case RemoveRefused():
                 yield self._guarded(remove_refused(decision, self._view, self._layout), decision.why)
             case _:

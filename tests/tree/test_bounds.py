@@ -1,0 +1,79 @@
+"""Whatever a member registers, and whatever it leaves behind: no write is larger than the server takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.test_coordinate import NOW, group, member
+from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
+from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.decisions import NoteProblem, PurgeChannel, RememberInstances
+from zkcoord.core.instances import REMEMBERED_BYTES_MAX, state_bytes
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Channel, GroupView, Instance, Outstanding
+from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX, encode
+from zkcoord.tree.instance import encode_instance
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.plan import REASON_CHARS_MAX, Term, plan
+from zkcoord.tree.state import digest
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.writes import ITEMS_MAX, CheckNode, DeleteNode
+
+
+def largest(view: GroupView) -> int:
+    """Of what a coordinator writes when it sees this group, in bytes."""
+    decisions, _ = decide(view, Memory(), NOW, digest)
+    term = Term(epoch=1, epoch_version=1, marks=dict.fromkeys(view.topics, MARK))
+    return max(len(encode(t, "")) for t in plan(decisions, GroupNodes(view=view), term, DRAFT))
+
+
+def static_member_of(topics: int) -> GroupView:
+    """A static member, alone with so many topics, as by a wildcard."""
+    names = {f"{'a-topic-with-a-long-name':-<60}{number:06}": 1 for number in range(topics)}
+    alone = member("a", threads=names, instance="one", hold_ms=30_000)
+    return group([alone], {}, topics=dict.fromkeys(names, (0,)), marked=frozenset())
+
+
+@pytest.mark.parametrize("topics", [10, 2_000, 10_000])
+def test_a_static_member_may_have_ten_thousand_topics(topics: int) -> None:
+    assert largest(static_member_of(topics)) <= REQUEST_BYTES_MAX
+
+
+def test_who_has_more_topics_than_the_state_takes_is_not_waited_for_and_that_is_told() -> None:
+    decisions, _ = decide(static_member_of(10_000), Memory(), NOW, digest)
+    assert not [d for d in decisions if isinstance(d, RememberInstances)]
+    [problem] = [d.problem for d in decisions if isinstance(d, NoteProblem)]
+    assert problem is not None
+    assert problem.startswith("the shares of one do not wait for them: too many topics")
+    few, _ = decide(static_member_of(10), Memory(), NOW, digest)
+    assert [sorted(d.known) for d in few if isinstance(d, RememberInstances)] == [["one"]]
+
+
+@pytest.mark.parametrize("topic", ["t", "a.topic-1", 'a "quoted" one', "größe"])
+def test_what_is_remembered_takes_no_more_than_is_thought(topic: str) -> None:
+    share = {TopicPartition(topic, number): number % 3 for number in [*range(50), *range(100, 1_000, 7), 2**31 - 1]}
+    instance = Instance(last_id="g_x-1-ff", hold_ms=9, threads={topic: 3}, share=share, rack=topic, assignor="sticky")
+    assert len(encode_instance(instance)) <= state_bytes(instance) <= REMEMBERED_BYTES_MAX
+
+
+def test_a_member_that_offers_thousands_of_assignors_is_sent_away_with_the_beginning_of_their_list() -> None:
+    offers = tuple(f"an-assignor-{number}" for number in range(60_000))
+    view = group([member("a"), replace(member("b", 2), assignors=offers)], {})
+    assert largest(view) <= REASON_CHARS_MAX + 1_000
+
+
+def test_a_channel_with_thousands_of_commands_is_purged_in_pieces_the_channel_last() -> None:
+    commands = tuple(Outstanding(sequence=f"{n:010}", version=0, option="ping", threads={}) for n in range(20_000))
+    gone = Channel(consumer_id="gone", version=7, commands=commands, evicted_ms=9, refused_mark=True)
+    nodes = replace(NODES, view=replace(VIEW, channels={"gone": gone}))
+    term = Term(epoch=4, epoch_version=9, marks={})
+    *pieces, last = plan([PurgeChannel(consumer_id="gone", why="x")], nodes, term, DRAFT)
+    path = f"{GROUP}/channel/gone"
+    removed = [DeleteNode(f"{path}/{c.sequence}", 0) for c in commands]
+    for number, piece in enumerate(pieces):
+        part = removed[ITEMS_MAX * number : ITEMS_MAX * (number + 1)]
+        assert piece.writes == (*GUARDS, CheckNode(path, 7), *part)
+    marks = [DeleteNode(f"{path}/refused", 0), DeleteNode(f"{path}/evicted", 0)]
+    assert last.writes == (*GUARDS, *removed[-ITEMS_MAX:], *marks, DeleteNode(path, 7))
