@@ -111,8 +111,8 @@ def decide(
     if rebalancing(view):
         if memory.rebalanced != view.wishes[REBALANCE].run:  # once: an eager group on its way would answer another
             memory.target.forget()
+            patience.try_again()  # what is refused while the wish stands waits as ever
         memory.rebalanced = view.wishes[REBALANCE].run
-        patience.try_again()
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
     held = memory.holds.held(view, now_ms)
@@ -153,7 +153,7 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.moves for command in commands)
     at_rest = not under_way and not _grants(view, memory, Replays(), now_ms)
-    if same and (not at_rest or _stops(view, memory, everything="")):
+    if same and (not at_rest or _stops(view, memory, now_ms, everything="")):
         return
     target.next_moves(view, digest, at_rest=at_rest)
 
@@ -211,7 +211,7 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
-        decisions += _stops(view, memory, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
+        decisions += _stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
     return decisions if waiting or stopping else [*decisions, *_grants(view, memory, announced, now_ms)]
 
 
@@ -264,7 +264,7 @@ def _why_stopping(view: GroupView, stopping: bool) -> str:
     return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
 
 
-def _stops(view: GroupView, memory: Memory, *, everything: str) -> list[Decision]:
+def _stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str) -> list[Decision]:
     """Stops of what the target has elsewhere, or of everything, for the reason given."""
     stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
@@ -280,7 +280,7 @@ def _stops(view: GroupView, memory: Memory, *, everything: str) -> list[Decision
         channel = view.channels.get(holder)
         if holder not in view.members or channel is None or partition in view.halting:
             continue
-        if not channel.names(partition):
+        if not channel.names(partition) and not memory.patience.in_vain(holder, partition, now_ms):
             stops[holder][partition] = target.get(partition, "")
     why = everything or "the target has them elsewhere"
     if again and not everything:

@@ -46,6 +46,8 @@ class Patience:
     joining: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
     refusals: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
     # (consumer, partition) -> (sequence and count of the last refusal, held back until)
+    not_understood: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
+    # the same of commands that were refused as a whole: nothing tells of them once they are removed
     forgave: bool = False  # a failure that still stands in the state
 
     def look(self, view: GroupView, now_ms: int) -> None:
@@ -65,6 +67,7 @@ class Patience:
         }
         self.forgave = self.forgave and view.failed is not None
         self._look_at_refusals(view, now_ms)
+        self._look_at_refused_commands(view, now_ms)
 
     def _look_at_refusals(self, view: GroupView, now_ms: int) -> None:
         seen: dict[tuple[str, TopicPartition], tuple[str, int, int]] = {}
@@ -78,6 +81,20 @@ class Patience:
                 seen[key] = (refusal.sequence, count, until_ms)
         self.refusals = seen
 
+    def _look_at_refused_commands(self, view: GroupView, now_ms: int) -> None:
+        if self.not_understood:
+            known = self.not_understood.items()
+            self.not_understood = {
+                key: it for key, it in known if key[0] in view.members and now_ms < it[2] + REBALANCE_BACKOFF_MAX_MS
+            }
+        for c, channel in view.channels.items():
+            for command in channel.commands if c in view.members else ():
+                for partition in (command.threads or ()) if command.error is not None else ():
+                    sequence, count, _ = self.not_understood.get((c, partition), ("", 0, 0))
+                    if sequence != command.sequence:
+                        until_ms = now_ms + backoff_ms(count + 1)
+                        self.not_understood[c, partition] = command.sequence, count + 1, until_ms
+
     def forgive(self, now_ms: int) -> None:
         """Wait for everything outstanding from now on, as if it was seen for the first time."""
         self.commands = dict.fromkeys(self.commands, now_ms)
@@ -86,6 +103,7 @@ class Patience:
     def try_again(self) -> None:
         """What was refused is tried at once."""
         self.refusals = {key: (sequence, 0, 0) for key, (sequence, _, _) in self.refusals.items()}
+        self.not_understood.clear()
 
     def unforgiven(self, view: GroupView) -> bool:
         """True while something that stood when the group was marked failed stands, and the group is the same."""
@@ -97,7 +115,12 @@ class Patience:
     def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""
         refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
-        return refusal is not None and now_ms < refusal[2]
+        return (refusal is not None and now_ms < refusal[2]) or self.in_vain(consumer_id, partition, now_ms)
+
+    def in_vain(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+        """True while no command about this partition is sent, since its consumer did not understand the last one."""
+        refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
+        return refused is not None and now_ms < refused[2]
 
     def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
         """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""
@@ -137,6 +160,7 @@ class Patience:
         times = [self._grace_ends_ms(view, c) for c in self.evictions]
         times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
         times += [until_ms for _, _, until_ms in self.refusals.values()]
+        times += [until_ms for _, _, until_ms in self.not_understood.values()]
         times += [
             self._patience_ends_ms(view, c, command)
             for c, channel in view.channels.items()
