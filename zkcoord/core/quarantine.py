@@ -18,7 +18,7 @@ from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStop
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
-from zkcoord.core.wishes import REBALANCE, rebalancing
+from zkcoord.core.wishes import rebalancing
 
 BROKER = "broker"
 """How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet."""
@@ -54,7 +54,6 @@ class Quarantines:
     _evictions: _Strikes = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)  # evicted consumers whose partitions were struck
     pardoned: set[TopicPartition] = field(default_factory=set)  # what a wish that stands has forgiven
-    _pardons: str = ""  # the run of the last wish that has forgiven: once, what comes later counts
 
     def look(self, view: GroupView) -> None:
         """Count evictions once, and forget what is forgiven."""
@@ -67,9 +66,6 @@ class Quarantines:
         if not rebalancing(view):
             self.pardoned.clear()
             return
-        if self._pardons == view.wishes[REBALANCE].run:
-            return
-        self._pardons = view.wishes[REBALANCE].run
         self.pardoned.update(view.quarantined, self._evictions)
         self._evictions.clear()
         self.pardoned.update(p for _, p, _ in _refusals(view))

@@ -359,8 +359,7 @@ class CoordinatorRole:
         elif following.listing:  # it was not removed, or is a new one: what was listed is not what it will have
             following.end()
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
-        for path, what in following.nodes.problems.items():
-            self._report.problem(path, what)
+        self._report.problems(group, following.nodes.problems)
         for topic, left in view.leftovers.items():
             for path in left.strange:
                 why = f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
@@ -55,10 +55,12 @@ class Reporter:
         """Nothing was told yet: a new session."""
         self._phases: dict[str, Phase] = {}
         self._problems: dict[str, str] = {}
+        self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
 
     def forget(self, group: str) -> None:
         """The group is gone."""
         self._phases.pop(group, None)
+        self._of_groups.pop(group, None)
 
     def decision(self, group: str, decision: Decision) -> None:
         """One decision was sent."""
@@ -126,10 +128,23 @@ class Reporter:
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
             self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why()})
 
+    def problems(self, group: str, now: Mapping[str, str]) -> None:
+        """All that is wrong with a group's nodes (path -> what, and who must act): what is new is told."""
+        before = self._of_groups.get(group, {})
+        if now is before:
+            return
+        self._of_groups[group] = now
+        for path, what in now.items():
+            if before.get(path) != what:
+                self._tell(path, what)
+
+    def _tell(self, path: str, what: str) -> None:
+        self.event("unreadable", {"path": path, "why": what, "level": "warning"})
+
     def problem(self, path: str, what: str | None) -> None:
         """What is wrong with a node, and who must act; None: nothing any more."""
         if what is None:
             self._problems.pop(path, None)
         elif self._problems.get(path) != what:
             self._problems[path] = what
-            self.event("unreadable", {"path": path, "why": what, "level": "warning"})
+            self._tell(path, what)

@@ -55,6 +55,7 @@ class TopicTable:
         used = frozenset[Wildcard]().union(*self._wildcards_of.values())
         for wildcard in self._taken.keys() - used:
             del self._taken[wildcard]
+            self._problem(_named(wildcard), None)
         for wildcard in used - self._taken.keys():
             self._taken[wildcard] = self._take(wildcard, self.listed or frozenset())
 
@@ -92,7 +93,7 @@ class TopicTable:
             found = taken(wildcard.regex, sorted(names), black_list=wildcard.black_list)
         except CorruptError as error:
             problem = f"{error}: who registered it must change it; it is given none of {len(names)} topics"
-        self._problem(f"wildcard {wildcard.regex[:200]}", problem)
+        self._problem(_named(wildcard), problem)
         return dict.fromkeys(found, wildcard.threads)
 
     # what was read
@@ -174,3 +175,8 @@ class TopicTable:
             if self._replicas.get(topic, (None,))[0] is not data:
                 self._replicas[topic] = data, decode_replicas(data)
         return {topic: self._replicas[topic][1] for topic in topics}
+
+
+def _named(wildcard: Wildcard) -> str:
+    """A wildcard, where its problem is told."""
+    return f"wildcard {wildcard.regex[:200]}"

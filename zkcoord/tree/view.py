@@ -144,11 +144,11 @@ class _Folder:
         """Take one answer in, of any node but an owner's."""
         match address.place:
             case Place.IDS:
-                self._keep_only("members", node.children)
+                self._keep_only("members", node)
             case Place.REGISTRATION:
                 self._registration(address, node)
             case Place.CHANNELS:
-                self._keep_only("channels", node.children)
+                self._keep_only("channels", node)
             case Place.CHANNEL:
                 self._channel(address, node)
             case Place.COMMAND:
@@ -168,7 +168,7 @@ class _Folder:
             case Place.STATE:
                 self._group_state(node)
             case Place.INSTANCES:
-                self._keep_only("instances", node.children)
+                self._keep_only("instances", node)
                 self._parent(node)
             case Place.INSTANCE:
                 self._instance(address, node)
@@ -183,13 +183,14 @@ class _Folder:
         changed: dict[Any, Any] = self._changes[name]
         return changed
 
-    def _keep_only(self, name: str, children: tuple[str, ...]) -> None:
+    def _keep_only(self, name: str, listed: Node) -> None:
         known: Mapping[str, Any] = self._changes.get(name, getattr(self._before.view, name))
-        gone = known.keys() - set(children)
+        gone = known.keys() - set(listed.children)
         if gone:
             left = self._map(name)
             for each in gone:
                 del left[each]
+                self._forget_problems(f"{listed.path}/{each}")
 
     def _problem(self, path: str, what: str | None) -> None:
         if what is None and path not in self._problems:
@@ -200,6 +201,11 @@ class _Folder:
         else:
             problems[path] = what
         self._problems = problems
+
+    def _forget_problems(self, path: str) -> None:
+        """The node is gone, with all below it."""
+        for known in [p for p in self._problems if p == path or p.startswith(f"{path}/")]:
+            self._problem(known, None)
 
     def _unreadable(self, what: str, error: str | None) -> None:
         before: str | None = self._changes.get("unreadable", self._before.view.unreadable)
@@ -222,6 +228,7 @@ class _Folder:
         if node.stat is None:
             if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
                 channels.pop(address.name, None)
+                self._forget_problems(node.path)
             return
         known = channels.get(address.name)
         if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
@@ -230,6 +237,9 @@ class _Folder:
             names = set(node.children)
             if EVICTED_MARK not in names:
                 self._problem(f"{node.path}/{EVICTED_MARK}", None)
+            for command in known.commands if self._problems else ():
+                if command.sequence not in names:
+                    self._problem(f"{node.path}/{command.sequence}", None)
             channels[address.name] = replace(
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
@@ -250,6 +260,7 @@ class _Folder:
             others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
             channels[address.name] = replace(channel, commands=others)
+            self._problem(node.path, None)
             return
         command = outstanding(address.item, node)
         commands = (*others, command)

@@ -1,0 +1,47 @@
+"""What was wrong with a node is forgotten with the node: programs that fail may come and go for years."""
+
+from __future__ import annotations
+
+from tests.sim.actors import GROUP
+from tests.sim.script import Script, on_seeds
+from zkcoord.core.patience import JOINING_MS
+from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
+
+TIMES = 5
+
+
+@on_seeds(3)
+def test_a_coordinator_remembers_nothing_of_registrations_and_commands_that_nobody_could_read(seed: int) -> None:
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    world, ensemble, member = script.world, script.world.ensemble, script.member("consumer0")
+    role = script.actor(script.leader()).role
+    assert isinstance(role, CoordinatorRole)
+    for number in range(TIMES):
+        path = DRAFT.registration(GROUP, f"g_bad-{number}-00000000")
+        assert not ensemble.operate(CreateNode(path, b"nonsense")).reason
+        assert not ensemble.operate(CreateNode(DRAFT.channel(GROUP, f"g_bad-{number}-00000000"), b"nonsense")).reason
+        assert not ensemble.operate(CreateNode(DRAFT.channel(GROUP, member), b"nonsense", sequential=True)).reason
+        world.run_for(1_000)
+        assert not ensemble.operate(DeleteNode(path, ANY_VERSION)).reason
+        world.run_for(1_000)
+    world.run_for(JOINING_MS)  # a channel that was never registered with stays so long
+    assert len(world.events("unreadable")) == 3 * TIMES  # each was told
+    assert role._groups[GROUP].nodes.problems == {}
+    assert role._report._of_groups[GROUP] == {}
+    assert role._report._problems == {}
+
+
+@on_seeds(2)
+def test_what_is_wrong_again_is_told_again(seed: int) -> None:
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    world, ensemble, path = script.world, script.world.ensemble, DRAFT.record(GROUP)
+    right = ensemble.data(path) or b""
+    for count in (1, 2):
+        assert not ensemble.operate(SetNode(path, b"nonsense", ANY_VERSION)).reason
+        world.run_until(lambda count=count: len(world.events("unreadable")) == count, 5_000, "it is told")
+        assert not ensemble.operate(SetNode(path, right, ANY_VERSION)).reason
+        world.run_for(1_000)
