@@ -9,7 +9,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.test_coordinate import NOW, channel, digest, group, member, phase_of
+from tests.core.test_coordinate import NOW, channel, command, digest, group, member, phase_of
+from zkcoord.core.budget import moves
 from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import (
     Decision,
@@ -144,3 +145,17 @@ def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
         assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in wanted.owners.items()}
     assert max([*moved, *moved_too], default=0) <= max_moves
     assert all(consumer_of(o.thread) in view.members for o in wanted.owners.values())
+
+
+def test_what_was_released_early_and_is_anothers_by_now_counts_as_a_move() -> None:
+    """Its former owner is still at the rest of its stop, which names it, too."""
+    first, second = (TopicPartition("t", n) for n in (0, 1))
+    view = group(
+        [member("a", 1), member("b", 2), member("c", 3)],
+        {first: "b-0", second: "a-0"},
+        topics={"t": (0, 1)},
+        max_moves=1,
+    )
+    stop = command("stop-fetcher", first, second, thread="b-0")
+    view = replace(view, channels={**view.channels, "a": channel("a", stop)})
+    assert moves(view, {first: "c-0", second: "b-0"}) == {first: "b-0"}

@@ -38,6 +38,7 @@ def moves(view: GroupView, wanted: Mapping[TopicPartition, str]) -> dict[TopicPa
         for command in channel.commands
         if command.option == STOP
         for partition in (found if command.threads is None else command.threads)
+        if consumer_of(found.get(partition, "")) == consumer_id  # else it was released early, and is another's by now
     }
     return {p: found[p] for p in sorted(found.keys() - under_way, key=canonical_key)}
 
