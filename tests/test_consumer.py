@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zkcoord import Consumer, UsageError
+from zkcoord import Consumer, TopicPartition, UsageError
 from zkcoord.consumer import new_consumer_id
 
 CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_lost": print}
@@ -29,6 +29,7 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", [], {"exclude": "(t"}, "exclude .*an invalid regex"),
         ("127.0.0.1:1", "g", [], {"include": "t{1,2}"}, "a ',' means or"),
         ("127.0.0.1:1", "g", [], {"include": "t", "threads": 0}, "0 threads"),
+        ("127.0.0.1:1", "g", ["t"], {"instance": "etl-\N{GRINNING FACE}"}, "printable characters"),
         ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
     ],
 )
@@ -43,6 +44,18 @@ def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     with pytest.raises(UsageError, match="within on_stop"):
         consumer.stopped([], {})
+
+
+@pytest.mark.parametrize("offset", [-1, -1001, None, "7", 2**63, 1.5])
+def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> None:
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **{**CALLBACKS, "on_stop": lambda p: dict.fromkeys(p, offset)})
+    partition = TopicPartition("t", 0)
+    with pytest.raises(UsageError, match=r"t-0: .* is no offset"):
+        consumer.commit({partition: offset})
+    with pytest.raises(UsageError, match=r"t-0: .* is no offset"):
+        consumer.stopped([partition], {partition: offset})
+    with pytest.raises(UsageError, match=r"t-0: .* is no offset"):
+        consumer._worker._functions["stop"]((partition,))
 
 
 def test_a_consumer_that_was_never_started_stops_at_once() -> None:

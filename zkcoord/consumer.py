@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from functools import partial
+from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +32,7 @@ from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.config import ZooKeeperConfig
 from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
+from zkcoord.tree.codec import INT64_MAX
 from zkcoord.tree.registration import (
     BLACK_LIST,
     MARKER,
@@ -139,7 +141,7 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._starts: dict[TopicPartition, int] = {}
         self._replay: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
-        functions: dict[str, Any] = {"stop": on_stop, "lost": on_lost, "reset": reset or _no_reset}
+        functions: dict[str, Any] = {"stop": _checked(on_stop), "lost": on_lost, "reset": _checked(reset or _no_reset)}
         functions |= {"start": partial(self._start, on_start, on_replay), "replay": self._replay.update}
         self._worker = Worker(functions, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
@@ -184,8 +186,8 @@ class Consumer:
         UnavailableError when ZooKeeper does not answer within the rebalance timeout, and `error` when this consumer has
         ended by itself.
         """
-        counted = self._starts if starts is None else starts
-        self._ask_write("commit", Wanted(dict(offsets), {p: counted.get(p, 0) for p in offsets}))
+        counted, wanted = self._starts if starts is None else starts, checked_offsets(offsets)
+        self._ask_write("commit", Wanted(wanted, {p: counted.get(p, 0) for p in wanted}))
 
     def announce(self, ranges: Ranges) -> None:
         """Say in ZooKeeper what is about to be processed: partition -> (start, end), from its committed offset on.
@@ -211,7 +213,7 @@ class Consumer:
         """Within `on_stop`, on its thread: nothing of these of its partitions is read any more; `offsets` are their
         final offsets, as `on_stop` returns them. They go to whom they are meant for while `on_stop` waits for the rest.
         """
-        if not self._worker.answer_part("stop", (tuple(partitions), dict(offsets))):
+        if not self._worker.answer_part("stop", (tuple(partitions), checked_offsets(offsets))):
             raise UsageError("stopped() is for within on_stop, on the thread that it is called on")
 
     def _ask_write(self, name: str, wanted: Wanted | Announced) -> None:
@@ -308,6 +310,29 @@ def _check_size(ranges: Ranges) -> None:
         raise UsageError(
             f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"
         )
+
+
+def _checked(callback: Callable[[tuple[TopicPartition, ...]], Positions]) -> Callable[[Any], Positions]:
+    """The callback, which raises when what it answers are no offsets: else that would end the membership's thread."""
+    return lambda partitions: checked_offsets(callback(partitions))
+
+
+def checked_offsets(given: Positions | None) -> dict[TopicPartition, int]:
+    """Offsets as a program gave them (None: none), as plain integers; UsageError for what is none.
+
+    >>> checked_offsets({TopicPartition("t", 0): 7})
+    {TopicPartition(topic='t', partition=0): 7}
+    """
+    found: dict[TopicPartition, int] = {}
+    for partition, offset in dict(given or {}).items():
+        try:
+            number = index(offset)
+        except TypeError:
+            number = -1
+        if not 0 <= number <= INT64_MAX:
+            raise UsageError(f"{partition}: {offset!r} is no offset (the next one to read, 0 or more)")
+        found[partition] = number
+    return found
 
 
 def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:

@@ -23,7 +23,7 @@ STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
 _WHAT = "registration"
 _OLD_WILDCARD = re.compile(r"[*!][0-9]+[*!].*", re.DOTALL)
-_INSTANCE = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,255}")
+_INSTANCE = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
