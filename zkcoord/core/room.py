@@ -66,10 +66,10 @@ class Rooms:
             sent = under_way(channel)
             self._handed[consumer_id] = sent, sent + sum(range_bytes(p, r) for p, r in channel.batch.items())
         sent, held = self._handed[consumer_id]
-        known = channel.batch.get(partition)  # in its status it takes the place of what stands there of the partition
-        more = weight if known is None else weight - range_bytes(partition, known)
+        known = channel.batch.get(partition)
+        more = 0 if known is not None and known[:2] == announced else weight  # stands in its status: it was its own
         fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
-        if not (fits and (more <= 0 or not held or held + more <= HELD_BYTES_MAX)):
+        if not (fits and (not more or not held or held + more <= HELD_BYTES_MAX)):
             self._full.add(consumer_id)
             return False
         self._handed[consumer_id] = sent + weight, held + more
