@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from functools import partial
-from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -32,7 +31,7 @@ from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.config import ZooKeeperConfig
 from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
-from zkcoord.tree.codec import INT64_MAX
+from zkcoord.tree.offset import checked_offsets
 from zkcoord.tree.registration import (
     BLACK_LIST,
     MARKER,
@@ -315,24 +314,6 @@ def _check_size(ranges: Ranges) -> None:
 def _checked(callback: Callable[[tuple[TopicPartition, ...]], Positions]) -> Callable[[Any], Positions]:
     """The callback, which raises when what it answers are no offsets: else that would end the membership's thread."""
     return lambda partitions: checked_offsets(callback(partitions))
-
-
-def checked_offsets(given: Positions | None) -> dict[TopicPartition, int]:
-    """Offsets as a program gave them (None: none), as plain integers; UsageError for what is none.
-
-    >>> checked_offsets({TopicPartition("t", 0): 7})
-    {TopicPartition(topic='t', partition=0): 7}
-    """
-    found: dict[TopicPartition, int] = {}
-    for partition, offset in dict(given or {}).items():
-        try:
-            number = index(offset)
-        except TypeError:
-            number = -1
-        if not 0 <= number <= INT64_MAX:
-            raise UsageError(f"{partition}: {offset!r} is no offset (the next one to read, 0 or more)")
-        found[partition] = number
-    return found
 
 
 def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:

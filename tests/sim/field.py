@@ -256,6 +256,8 @@ class Field:
                     self.holdings.pop((command.group, partition), None)
         if command.option != START or not self.owned_by(facts.session, command.group, command.consumer):
             return
+        if any(command[:3] == made[:3] for made in facts.made_commands):
+            return  # refused as a whole: it stands, with what is wrong in its place
         for partition in command.partitions or ():
             key = command.group, partition
             if consumer_of(self.owners.get(key, "")) == command.consumer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.sim.actors import GROUP
@@ -17,6 +19,18 @@ SENT_MAX = 8
 """Of one command in that time: after 2, 4, 8, 16, and then 30 s."""
 
 
+def too_old_for(option: str) -> Callable[[bytes], Command]:
+    """What a consumer makes of commands that does not know this option."""
+
+    def understands(data: bytes) -> Command:
+        command = decode_command(data)
+        if command.option.value == option:
+            raise NotUnderstood(f"option is {option}")
+        return command
+
+    return understands
+
+
 @on_seeds(3)
 @pytest.mark.parametrize("option", [START, STOP])
 def test_a_command_that_its_consumer_never_understands_is_sent_ever_more_seldom(
@@ -27,14 +41,8 @@ def test_a_command_that_its_consumer_never_understands_is_sent_ever_more_seldom(
     script.settle()
     world = script.world
 
-    def understands(data: bytes) -> Command:
-        command = decode_command(data)
-        if command.option.value == option:
-            raise NotUnderstood(f"option is {option}")
-        return command
-
     with monkeypatch.context() as patch:
-        patch.setattr(draining, "decode_command", understands)
+        patch.setattr(draining, "decode_command", too_old_for(option))
         began_ms = world.now_ms
         if option == START:
             script.grow("t", 3)
@@ -72,3 +80,23 @@ def test_while_a_wished_rebalance_waits_for_a_grace_what_fails_is_tried_as_seldo
     world.run_for(WHILE_MS)
     assert (script.record().get("wish") or {}).get("rebalance")  # it still waits
     assert 2 <= len(script.commands_sent(START, POISON, since_ms=began_ms)) <= 2 * SENT_MAX
+
+
+@on_seeds(3)
+def test_a_stop_that_its_consumers_do_not_understand_releases_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an eager group it names, as the next reader, who reads now: that was taken for what a refused start leaves."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+    script.edit_record(rebalance="eager")
+    owners = {p: script.owner(p) for p in script.partitions()}
+    with monkeypatch.context() as patch:
+        patch.setattr(draining, "decode_command", too_old_for(STOP))
+        script.join("late")
+        world.run_until(lambda: bool(world.events("command_removed")), 20_000, "a stop is refused, and removed")
+        world.run_for(5_000)
+        assert {p: script.owner(p) for p in script.partitions()} == owners
+    script.settle()
+    script.calm()

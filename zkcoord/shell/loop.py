@@ -269,7 +269,6 @@ class Loop:
         wait_ms = UNREADABLE_BREAKING_MS if refused.breaks_link else UNREADABLE_MS
         session.tracker.put_off(token, refused.path, refused.kind, now_ms + wait_ms)
         if session.unreadable.get(refused.path, ("", ""))[1] != refused.why:
-            session.unreadable = {p: it for p, it in session.unreadable.items() if session.tracker.wanted(p, it[0])}
             session.unreadable[refused.path] = (refused.kind, refused.why)
             why = f"{refused.why}; what needs it waits, it is read again every {wait_ms // 1000} s"
             self._report("unreadable", {"path": refused.path, "why": why, "level": "warning"})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from zkcoord.core.decisions import EvictMember, RemoveRefused
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
+from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Write, parts
 
@@ -54,7 +55,8 @@ def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> 
     command = next(c for c in channel.commands if c.sequence == decision.sequence)
     path = layout.channel(view.group, decision.consumer_id)
     writes: list[Write] = []
-    for partition, thread in sorted((command.threads or {}).items()):
+    starting = command.option == Option.START_FETCHER.value  # a stop names threads, too, and its consumer reads on
+    for partition, thread in sorted((command.threads or {}).items()) if starting else ():
         owner = view.owners.get(partition)
         if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:
             writes.append(SetNode(layout.owner(view.group, partition), b"", owner.version))

@@ -183,6 +183,17 @@ def is_refused(data: bytes) -> bool:
     return _refused_command(data) is not None
 
 
+def refused_option(data: bytes) -> Option:
+    """Whether a refused command was a stop; whatever else it was, a start, which says what was given to its consumer.
+
+    >>> refused_option(refusal(b'{"version":9,"option":"stop-fetcher"}', ValueError()))
+    <Option.STOP_FETCHER: 'stop-fetcher'>
+    """
+    command = _refused_command(data)
+    stop = isinstance(command, dict) and command.get("option") == Option.STOP_FETCHER.value
+    return Option.STOP_FETCHER if stop else Option.START_FETCHER
+
+
 def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
     """What a refused command named, as far as it can be read: the owners that a refused start left behind.
 

@@ -21,7 +21,15 @@ from zkcoord.core.view import (
 )
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
-from zkcoord.tree.command import Option, announced, decode_command, is_refused, refused_ownership, refused_replay
+from zkcoord.tree.command import (
+    Option,
+    announced,
+    decode_command,
+    is_refused,
+    refused_option,
+    refused_ownership,
+    refused_replay,
+)
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
@@ -98,7 +106,7 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
         return Outstanding(
             sequence=sequence,
             version=version,
-            option=Option.START_FETCHER.value,  # what a refused start left behind is freed; other options name nothing
+            option=refused_option(node.data).value,  # what a refused start left behind is freed
             threads=refused_ownership(node.data),
             error=node.data[:200].decode("utf-8", "replace"),
             replay=refused_replay(node.data),
