@@ -5,10 +5,11 @@
 Each figure is the best of several runs in milliseconds (what else runs on the machine only ever adds). Groups: every
 member has one thread; *uniform* ones subscribe all of 10 topics, *mixed* ones one of 20 different choices of them. The
 same with hints: four *weights*, *racks* (each partition in two of three), *capacities*, and *mixed_weights*;
-*everyone*: each of 1,000 members has a subscription of its own.
+*everyone*: each of 1,000 members has a subscription of its own; *any_weights*: each partition has another weight, and
+there are capacities; *topics*: 1,000 of them.
 
-Events: a start with nothing owned, nothing to do, one member joins, one member died. Ends with one line a measure:
-`measure value goal ok|short`; exit code 0 when all hold.
+Events: a start with nothing owned, nothing to do, one member joins, one member died, a *tenth* of them died. Ends with
+one line a measure: `measure value goal ok|short`; exit code 0 when all hold.
 
 Goals: a hand-over at (10, 1000) may take 1.5 ms; 10,000 members with 100,000 partitions 20 ms when uniform and 200 ms
 when mixed, and with weights, racks or capacities. A start is allowed 60 ms: making 100,000 new keys takes 20 ms and
@@ -36,13 +37,16 @@ CHOICES_MIXED = 20
 KINDS = ("uniform", "mixed", "weights", "racks", "capacities", "mixed_weights")
 WEIGHTS = (1, 2, 5, 10)
 RACKS = ("east", "west", "north")
+WEIGHT_MAX = 10**9
+CAPACITY_OF = {"capacities": 1, "any_weights": WEIGHT_MAX}  # kind -> a weight
 EVENTS = ("start", "settled", "join", "death")
 
 
 def group(kind: str, members: int, partitions: int) -> AssignorInput:
     """A group that owns nothing yet, always the same for the same arguments."""
     choose = random.Random(members)
-    choices = [TOPICS]
+    topics = [f"topic-{number:04d}" for number in range(1_000)] if kind == "topics" else TOPICS
+    choices = [topics]
     if kind.startswith("mixed"):
         choices = [sorted(choose.sample(TOPICS, choose.randint(1, 9))) for _ in range(CHOICES_MIXED)]
     elif kind == "everyone":
@@ -54,17 +58,18 @@ def group(kind: str, members: int, partitions: int) -> AssignorInput:
                 consumer_id=consumer_id,
                 threads=dict.fromkeys(choices[number % len(choices)], 1),
                 rack=choose.choice(RACKS) if kind == "racks" else None,
-                capacity=2 * partitions // members if kind == "capacities" else None,
+                capacity=2 * partitions // members * CAPACITY_OF[kind] if kind in CAPACITY_OF else None,
             )
             for number, consumer_id in enumerate(ids)
         ),
-        partitions={topic: tuple(range(partitions // len(TOPICS))) for topic in TOPICS},
+        partitions={topic: tuple(range(partitions // len(topics))) for topic in topics},
         owned={},
     )
+    weights = range(1, WEIGHT_MAX) if kind == "any_weights" else WEIGHTS
     pairs = [TopicPartition(topic, number) for topic, numbers in plain.partitions.items() for number in numbers]
     return replace(
         plain,
-        weights={pair: choose.choice(WEIGHTS) for pair in pairs} if "weights" in kind else {},
+        weights={pair: choose.choice(weights) for pair in pairs} if "weights" in kind else {},
         racks={pair: frozenset(choose.sample(RACKS, 2)) for pair in pairs} if kind == "racks" else {},
     )
 
@@ -79,10 +84,10 @@ def after(event: str, start: AssignorInput) -> AssignorInput:
     if event == "join":
         joiner = replace(subscribers[0], consumer_id="g_joiner-1700000000001-00000000")
         subscribers = (*subscribers, joiner)
-    elif event == "death":
-        gone = subscribers[0].consumer_id
-        subscribers = subscribers[1:]
-        owned = {pair: thread for pair, thread in owned.items() if consumer_of(thread) != gone}
+    elif event in ("death", "tenth"):
+        gone = {member.consumer_id for member in subscribers[: 1 if event == "death" else None : 10]}
+        subscribers = tuple(member for member in subscribers if member.consumer_id not in gone)
+        owned = {pair: thread for pair, thread in owned.items() if consumer_of(thread) not in gone}
     return replace(start, subscribers=subscribers, owned=owned)
 
 
@@ -124,8 +129,17 @@ def all_measures(*, quick: bool) -> list[tuple[str, float, float]]:
                 if members != 1_000:
                     rows.append((f"{kind}_{members}x{partitions}_{event}_ms", value, goal_ms(kind, members, event)))
         rows.append((f"{kind}_growth_1000_to_10000", joins[10_000] / joins[1_000] / 10, 2.0))
-    value = measure("everyone", 1_000, 10_000, event="join", runs=1)
-    rows.append(("everyone_1000x10000_join_ms", value, 200.0))
+    for kind, event, goal in (
+        ("everyone", "join", 200.0),
+        ("everyone", "tenth", 1_000.0),
+        ("any_weights", "join", 400.0),
+        ("topics", "join", 200.0),
+    ):
+        value = measure(kind, 1_000, 10_000, event=event, runs=3)
+        rows.append((f"{kind}_1000x10000_{event}_ms", value, goal))
+    topics = group("topics", 1_000, 10_000)
+    answer = ASSIGNORS["sticky"](topics)
+    rows.append(("topics_1000x10000_check_ms", best_ms(lambda: check_assignment(topics, answer), 3), 200.0))
     return rows
 
 

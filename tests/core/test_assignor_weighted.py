@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -233,3 +234,32 @@ def test_many_weights_are_rounded_to_few_levels_and_shares_stay_close(monkeypatc
     asked = group([one(f"m{n}") for n in range(10)], 500, weights={n: choose.randint(1, 1_000) for n in range(500)})
     loads = load_of(asked, sticky(asked)).values()
     assert max(loads) / min(loads) < 1.25
+
+
+@settings(deadline=None, max_examples=200)
+@given(groups(racks=False), st.integers(0, 1_000), st.randoms(use_true_random=False))
+def test_with_more_weights_than_levels_every_rule_of_capacities_still_holds(
+    group_: AssignorInput, more: int, choose: random.Random
+) -> None:
+    heavy = {pair: weight * more + choose.randint(1, 9) for pair, weight in group_.weights.items()}
+    wide = tuple(
+        replace(s, capacity=None if s.capacity is None else s.capacity * (more + 1)) for s in group_.subscribers
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WORK_MAX", 1)
+        asked = replace(group_, weights=heavy, subscribers=wide)
+        target = sticky(asked)
+        check_assignment(asked, target)
+        tree = asked
+        for _ in range(4):
+            tree = on_the_way(tree, target, choose)
+            assert sticky(tree) == target
+        for member in asked.subscribers:
+            if member.capacity is not None:
+                assert consumer_load(asked, target, member.consumer_id) <= member.capacity
+
+
+def test_what_has_no_room_by_rounded_weights_is_given_by_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORK_MAX", 1)
+    asked = group([one("a", capacity=10), one("b", capacity=10)], 3, weights={0: 9, 1: 9})  # 9 counts as 16
+    assert sticky(asked) == {part(0): "b-0", part(1): "a-0", part(2): "a-0"}

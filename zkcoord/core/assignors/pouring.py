@@ -21,6 +21,16 @@ def rounded(weight: int, bits: int) -> int:
     return weight >> cut << cut
 
 
+def rounded_up(weight: int, bits: int) -> int:
+    """The same, rounded up.
+
+    >>> [rounded_up(weight, 2) for weight in (1, 3, 5, 100)]
+    [1, 3, 6, 128]
+    """
+    cut = max(weight.bit_length() - bits, 0)
+    return -(-weight >> cut) << cut
+
+
 def water_line(numbers: Mapping[int, int], below: int) -> int:
     """The whole part of the level at which `below` would stand, poured over the loads (load -> number of threads).
 

@@ -33,8 +33,8 @@ class Witness:
         }
         self._at = [{0: len(group.threads)} for group in classes]  # by class: kept load -> number of threads
         self._givers = {topic: dict.fromkeys(readers) for topic, readers in self.flow.readers.items()}  # or more
-        self._ways: dict[_Node, _Node] | None = None
         self._refused: set[tuple[str, int, int]] = set()  # what was kept only grows, so a refusal is for good
+        self._lead: dict[_Node, dict[_Node, _Node]] = {}  # topic: all from where ways led to it, once one had none
 
     def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
         """Keep every partition with its owner, one after the other, where that is possible; the others, in order."""
@@ -111,7 +111,6 @@ class Witness:
             self._givers[topic] = {i: None for i in readers if self.flow.shares[i][topic] > given[i][topic]}
         for bounded in (True, False):
             for topic in sorted(loose):
-                self._ways = None
                 for index in self.flow.readers[topic]:
                     if loose[topic]:
                         most = base.shares[index][topic] if bounded else self.flow.sizes[topic]
@@ -122,22 +121,16 @@ class Witness:
         ]
 
     def _fix(self, topic: str, index: int, most: int) -> int:
-        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose.
-
-        `_ways` are the ways to `topic`. Bounds that rise only take ways away, so a class that has none stays so.
-        """
+        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose."""
         kept, shares = self._kept[index], self.flow.shares[index]
         before = kept[topic]
         kept[topic] = max(before, min(shares[topic], most))
         while shares[topic] < most:
-            if self._ways is not None and index not in self._ways:
+            ways = self._ways_to(topic, index)
+            if index not in ways:
                 break
-            self._ways = self._ways_to(topic)
-            if index not in self._ways:
-                break
-            shares[topic] += self._follow(index, topic, self._ways, most - shares[topic])
+            shares[topic] += self._follow(index, topic, ways, most - shares[topic])
             kept[topic] = shares[topic]
-            self._ways = None
         return kept[topic] - before
 
     def _raise_share(self, topic: str, index: int, most: int) -> bool:
@@ -159,11 +152,15 @@ class Witness:
         self.flow.load[index] += self._follow(level, index, ways, 1)
         return True
 
-    def _ways_to(self, goal: _Node, start: _Node | None = None) -> dict[_Node, _Node]:
-        """Each node from which the residual graph leads to `goal`, with the next node on a way there.
+    def _ways_to(self, goal: _Node, start: _Node) -> dict[_Node, _Node]:
+        """Nodes from which the residual graph leads to `goal`, each with the next one on a way there; if there is a way
+        from `start`, it is among them.
 
-        Walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from it.
+        Walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from it. A start
+        that had no way while another was looked for has none for good, as what was refused.
         """
+        if start not in self._lead.get(goal, (start,)):
+            return {}
         ways: dict[_Node, _Node] = {goal: goal}
         queue: list[_Node] = [goal]
         spare = self._spare(start) if isinstance(start, int) else []
@@ -178,13 +175,15 @@ class Witness:
                 ways[step] = node
                 if step == start:
                     return ways
-                if spare and isinstance(start, int) and isinstance(step, int):
+                if spare and isinstance(step, int):
                     between = next((topic for topic in spare if topic in self._kept[step]), None)
                     if between is not None:
                         ways.setdefault(between, step)
                         ways[start] = between
                         return ways
             queue += steps
+        if isinstance(start, int):
+            self._lead[goal] = ways
         return ways
 
     def _into_class(self, index: int, ways: Mapping[_Node, _Node]) -> list[_Node]:
