@@ -60,6 +60,8 @@ def main() -> None:
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
     spark = SparkSession.builder.appName("records a minute").config("spark.jars.packages", CONNECTOR).getOrCreate()
     aggregate(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    if not any(Path(folder).glob("batch=*")):
+        sys.exit(f"no counts: nothing has been read into {folder} yet")
     result(spark, Path(folder)).show(100, truncate=False)
 
 

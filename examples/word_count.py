@@ -33,7 +33,9 @@ def collect(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: 
 
 
 def count(spark: SparkSession, folder: Path) -> dict[str, int]:
-    """The ten most frequent words in the files."""
+    """The ten most frequent words in the files; none before the first batch."""
+    if not any(folder.glob("*.parquet")):
+        return {}
     words = spark.read.parquet(str(folder)).groupBy("word").count()
     return {row["word"]: row["count"] for row in words.orderBy(functions.desc("count"), "word").limit(10).collect()}
 
@@ -45,8 +47,11 @@ def main() -> None:
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
     spark = SparkSession.builder.appName("word count").config("spark.jars.packages", CONNECTOR).getOrCreate()
     collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
-    for word, found in count(spark, Path(folder)).items():
-        print(f"{found:>9,} {word}")
+    found = count(spark, Path(folder))
+    if not found:
+        sys.exit(f"no words: nothing has been read into {folder} yet")
+    for word, times in found.items():
+        print(f"{times:>9,} {word}")
 
 
 if __name__ == "__main__":

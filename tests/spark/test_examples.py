@@ -43,6 +43,7 @@ def topic(make_topic: Callable[[int], Topic], group: str) -> Topic:
 
 def test_spark_examples(spark: SparkSession, group: str, topic: Topic, tmp_path: Path) -> None:
     where = (spark, group, topic.bootstrap_servers, topic.name)
+    assert word_count.count(spark, tmp_path / "words") == {}
     assert word_count.collect(*where, tmp_path / "words", max_batches=1) == 1
     found = word_count.count(spark, tmp_path / "words")
     assert found == {"value": 30, **{str(number): 2 for number in range(9)}}

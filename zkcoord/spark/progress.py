@@ -13,7 +13,7 @@ from typing import TextIO
 from zkcoord.spark.ports import Progress, Report
 
 LOG = logging.getLogger("zkcoord.spark")
-LOGS = (LOG, logging.getLogger("zkcoord.events"))  # whose warnings come while the live line stands
+LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"))  # whose warnings come between
 CLEARED = "\r\x1b[K"  # the line that the cursor is in
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
 
