@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
-from tests.spark.fakes import DEADLINE_S, InThread
-from tests.spark.together import endless
+from tests.spark.fakes import InThread
+from tests.spark.together import DEADLINE_S, endless
 from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Report
