@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
 from zkcoord import TopicPartition
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
@@ -36,14 +35,10 @@ class Broker:
         self.admin.create_topics([NewTopic(TOPIC, partitions)])[TOPIC].result(PATIENCE_SECONDS)
 
     def delete(self) -> None:
-        """Delete the topic, and wait until its node is gone: the broker does so when it has removed the logs."""
+        """Delete the topic, and wait until its node is gone, and then the mark that forbids to create it again."""
         self.admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE_SECONDS)
-        turn = threading.Event()
-        for _ in range(int(PATIENCE_SECONDS / 0.05)):
-            if not self.tree.read([Read(f"{TOPICS}/{TOPIC}")])[0].exists:
-                return
-            turn.wait(0.05)
-        raise AssertionError("the topic was not deleted")
+        nodes = [Read(f"{TOPICS}/{TOPIC}"), Read(f"/admin/delete_topics/{TOPIC}")]
+        wait_until(lambda: not any(node.exists for node in self.tree.read(nodes)), "the topic is deleted")
 
     def write(self, word: str, partitions: int, count: int) -> list[str]:
         """Write so many records into each partition."""
