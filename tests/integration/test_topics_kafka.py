@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
