@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from zkcoord.core.coordinate import Memory, decide
 from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.room import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, Rooms, range_bytes
-from zkcoord.core.view import Announced, GroupView, Outstanding
+from zkcoord.core.view import Announced, GroupView, Outstanding, Owner
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX
 
 WIDE = Announced(2**62, 2**62 + 9, 4)
@@ -31,6 +32,11 @@ def handed_down(numbers: tuple[int, ...] = MANY, **held: object) -> GroupView:
         committed=dict.fromkeys(ranges, WIDE.start),
     )
     return replace(view, channels={"a": channel("a", **held), "b": channel("b", batch=ranges)})
+
+
+def owning(view: GroupView, own: Iterable[TopicPartition]) -> GroupView:
+    """These are a's: what it commits of them makes room."""
+    return replace(view, owners={**view.owners, **dict.fromkeys(own, Owner("a-0", 5))})
 
 
 def told(view: GroupView, memory: Memory, now_ms: int = NOW) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
@@ -53,7 +59,7 @@ def test_no_more_is_under_way_than_its_bound() -> None:
 def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until_there_is_room() -> None:
     memory = Memory()
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
-    view = handed_down(batch=own)
+    view = owning(handed_down(batch=own), own)
     assert told(view, memory) == ({}, [])
     assert decide(view, memory, NOW, digest)[1] == NOW + ASK_AGAIN_MS
     assert told(view, memory, NOW + ASK_AGAIN_MS) == ({}, ["a"])
@@ -89,7 +95,7 @@ def test_a_first_range_has_room_whatever_the_bound(monkeypatch: pytest.MonkeyPat
 def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
-    view = handed_down((1_000, 1_001), batch=own)
+    view = owning(handed_down((1_000, 1_001), batch=own), own)
     view = replace(view, committed={first: WIDE.start, second: WIDE.end})  # a commit has passed it
     grants = [d for d in decide(view, Memory(), NOW, digest)[0] if isinstance(d, GrantPartitions)]
     assert [(dict(g.partitions), dict(g.replay)) for g in grants] == [({second: "a-0"}, {})]
@@ -100,6 +106,21 @@ def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_
     rooms, empty = Rooms(), channel("a")
     taken = 0
     for number in MANY:
-        if rooms.takes(empty, TopicPartition("t", number), WIDE[:2]):
+        if rooms.takes(group([], {}), empty, TopicPartition("t", number), WIDE[:2]):
             taken += range_bytes(TopicPartition("t", number), WIDE)
     assert ANNOUNCED_BYTES_MAX + taken <= HELD_BYTES_MAX
+
+
+def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_other() -> None:
+    """The others may be full of what they left to it: nobody would ever read anything of that."""
+    left = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
+    first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
+    view = handed_down((1_000, 1_001), batch=left)
+    assert told(view, Memory()) == ({first: WIDE[:2]}, [])
+    reads = replace(view, owners={**view.owners, first: Owner("a-0", 6)})
+    has = replace(reads.channels["a"], batch={**left, first: WIDE})
+    assert told(replace(reads, channels={**reads.channels, "a": has}), Memory()) == ({}, [])
+    committed = replace(
+        reads, committed={second: WIDE.start}
+    )  # and the first range left its status with a ping's answer
+    assert told(committed, Memory()) == ({second: WIDE[:2]}, [])

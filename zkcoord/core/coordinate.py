@@ -306,7 +306,7 @@ def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
         if not patience.held_back(receiver, partition, now_ms):
             found = announced.granted(view.members[receiver], partition) if announced.counting else None
             if found is not None:
-                if not memory.rooms.takes(channel, partition, found):
+                if not memory.rooms.takes(view, channel, partition, found):
                     continue
                 replay[receiver][partition] = found
             grants[receiver][partition] = thread

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import PingMember
 from zkcoord.core.liveness import Liveness, busy
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import START, Channel, GroupView
 
 UNDER_WAY_BYTES_MAX = 192 * 1024
@@ -59,8 +59,9 @@ class Rooms:
         self._handed.clear()
         self._full.clear()
 
-    def takes(self, channel: Channel, partition: TopicPartition, announced: tuple[int, int]) -> bool:
-        """True when there is room for this range, which is then taken. A first one always has room."""
+    def takes(self, view: GroupView, channel: Channel, partition: TopicPartition, announced: tuple[int, int]) -> bool:
+        """True when there is room for this range, which is then taken. A first one always has room: two members may be
+        full of what each has left to the other."""
         consumer_id, weight = channel.consumer_id, range_bytes(partition, announced)
         if consumer_id not in self._handed:
             sent = under_way(channel)
@@ -69,7 +70,8 @@ class Rooms:
         known = channel.batch.get(partition)
         more = 0 if known is not None and known[:2] == announced else weight  # stands in its status: it was its own
         fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
-        if not (fits and (not more or not held or held + more <= HELD_BYTES_MAX)):
+        fits = fits and (not more or held + more <= HELD_BYTES_MAX or not (sent or _has_work(view, channel)))
+        if not fits:
             self._full.add(consumer_id)
             return False
         self._handed[consumer_id] = sent + weight, held + more
@@ -96,6 +98,12 @@ def pings(view: GroupView, rooms: Rooms, liveness: Liveness, now_ms: int) -> lis
     why = dict.fromkeys(rooms.due(view, now_ms), "it had no room for announced ranges: has it now?")
     why |= dict.fromkeys(liveness.due(view, now_ms), "a probe is due")
     return [PingMember(consumer_id=c, why=why[c]) for c in sorted(why)]
+
+
+def _has_work(view: GroupView, channel: Channel) -> bool:
+    """True while it owns something of which a range stands in its status: what it commits of that makes room."""
+    owners = (view.owners.get(partition) for partition in channel.batch)
+    return any(owner is not None and consumer_of(owner.thread) == channel.consumer_id for owner in owners)
 
 
 def _idle(view: GroupView, consumer_id: str) -> bool:
