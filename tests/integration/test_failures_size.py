@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from tests.integration.world import PATIENCE_SECONDS, World, wait_until
 from zkcoord import Consumer, TopicPartition
+from zkcoord.coordinator import Coordinator
 from zkcoord.tree.command import Command, Option, decode_command, encode_command
 from zkcoord.tree.paths import BROKERS, DRAFT
 from zkcoord.tree.writes import CreateNode, Transaction
@@ -48,16 +50,24 @@ class Stuck:
         self.begun.extend(sorted(partition.partition for partition in positions))
 
 
-def test_f09_a_channel_of_many_commands_is_taken_over_as_it_is_and_drained_in_order(world: World) -> None:
-    """One start is not obeyed, and the topic grows and grows: a command each time; another coordinator adds none."""
+@contextmanager
+def stuck_member(world: World) -> Iterator[tuple[Stuck, Coordinator, str]]:
+    """The group's only member has its first start, of the topic's only partition, in its channel; with its id."""
     world.put(BROKERS)
     world.topic("t", 1)
     first = world.coordinate()
     stuck = Stuck(world.zookeeper)
     with stuck.consumer as consumer:
         wait_until(lambda: consumer.consumer_id is not None, "it is a member")
-        channel = DRAFT.channel(GROUP, str(consumer.consumer_id))
-        wait_until(lambda: len(world.children(channel)) == 1, "the first start")
+        consumer_id = str(consumer.consumer_id)
+        wait_until(lambda: len(world.children(DRAFT.channel(GROUP, consumer_id))) == 1, "the first start")
+        yield stuck, first, consumer_id
+
+
+def test_f09_a_channel_of_many_commands_is_taken_over_as_it_is_and_drained_in_order(world: World) -> None:
+    """One start is not obeyed, and the topic grows and grows: a command each time; another coordinator adds none."""
+    with stuck_member(world) as (stuck, first, consumer_id):
+        channel = DRAFT.channel(GROUP, consumer_id)
         for wave in range(2, WAVES + 1):
             world.topic("t", wave)
             wait_until(lambda wave=wave: len(world.children(channel)) == wave, "one command more")  # type: ignore[misc]
@@ -77,16 +87,10 @@ def test_f09_a_channel_of_many_commands_is_taken_over_as_it_is_and_drained_in_or
 
 def test_f09_thousands_of_commands_at_a_restart_are_obeyed_in_order_and_none_is_added(world: World) -> None:
     """A coordinator had granted 5,000 partitions one by one, each with a start of its own, when another one comes."""
-    world.put(BROKERS)
-    world.topic("t", 1)
-    first = world.coordinate()
-    stuck = Stuck(world.zookeeper)
-    with stuck.consumer as consumer:
-        wait_until(lambda: consumer.consumer_id is not None, "it is a member")
-        channel = DRAFT.channel(GROUP, str(consumer.consumer_id))
-        wait_until(lambda: len(world.children(channel)) == 1, "the first start")
+    with stuck_member(world) as (stuck, first, consumer_id):
+        channel = DRAFT.channel(GROUP, consumer_id)
         first.stop()
-        grant(world, str(consumer.consumer_id), range(1, COMMANDS))
+        grant(world, consumer_id, range(1, COMMANDS))
         world.topic("t", COMMANDS)
         told = len(world.reports.of("group_phase"))
         world.coordinate()
