@@ -21,6 +21,7 @@ it all add to that.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import sys
@@ -29,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
@@ -149,6 +151,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer runs of the large groups")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
+    gc.set_threshold(*COLLECTOR)  # as the command does
     rows = all_measures(quick=options.quick)
     if options.json:
         figures = [{"measure": name, "value": value, "goal": goal, "ok": value <= goal} for name, value, goal in rows]
