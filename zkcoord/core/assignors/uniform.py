@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import chain, compress, filterfalse, repeat
-from typing import Any, cast
 
 from zkcoord.core.assignors.classes import (
     ThreadClass,
@@ -68,25 +67,8 @@ def _free(
     group: ThreadClass, partitions: Mapping[str, tuple[int, ...]], owned: Mapping[TopicPartition, str]
 ) -> list[tuple[str, int]]:
     """The partitions that are not in `owned`, by topic, then number."""
-    if _owns_all(owned, {topic: partitions[topic] for topic in group.topics}):
-        return []
     pairs = chain.from_iterable(zip(repeat(topic), partitions[topic], strict=False) for topic in group.topics)
     return list(filterfalse(owned.__contains__, pairs))
-
-
-def _owns_all(owned: Mapping[TopicPartition, str], partitions: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether exactly these partitions are owned; asked only where numbers have no gaps, else False.
-
-    Different numbers from 0 on have the least sum when none is left out: so counts and a sum prove it, and no partition
-    is looked up, which costs most where nothing is free.
-    """
-    sizes = {topic: len(ids) for topic, ids in partitions.items()}
-    if len(owned) != sum(sizes.values()) or any(ids[-1] != sizes[topic] - 1 for topic, ids in partitions.items()):
-        return False
-    flat = list(chain.from_iterable(cast(Mapping[tuple[Any, ...], str], owned)))  # topic, number, topic, number, ...
-    numbers = flat[1::2]
-    least = sum(size * (size - 1) // 2 for size in sizes.values())
-    return sum(numbers) == least and min(numbers) >= 0 and dict(Counter(flat[::2])) == sizes
 
 
 def _quotas(held: list[int], partitions: int) -> list[int]:
