@@ -33,7 +33,7 @@ from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
 from zkcoord.shell.topics import TopicTable, about_topics
-from zkcoord.tree.paths import BROKERS, CANDIDATES, RECORDS, ROOT, TOPICS, Address, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, RECORDS, ROOT, TOPICS, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
@@ -115,19 +115,14 @@ class CoordinatorRole:
     # what comes in
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
-        """Sort answers by what they are about."""
-        of_groups: dict[str, list[tuple[Address, Node]]] = {}
+        """Sort answers by what they are about. Those about groups are kept until the step has taken all its inputs."""
         for node in nodes:
             address = self._layout.parse(node.path)
             if address is None:
                 self._read_other(node)
             elif address.group in self._groups:
-                of_groups.setdefault(address.group, []).append((address, node))
-        for group, its_nodes in of_groups.items():
-            if group not in self._groups:  # it ended with one of these answers
-                continue
-            self._groups[group].read(its_nodes)
-            self._pending.add(group)
+                self._groups[address.group].add(address, node)
+                self._pending.add(address.group)
 
     def _read_other(self, node: Node) -> None:
         """An answer about no group: the election's, a topic's, a broker's, or a list of groups."""
@@ -174,6 +169,8 @@ class CoordinatorRole:
 
     def decide(self, now_ms: int) -> int | None:
         """Come to serve, or decide on every group that is clean; returns when somebody's patience ends."""
+        for group in sorted(self._pending & self._groups.keys()):
+            self._groups[group].read_added()
         if self._standing is None or not self._loop.settled:
             return None
         if self._resigned(self._standing, now_ms):

@@ -48,7 +48,8 @@ class Following:
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _racks_at: tuple[object, ...] = ()  # of what the view's racks were made
-    _owners: set[TopicPartition] = field(default_factory=set)
+    _owners: dict[str, set[TopicPartition]] = field(default_factory=dict)  # by topic: those that are followed
+    _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
@@ -71,6 +72,22 @@ class Following:
     def end(self) -> None:
         """The group is gone: forget all of it."""
         self.tracker.unwant_scope(self.group)
+
+    def add(self, address: Address, node: Node) -> None:
+        """Keep an answer until `read_added`; of the same node there may be one only, so a second one has it done first.
+
+        Each multi of a large group's start has an answer of its own, and each reading copies the map of all owners.
+        """
+        key = (node.path, node.kind)
+        if key in self._unread:
+            self.read_added()
+        self._unread[key] = (address, node)
+
+    def read_added(self) -> None:
+        """Take in what was kept."""
+        if self._unread:
+            nodes, self._unread = [*self._unread.values()], {}
+            self.read(nodes)
 
     def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
         """Take answers in, each with its address in this group, and want what they lead to."""
@@ -306,8 +323,7 @@ class Following:
 
     def _forget(self, topic: str) -> None:
         """The topic's mark was removed, and all below it."""
-        for partition in [p for p in self._owners if p.topic == topic]:
-            self._owners.discard(partition)
+        for partition in sorted(self._owners.pop(topic, ())):
             self._unwant(self.layout.owner(self.group, partition))
         self._listed.discard(topic)
         self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
@@ -316,14 +332,16 @@ class Following:
             self._unwant(self.layout.topic_offsets(self.group, topic))
 
     def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        fresh = [p for p in partitions if p not in self._owners]
-        self._owners.update(fresh)
+        followed = self._owners
+        fresh = [p for p in partitions if p not in followed.setdefault(p.topic, set())]
+        for partition in fresh:
+            followed[partition.topic].add(partition)
         paths = [self.layout.owner(self.group, partition) for partition in fresh]
         self.tracker.want_data(paths, self.group, by_writes=True)
 
     def _touch_missing(self, topic: str) -> None:
         owners = self.nodes.view.owners
-        for partition in [p for p in self._owners if p.topic == topic and p not in owners]:
+        for partition in sorted(p for p in self._owners.get(topic, ()) if p not in owners):
             self.tracker.touch(self.layout.owner(self.group, partition))
 
     def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
