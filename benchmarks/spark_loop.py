@@ -13,9 +13,9 @@ passes from one batch's beginning to the next one's; the first batch of each run
 over all rounds, with the best native one. Raw times: benchmarks/out/spark_loop_raw.json.
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rows_N` is native's batch time
-over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 80 rows (at most); the
-same for the others, after their names, without a goal (`-`). Goals are for the first shape. `--quick` has two sizes and
-fewer batches of each, after a warm-up.
+over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 10 rows a partition (at
+most); the same for the others, after their names, without a goal (`-`). Goals are for the first shape. Sizes are rounded
+up to as many rows of each partition. `--quick` has two sizes and fewer batches of each, after a warm-up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SHAPES = ("100x8", "1000x8", "100x64", "1000x64")
 MARGIN = 1.6  # batches that nobody reads: near the log's end a native query waits for more, up to 500 ms
-TINY = 80
+TINY = 80  # with 8 partitions: 10 in each
 GOALS = {10_000: 1.8, 100_000: 1.3, 1_000_000: 1.0}  # native's time over the loop's, at least
 GOAL_FIXED = 0.5  # the loop's time over native's, at most
 DEADLINE_S = 600
@@ -74,6 +74,17 @@ FULL = (Size(10_000, 10, 2), Size(100_000, 10, 2), Size(1_000_000, 10, 2), Size(
 FULL_LARGE = (*FULL[:2], Size(1_000_000, 2, 10), FULL[3])  # records of 1 KB: a log of 5 GB
 QUICK = (Size(10_000, 6, 1), Size(TINY, 6, 1))
 WARM = (Size(TINY, 4, 1), Size(10_000, 8, 1))  # before anything counts: the JVM compiles what all runners use
+
+
+def in_partitions(sizes: tuple[Size, ...], partitions: int) -> tuple[Size, ...]:
+    """The same with as many rows of each partition: Spark's own source takes so many, and else fewer than asked for."""
+    least = TINY // 8 * partitions
+    return tuple(replace(size, rows=max(least, evenly(size.rows, partitions))) for size in sizes)
+
+
+def evenly(rows: int, partitions: int) -> int:
+    """So many rows, or the few more that each partition needs to have the same number."""
+    return -(-rows // partitions) * partitions
 
 
 def run_loop(bench: Bench, size: Size, name: str) -> list[float]:
@@ -126,10 +137,10 @@ def run(bench: Bench, size: Size, name: str) -> list[float]:
     return run_query(start_native(bench, size.rows, work, tuned=name.endswith("_tuned")), size)
 
 
-def measure(bench: Bench, sizes: tuple[Size, ...], names: tuple[str, ...]) -> Times:
-    """The runners take turns in every round."""
+def measure(bench: Bench, warm: tuple[Size, ...], sizes: tuple[Size, ...], names: tuple[str, ...]) -> Times:
+    """The runners take turns in every round, after a warm-up."""
     times: Times = {name: {size.rows: [] for size in sizes} for name in names}
-    for size in WARM:
+    for size in warm:
         for name in names:
             run(bench, size, name)
     for turn in range(max(size.rounds for size in sizes)):
@@ -153,7 +164,7 @@ def verdict(times: Mapping[str, Mapping[int, list[float]]], goals: bool) -> list
         prefix = "" if name == "loop" else f"{name}_"
         for rows in sizes:
             own, other = medians[name][rows], native[rows]
-            if rows == TINY:
+            if rows == min(sizes):
                 goal = GOAL_FIXED if goals and name == "loop" else None
                 found.append(Measure(f"{prefix}fixed_cost", own / other, goal, at_most=True))
             else:
@@ -179,14 +190,15 @@ def main() -> int:
     chosen = parser.parse_args()
     record_bytes, partitions = (int(part) for part in chosen.shape.split("x"))
     full = FULL if record_bytes == 100 else FULL_LARGE
-    sizes = QUICK if chosen.quick else full
-    rows = max(int(size.rows * (size.batches + 3 + MARGIN)) for size in (*sizes, *WARM))
+    sizes = in_partitions(QUICK if chosen.quick else full, partitions)
+    warm = in_partitions(WARM, partitions)
+    rows = max(evenly(int(size.rows * (size.batches + 3 + MARGIN)), partitions) for size in (*sizes, *warm))
     names: list[str] = [*OURS, *NATIVE]
     if chosen.quick:
         names = ["loop", "loop_unannounced", "loop_python", "source", "foreach", "noop_tuned"]
     with ExitStack() as stack:
         bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes))
-        times = measure(bench, sizes, tuple(names))
+        times = measure(bench, warm, sizes, tuple(names))
     show(times)
     measures = verdict(times, goals=chosen.shape == SHAPES[0])
     return conclude("spark_loop", {"shape": chosen.shape, "ms": times}, measures, chosen.json)
