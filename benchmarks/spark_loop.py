@@ -14,8 +14,8 @@ over all rounds, with the best native one. Raw times: benchmarks/out/spark_loop_
 
 Ends with one line a measure: `measure value goal ok|short`; exit code 0 when all hold. `rows_N` is native's batch time
 over the loop's at N rows a batch (at least the goal), `fixed_cost` the loop's over native's for 10 rows a partition (at
-most); the same for the others, after their names, without a goal (`-`). Goals are for the first shape. Sizes are rounded
-up to as many rows of each partition. `--quick` has two sizes and fewer batches of each, after a warm-up.
+most); the same for the others, after their names, without a goal (`-`). Goals are for the first shape. Sizes are
+rounded up to as many rows of each partition. `--quick` has two sizes and fewer batches of each, after a warm-up.
 """
 
 from __future__ import annotations
