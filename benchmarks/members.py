@@ -173,7 +173,6 @@ class Members:
         self._victim_gone = gone
         self._events.watching[DRAFT.coordinator] = fired
         self._events.nodes([Read(DRAFT.coordinator, Kind.DATA, True)])
-        return
 
     def coordinator_is_gone(self) -> None:
         """Wait for what was armed."""

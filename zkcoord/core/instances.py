@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from zkcoord.core.model import TopicPartition, consumer_of, number_of, thread_id
+from zkcoord.core.model import TopicPartition, consumer_of, json_bytes, number_of, thread_id
 from zkcoord.core.view import GroupView, Instance, Member
 from zkcoord.core.wishes import rebalancing
 
@@ -185,19 +185,13 @@ def state_bytes(instance: Instance) -> int:
     numbers: dict[tuple[str, int], list[int]] = {}
     for partition, thread in instance.share.items():
         numbers.setdefault((partition.topic, thread), []).append(partition.partition)
-    size = 300 + _text_bytes(instance.last_id) + _text_bytes(instance.rack or "")
-    size += sum(_text_bytes(topic) + 9 for topic in instance.threads)
+    size = 300 + json_bytes(instance.last_id) + json_bytes(instance.rack or "")
+    size += sum(json_bytes(topic) + 9 for topic in instance.threads)
     for (topic, _), ids in numbers.items():
         ids.sort()
         runs = 1 + sum(after - before > 1 for before, after in pairwise(ids))
-        size += _text_bytes(topic) + 15 + runs * (2 * len(str(ids[-1])) + 2)
+        size += json_bytes(topic) + 15 + runs * (2 * len(str(ids[-1])) + 2)
     return size
-
-
-def _text_bytes(text: str) -> int:
-    """Of a text in JSON at most: what is no plain character becomes up to twelve."""
-    plain = text.isascii() and text.isprintable() and not {'"', "\\"} & set(text)
-    return len(text) if plain else 12 * len(text)
 
 
 def is_static(member: Member) -> bool:

@@ -21,6 +21,17 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def json_bytes(text: str) -> int:
+    """What a text takes in JSON at most, without its quotes: what is no plain character becomes up to twelve.
+
+    >>> json_bytes("clicks"), json_bytes("a b"), json_bytes('"'), json_bytes("\\u00e4")
+    (6, 3, 12, 12)
+    """
+    if text.isascii() and text.isprintable() and not ('"' in text or "\\" in text):
+        return len(text)
+    return sum(1 if " " <= c <= "~" and c not in '"\\' else 12 for c in text)
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic. Sorts by topic, then numerically by partition."""
 

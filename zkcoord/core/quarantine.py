@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStopping
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition, consumer_of, json_bytes
 from zkcoord.core.patience import Patience
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
 from zkcoord.core.wishes import rebalancing
@@ -127,9 +127,8 @@ class Quarantines:
 
 
 def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
-    """What an entry takes in the state at most: each character that is no plain one becomes up to twelve."""
-    why = sum(1 if " " <= c <= "~" and c not in '"\\' else 12 for c in entry.why)
-    return len(f"{partition.topic}{partition.partition}{entry.czxid}") + why + 30
+    """What an entry takes in the state at most."""
+    return len(f"{partition.topic}{partition.partition}{entry.czxid}") + json_bytes(entry.why) + 30
 
 
 def _who(consumer_id: str) -> str:

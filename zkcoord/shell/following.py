@@ -8,6 +8,7 @@ of owners and state, and which commands they send, comes with their replies. Rea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -48,7 +49,8 @@ class Following:
     _changes: int = 0  # of the topics, when they were
     _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
     _racks_at: tuple[object, ...] = ()  # of what the view's racks were made
-    _owners: dict[str, set[TopicPartition]] = field(default_factory=dict)  # by topic: those that are followed
+    _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
+    # by topic: those that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
@@ -332,10 +334,9 @@ class Following:
             self._unwant(self.layout.topic_offsets(self.group, topic))
 
     def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        followed = self._owners
-        fresh = [p for p in partitions if p not in followed.setdefault(p.topic, set())]
+        fresh = [p for p in partitions if p not in self._owners[p.topic]]
         for partition in fresh:
-            followed[partition.topic].add(partition)
+            self._owners[partition.topic].add(partition)
         paths = [self.layout.owner(self.group, partition) for partition in fresh]
         self.tracker.want_data(paths, self.group, by_writes=True)
 

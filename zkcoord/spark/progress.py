@@ -26,10 +26,9 @@ def log_event(level: int, event: str, text: str, **fields: object) -> None:
 
 def progress_to(stream: TextIO | None, group: str) -> Progress:
     """The log; if `stream` is a terminal, and the log's lines do not come on one, a live line beside it."""
-    lines = LogLines(group)
     if stream is None or not stream.isatty() or _lines_on_terminal():
-        return lines
-    return Both(LiveLine(stream, group), lines)
+        return LogLines(group)
+    return LiveLine(stream, group)
 
 
 def _lines_on_terminal() -> bool:
@@ -41,33 +40,6 @@ def _lines_on_terminal() -> bool:
                 return True
         logger = logger.parent if logger.propagate else None
     return False
-
-
-class Both:
-    """Two at once."""
-
-    def __init__(self, one: Progress, other: Progress) -> None:
-        self._each = (one, other)
-
-    def batch_done(self, report: Report) -> None:
-        """As `ports.Progress`."""
-        for each in self._each:
-            each.batch_done(report)
-
-    def batch_lost(self) -> None:
-        """As `ports.Progress`."""
-        for each in self._each:
-            each.batch_lost()
-
-    def idle(self, lag: int) -> None:
-        """As `ports.Progress`."""
-        for each in self._each:
-            each.idle(lag)
-
-    def close(self) -> None:
-        """As `ports.Progress`."""
-        for each in self._each:
-            each.close()
 
 
 class LogLines:
@@ -113,11 +85,12 @@ class LogLines:
 
 
 class LiveLine:
-    """One line that is written over, at most every REDRAW_MS, and makes room for a warning."""
+    """Beside the log, one line that is written over, at most every REDRAW_MS, and makes room for a warning."""
 
     def __init__(self, stream: TextIO, group: str) -> None:
         self._stream = stream
         self._group = group
+        self._log = LogLines(group)
         self._began_ns = time.monotonic_ns()
         self._drawn_ns = 0
         self._batches = 0
@@ -128,7 +101,7 @@ class LiveLine:
             each.addFilter(self._make_room)
 
     def batch_done(self, report: Report) -> None:
-        """Count the batch in and draw."""
+        """Count the batch in, draw and log."""
         offsets = report.offsets
         self._batches += 1
         self._offsets += offsets
@@ -137,6 +110,7 @@ class LiveLine:
             f"batch {report.batch.seq}: {offsets:,} offsets in {spent_ms} ms ({offsets * 1000 // spent_ms:,}/s)"
         )
         self._draw(f"{self._last} · lag {report.lag:,} · generation {report.batch.generation}")
+        self._log.batch_done(report)
 
     def batch_lost(self) -> None:
         """Count it; the log says why."""
