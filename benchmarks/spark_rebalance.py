@@ -79,7 +79,7 @@ class Plan:
         return self.churn_at_s + self.changes * self.period_s
 
 
-FULL = Plan(skip_s=5, steady_s=20, period_s=10, changes=4, rounds=2, rows=14_000_000)
+FULL = Plan(skip_s=5, steady_s=20, period_s=10, changes=4, rounds=2, rows=24_000_000)
 WARM = Plan(skip_s=0, steady_s=4, period_s=2, changes=2, rounds=1, rows=0)
 QUICK = Plan(skip_s=2, steady_s=4, period_s=3, changes=2, rounds=1, rows=3_000_000)
 
