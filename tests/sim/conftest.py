@@ -1,13 +1,19 @@
-"""How the simulated world is played here: as fast as the soak plays it."""
+"""How the simulated world is played here: nobody looks for garbage while a test plays its worlds."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.garbage import seldom_collected
+from tests.sim.garbage import collect_between, collected_between
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _seldom_collected() -> Iterator[None]:
-    with seldom_collected():
+def _collected_between() -> Iterator[None]:
+    with collected_between():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _collect() -> Iterator[None]:
+    yield
+    collect_between()

@@ -20,7 +20,7 @@ from itertools import count
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from tests.sim.garbage import collect_seldom
+from tests.sim.garbage import collect_between, collect_never
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_churn import churn, draft, life, slow, static
@@ -73,6 +73,7 @@ class Result(NamedTuple):
 def play(job: tuple[str, int]) -> Result:
     """Play one seed of one scene."""
     scene, seed = job
+    collect_between()
     try:
         SCENES[scene][0](seed)
     except SimulationError as error:
@@ -107,7 +108,7 @@ def jobs(first: int, seeds: int | None) -> Iterator[tuple[str, int]]:
 def _begin_worker() -> None:
     """A worker ends with its pool, whatever signal comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    collect_seldom()
+    collect_never()
 
 
 def soak(first: int, seeds: int | None, workers: int, verbose: bool) -> int:

@@ -21,6 +21,7 @@ from tests.sim import test_failures_sessions as sessions
 from tests.sim import test_failures_stability as stability
 from tests.sim import test_failures_timeouts as timeouts
 from tests.sim import test_replay as replays
+from tests.sim.garbage import collect_between
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
@@ -288,6 +289,7 @@ def must_be_missed(mutate: Callable[[Patch], None], play: Play, seeds: int) -> N
                 play(seed)
             except Exception:  # a checker, an assertion of the script, or the mutated product itself
                 return
+        collect_between()
     pytest.fail(f"not missed within {seeds} seeds: {mutate.__doc__}")
 
 

@@ -16,7 +16,7 @@ LINES_VARIABLE = "ZKCOORD_SIM_TRACE"
 """The environment variable that says how many lines a failure shows."""
 
 LINES_SHOWN = int(os.environ.get(LINES_VARIABLE, "150"))
-LINES_KEPT_MAX = max(1_000, LINES_SHOWN)
+LINES_KEPT_MAX = max(300, LINES_SHOWN)
 LINE_CHARACTERS_MAX = 600
 
 
@@ -24,15 +24,11 @@ class Trace:
     """A ring of (virtual time, words)."""
 
     def __init__(self) -> None:
-        self._ring: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=LINES_KEPT_MAX)
-
-    def add(self, now_ms: int, words: tuple[Any, ...]) -> None:
-        """Add a line."""
-        self._ring.append((now_ms, words))
+        self.ring: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=LINES_KEPT_MAX)
 
     def lines(self, count: int = LINES_SHOWN) -> list[str]:
         """The last lines, oldest first."""
-        found = [f"{ms:>8} {' '.join(shown(word) for word in words)}" for ms, words in list(self._ring)[-count:]]
+        found = [f"{ms:>8} {' '.join(shown(word) for word in words)}" for ms, words in list(self.ring)[-count:]]
         return [line if len(line) <= LINE_CHARACTERS_MAX else f"{line[:LINE_CHARACTERS_MAX]} …" for line in found]
 
 
