@@ -188,7 +188,7 @@ def restore(world: World) -> None:
     """A quorum again: a new leader gives every session its whole timeout."""
     world.ensemble.serving = True
     for session in world.ensemble.sessions.values():
-        session.expires_at_ms = world.now_ms + session.timeout_ms
+        world.ensemble.starve(session, world.now_ms + session.timeout_ms)
 
 
 INJECTORS: dict[str, Callable[[World], None]] = {

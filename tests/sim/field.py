@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tests.sim.zookeeper import Ensemble, Session, Txn
@@ -20,6 +21,7 @@ COORDINATOR = "/consumers/coordinator"
 STOP, START = "stop-fetcher", "start-fetcher"
 
 GROUP_PATH = re.compile(r"/consumers/groups/([^/]+)/(ids|owners|offsets|channel)/([^/]+)(?:/([^/]+))?$")
+PARTITION = re.compile("0|[1-9][0-9]{0,8}")
 RECORD_PATH = re.compile(r"/zkcoord/groups/([^/]+)(/state)?$")
 
 
@@ -123,9 +125,13 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+parsed = lru_cache(maxsize=1_000)(parse_json)
+"""The same for checkers, which ask for what stands in a node again and again; what it returns must not be changed."""
+
+
 def parse_command(group: str, consumer: str, sequence: str, data: bytes) -> Command:
     """A command's znode."""
-    text = parse_json(data)
+    text = parsed(data)
     understood = bool(text) and "error" not in text
     named = text.get("ownershipMap")
     partitions = None
@@ -163,7 +169,7 @@ class Field:
             elif (match := GROUP_PATH.match(path)) is not None:
                 self._read_group(facts, match, before and before.data, after and after.data)
             elif (match := RECORD_PATH.match(path)) is not None:
-                old, new = (parse_json(node.data) if node else {} for node in (before, after))
+                old, new = (parsed(node.data) if node else {} for node in (before, after))
                 (facts.states if match[2] else facts.records).append((match[1], old, new))
         return facts
 
@@ -171,12 +177,12 @@ class Field:
         group, place, name, item = match.groups()
         if place == "ids" and item is None:
             if before is None:
-                facts.registered.append((group, name, parse_json(after or b"")))
+                facts.registered.append((group, name, parsed(after or b"")))
             elif after is None:
                 facts.unregistered.append((group, name))
         elif place == "owners" and item is None:
-            facts.marks.append((group, name, parse_json(before or b""), parse_json(after or b"")))
-        elif place in ("owners", "offsets") and re.fullmatch("0|[1-9][0-9]{0,8}", item or ""):
+            facts.marks.append((group, name, parsed(before or b""), parsed(after or b"")))
+        elif place in ("owners", "offsets") and PARTITION.fullmatch(item or ""):
             values = facts.owners if place == "owners" else facts.offsets
             partition = TopicPartition(name, int(item or ""))
             values.append(Value(group, partition, _text(before), _text(after)))

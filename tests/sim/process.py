@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.sim.store import SimStore
+from tests.sim.store import NUMBERS, SimStore
 from zkcoord.shell.ports import FromStore, Input, StoreInput, SyncDone
 
 if TYPE_CHECKING:
@@ -31,14 +31,16 @@ Factory = Callable[["SimProcess"], Actor]
 class SimInbox:
     """Where inputs wait; `take` never blocks, the world calls only who has something or is due."""
 
-    __slots__ = ("items",)
+    __slots__ = ("_awake", "_process", "items")
 
-    def __init__(self) -> None:
+    def __init__(self, process: SimProcess) -> None:
+        self._process, self._awake = process, process.world.awake
         self.items: list[Input] = []
 
     def put(self, item: Input) -> None:
         """Add an input."""
         self.items.append(item)
+        self._awake[self._process] = None
 
     def take(self, until_ms: int | None = None) -> list[Input]:
         """All that waits, oldest first."""
@@ -71,6 +73,7 @@ class SimProcess:
     def __init__(self, world: World, name: str, factory: Factory) -> None:
         self.world = world
         self.name = name
+        self.number = next(NUMBERS)  # the order of making
         self.factory = factory
         self.incarnation = 0
         self.client = f"{name}#0"
@@ -79,7 +82,7 @@ class SimProcess:
         self.cut = False
         self.restarts = True  # the world starts it again after a crash
         self.dies_of: tuple[type[BaseException], ...] = ()
-        self.inbox = SimInbox()
+        self.inbox = SimInbox(self)
         self.clock = SimClock(world, 0, 1000)
         self.actor: Actor | None = None
         self.application: Any = None
@@ -100,11 +103,12 @@ class SimProcess:
         skew = world.options.clock_skew_permille_max
         permille = 1000 + (int(rng.random() * (2 * skew + 1)) - skew if skew else 0)
         self.clock = SimClock(world, int(rng.random() * 1_000_000), permille)
-        self.inbox = SimInbox()
+        self.inbox = SimInbox(self)
         self.application = None
         self.stores = []
         self._deferred = []
         self.wake_ms = world.now_ms
+        world.awake[self] = None
         world.trace(self.client, "starts")
         self.actor = self.factory(self)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.sim.field import Field, consumer_of, parse_json
+from tests.sim.field import Field, consumer_of, parsed
 from tests.sim.process import SimProcess
 from tests.sim.topic_checkers import no_offset_outlives_its_topic, of_another_topic
 from tests.sim.world import World
@@ -18,12 +18,12 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 def record_of(field: Field, group: str) -> dict[str, Any]:
     """A group's record."""
-    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+    return parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
 
 
 def state_of(field: Field, group: str) -> dict[str, Any]:
     """A group's state."""
-    return parse_json(field.ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
+    return parsed(field.ensemble.data(f"/zkcoord/groups/{group}/state") or b"")
 
 
 def at_rest(world: World, field: Field) -> Complaints:
@@ -72,7 +72,7 @@ def _wanted(field: Field, group: str) -> list[TopicPartition]:
         return []
     topics = {}
     for topic in ensemble.names("/brokers/topics"):
-        partitions = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
+        partitions = parsed(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
         topics[topic] = sorted(int(number) for number in partitions)
     wanted = set()
     for (member_group, _), registration in field.registrations.items():

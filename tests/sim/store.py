@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import attrgetter
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tests.sim.wire import CLOSE, COMMIT, READ, SYNC, Ask, Reply, Wire
 from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Result, Session
@@ -75,6 +75,7 @@ REQUESTS_MAX = 3
 
 NUMBERS = count()
 NUMBER = attrgetter("number")
+T = TypeVar("T")
 
 
 class SimStore:
@@ -158,6 +159,11 @@ class SimStore:
             return True
         wire = self.wire
         return wire is not None and wire.down and bool(wire.replies) and not self._closing
+
+    @property
+    def reads_next(self) -> bool:
+        """True when the next request is a read."""
+        return self.wire is not None and self.wire.requests[0].kind is READ
 
     @property
     def behind(self) -> bool:
@@ -344,7 +350,8 @@ class SimStore:
         if session.expires_at_ms is None:
             now_ms, rng = self.network.ensemble.now_ms, self.network.rng
             heard_ms = max(session.heard_ms, now_ms - int(rng.random() * session.timeout_ms / 3))
-            session.expires_at_ms = heard_ms + session.timeout_ms + int(rng.random() * TICK_MS)
+            expires_at_ms = heard_ms + session.timeout_ms + int(rng.random() * TICK_MS)
+            self.network.ensemble.starve(session, expires_at_ms)
 
     def _keep_some_replies(self, wire: Wire) -> None:
         """What the client's buffer holds is delivered first; the rest is lost."""
@@ -370,11 +377,12 @@ class SimStore:
             self.ghosts.clear()
 
 
-def one_of(stores: list[SimStore], draw: float) -> SimStore:
-    """The store that `draw` (from 0 to 1) means, in whatever order they are listed."""
-    if len(stores) > 1:
-        stores.sort(key=NUMBER)
-    return stores[int(draw * len(stores))]
+def one_of(choices: list[T], draw: float) -> T:
+    """The store (or process) that `draw` (from 0 to 1) means, in whatever order they are listed."""
+    if len(choices) == 1:
+        return choices[0]
+    choices.sort(key=NUMBER)
+    return choices[int(draw * len(choices))]
 
 
 def _unread(ask: Ask) -> StoreInput:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.sim.field import Facts, Field, parse_json
+from tests.sim.field import Facts, Field, parsed
 
 OPERATOR = "operator"
 
@@ -19,7 +19,7 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
         group, topic = value.group, value.partition.topic
         if _is_deleted(field, group):
             continue
-        mark = parse_json(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+        mark = parsed(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
         mark = next((old for g, t, old, _ in facts.marks if (g, t) == (group, topic)), mark)
         stat = field.ensemble.stat(f"/brokers/topics/{topic}")
         if stat is not None and str(stat.czxid) == mark.get("czxid"):
@@ -32,7 +32,7 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
 
 def _is_deleted(field: Field, group: str) -> bool:
     """True when somebody wished the group's deletion with its offsets, and it has begun."""
-    record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+    record = parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
     wish, done = ((record.get(name) or {}).get("delete") or {} for name in ("wish", "done"))
     return wish.get("offsets") is True and done.get("state") == "deleting" and done.get("run") == wish.get("run")
 
@@ -54,7 +54,7 @@ def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
 
 def of_another_topic(field: Field, group: str, topic: str) -> bool:
     """True when the group's mark tells of another topic of that name than stands now, or of one that is gone."""
-    mark = parse_json(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+    mark = parsed(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
     stat = field.ensemble.stat(f"/brokers/topics/{topic}")
     return bool(mark) and (stat is None or mark.get("czxid") != str(stat.czxid))
 
@@ -63,7 +63,7 @@ def no_offset_outlives_its_topic(field: Field) -> Iterator[str]:
     """At rest: no offsets of topics that are gone, unless the group is held, which stops nothing."""
     topics = set(field.ensemble.names("/brokers/topics"))
     for group, partition in sorted(field.offsets):
-        record = parse_json(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
+        record = parsed(field.ensemble.data(f"/zkcoord/groups/{group}") or b"")
         held = (record.get("wish") or {}).get("hold")
         if topics and partition.topic not in topics and not held:
             yield f"the offset of {partition} in {group} is left, its topic is gone"

@@ -20,8 +20,8 @@ from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import NEVER_MS, Factory, SimProcess
 from tests.sim.store import LOSE_REPLY, LOSE_REQUEST, RUN, SimStore, one_of
 from tests.sim.trace import LINES_SHOWN, Trace
-from tests.sim.wire import COMMIT, READ, Ask
-from tests.sim.zookeeper import Ensemble, Result, Session
+from tests.sim.wire import COMMIT, Ask
+from tests.sim.zookeeper import Ensemble, Result
 from zkcoord.tree.writes import Transaction
 
 
@@ -64,6 +64,7 @@ class World:
         self.options = Options.drawn(self.rng) if options is None else options
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
         self.processes: dict[str, SimProcess] = {}
+        self.awake: dict[SimProcess, None] = {}  # those with an input, or due; some that have been stepped since
         self.stores: list[SimStore] = []
         self.busy: dict[SimStore, None] = {}  # those in which something may wait
         self.now_ms = 0
@@ -139,7 +140,7 @@ class World:
 
     def trace(self, *words: Any) -> None:
         """Add a line to the trace; formatted only when it is shown."""
-        self._trace.add(self.now_ms, words)
+        self._trace.ring.append((self.now_ms, words))
 
     def torn(self, count: int) -> int:
         """How many of `count` reads of one request are answered now."""
@@ -212,30 +213,34 @@ class World:
         return self.draining and any(store.behind for store in self.busy)
 
     def _work(self) -> bool:
-        """Do one thing that can be done now; False when there is none. (Asked at every step: nothing is called for
-        those, the most, who have nothing to do.)"""
+        """Do one thing that can be done now; False when there is none. (Asked at every step: little is called here.)"""
+        if not (self.awake or self.busy or self.ensemble.followers):
+            return False
         now_ms, options, ensemble = self.now_ms, self.options, self.ensemble
-        steps, executes, delivers, ghosts, behind = [], [], [], [], []
-        for process in self.processes.values():
-            if (process.wake_ms <= now_ms or process.inbox.items) and process.running and not process.paused:
-                steps.append(process)
-        idle = None
+        steps, executes, delivers, ghosts = [], [], [], []
+        idle = asleep = None
+        for process in self.awake:
+            if process.wake_ms <= now_ms or process.inbox.items:
+                if process.running and not process.paused:
+                    steps.append(process)
+            else:
+                asleep = process
+        self.awake.pop(asleep, None)  # one at a time is enough, here and below
         for store in self.busy:
             wire = store.wire
-            if wire is not None and wire.requests and store.can_execute():
+            asked = wire is not None and wire.requests
+            if asked and store.can_execute():
                 executes.append(store)
-            if store.can_deliver():
-                delivers.append(store)
-            if store.ghosts:
-                if ensemble.serving:
-                    ghosts.append(store)
-            elif not (store.local or (wire is not None and (wire.requests or wire.replies))):
+            if store.local or (wire is not None and wire.replies):
+                if store.can_deliver():
+                    delivers.append(store)
+            elif not asked and not store.ghosts:
                 idle = store
-        if idle is not None:
-            del self.busy[idle]  # one at a time is enough
-        for replica in ensemble.followers:
-            if not replica.cut and ensemble.lags(replica):
-                behind.append(replica)
+            if store.ghosts and ensemble.serving:
+                ghosts.append(store)
+        self.busy.pop(idle, None)
+        end, followers = len(ensemble.log), ensemble.followers
+        behind = [r for r in followers if r.position < end and not r.cut] if followers else followers
         of_steps = options.weight_step if steps else 0
         of_executes = of_steps + options.weight_execute if executes else of_steps
         of_delivers = of_executes + options.weight_deliver if delivers else of_executes
@@ -246,9 +251,15 @@ class World:
         random = self.rng.random
         draw = int(random() * total)
         if draw < of_steps:
-            self._step_process(steps[int(random() * len(steps))])
+            process = one_of(steps, random())
+            process.step()
+            if process.dies_after_step is not None:
+                self.crash(process.name, restart_after_ms=process.dies_after_step.restart_after_ms, exact=True)
         elif draw < of_executes:
-            self._execute(one_of(executes, random()))
+            store = one_of(executes, random())
+            if self.reads_disturb and store.reads_next:
+                self.last_activity_ms = now_ms
+            store.execute()
         elif draw < of_delivers:
             self._deliver(one_of(delivers, random()))
         elif draw < of_behind:
@@ -257,18 +268,6 @@ class World:
         else:
             one_of(ghosts, random()).execute_ghost()
         return True
-
-    def _step_process(self, process: SimProcess) -> None:
-        process.step()
-        plan = process.dies_after_step
-        if plan is not None:
-            self.crash(process.name, restart_after_ms=plan.restart_after_ms, exact=True)
-
-    def _execute(self, store: SimStore) -> None:
-        wire = store.wire
-        if self.reads_disturb and wire is not None and wire.requests[0].kind is READ:
-            self.last_activity_ms = self.now_ms
-        store.execute()
 
     def _deliver(self, store: SimStore) -> None:
         store.deliver()
@@ -293,19 +292,19 @@ class World:
 
     def _pass_time(self, now_ms: int) -> None:
         self.now_ms = self.ensemble.now_ms = now_ms
+        for process in self.processes.values():
+            if process.wake_ms <= now_ms:
+                self.awake[process] = None
         timers = self._timers
         while timers and timers[0][0] <= now_ms:
             heapq.heappop(timers)[2]()
         for session in self.ensemble.expire_due():
             self.trace("session of", session.client, "expires")
-            self._session_over(session)
+            for store in self.stores:
+                if store.session is session:
+                    store.refresh()
         if len(self.stores) > len(self.processes):
             self.stores = [s for s in self.stores if not s.over or s.ghosts]
-
-    def _session_over(self, session: Session) -> None:
-        for store in self.stores:
-            if store.session is session:
-                store.refresh()
 
     # -- running
 

@@ -264,6 +264,7 @@ class Ensemble:
         self.serving = True  # False: no quorum; nobody can connect, no session expires
         self.log: list[Txn] = []
         self.sessions: dict[int, Session] = {}
+        self._starving: dict[Session, None] = {}  # of which nothing is heard; some that are fed again, too
         self.on_applied: list[Callable[[Txn], None]] = []
         self._created: dict[str, int] = {}
         self._sessions_made = 0
@@ -278,7 +279,14 @@ class Ensemble:
         negotiated = min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)
         session = Session(0x1000_0000 + self._sessions_made, process, client, negotiated, self.now_ms)
         self.sessions[session.id] = session
+        self._starving[session] = None
         return session
+
+    def starve(self, session: Session, expires_at_ms: int) -> None:
+        """Nothing is heard of the session: it expires then, unless it is fed."""
+        session.expires_at_ms = expires_at_ms
+        if session.alive:
+            self._starving[session] = None
 
     def end_session(self, session: Session, kind: str) -> None:
         """Close or expire: one transaction that deletes the session's ephemeral nodes."""
@@ -286,6 +294,7 @@ class Ensemble:
             return
         session.alive = False
         del self.sessions[session.id]
+        self._starving.pop(session, None)
         self.zxid += 1
         changes = [Change(path, self.leader.nodes[path], None) for path in sorted(session.ephemerals)]
         self._apply(Txn(self.zxid, self.now_ms, session, kind, (), changes))
@@ -302,11 +311,15 @@ class Ensemble:
 
     def next_expiry_ms(self) -> int | None:
         """When the next session expires if nothing is heard of it."""
-        due_ms = None
-        for session in self.sessions.values() if self.serving else ():  # asked at every step
+        due_ms = fed = None
+        for session in self._starving if self.serving else ():  # asked whenever time passes
             at_ms = session.expires_at_ms
-            if at_ms is not None and (due_ms is None or at_ms < due_ms):
+            if at_ms is None:
+                fed = session
+            elif due_ms is None or at_ms < due_ms:
                 due_ms = at_ms
+        if fed is not None:
+            del self._starving[fed]  # one at a time is enough
         return due_ms
 
     # -- transactions
@@ -343,10 +356,6 @@ class Ensemble:
         while replica.position < len(log) and log[replica.position].zxid <= goal:
             replica.apply(log[replica.position])
         replica.zxid = max(replica.zxid, goal)
-
-    def lags(self, replica: Replica) -> bool:
-        """True when the replica has not applied everything yet."""
-        return replica.position < len(self.log)
 
     def _apply(self, txn: Txn) -> None:
         digest = self.digest

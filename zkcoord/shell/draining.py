@@ -35,7 +35,7 @@ class Draining:
         short, self._desk.short_of_room = self._desk.short_of_room, False
         if short and self._desk.holdings.left_over():
             return LeftOverTask(self._desk)
-        for gone in self._without_room.keys() - commands.keys():
+        for gone in self._without_room.keys() - commands.keys() if self._without_room else ():
             del self._without_room[gone]
         for sequence in sorted(commands):
             node = commands[sequence]

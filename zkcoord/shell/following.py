@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 
+from zkcoord.core.altered import altered
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.replay import open_ranges
@@ -117,13 +118,13 @@ class Following:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
             table.use(self.group, self.wildcards)
         taking = {
-            c: replace(member, threads=threads)
+            c: altered(member, threads=threads)
             for c, member in (members.items() if self.wildcards else ())
             if member.wildcard is not None and (threads := table.threads(member.wildcard)) is not member.threads
         }
         if taking:
             members = {**members, **taking}
-            self.nodes = replace(self.nodes, view=replace(self.nodes.view, members=members))
+            self.nodes = altered(self.nodes, view=altered(self.nodes.view, members=members))
         if members is not self._members or instances is not self._instances:  # a share may wait with nobody else there
             distinct = {id(member.threads): member.threads for member in members.values()}
             distinct |= {id(known.threads): known.threads for known in instances.values()}
@@ -144,7 +145,7 @@ class Following:
         if topics == self.nodes.view.topics:
             return
         before = self.nodes.view.topics
-        self.nodes = replace(self.nodes, view=replace(self.nodes.view, topics=topics))
+        self.nodes = altered(self.nodes, view=altered(self.nodes.view, topics=topics))
         for topic, partitions in topics.items():
             known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
             if known and before.get(topic) != partitions:
@@ -161,7 +162,7 @@ class Following:
         known = broker_racks(replicas.values(), brokers.racks, noted)
         racks = partition_racks(replicas, known)
         if (known, racks) != (view.brokers, view.replica_racks):
-            self.nodes = replace(self.nodes, view=replace(view, brokers=known, replica_racks=racks))
+            self.nodes = altered(self.nodes, view=altered(view, brokers=known, replica_racks=racks))
 
     def judge(self, table: TopicTable, root_czxid: int) -> None:
         """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""
@@ -175,12 +176,12 @@ class Following:
             marks, lambda topic: table.mark(topic, root_czxid) if topic in subscribed else None, table.deleted
         )
         if changed != self.nodes.view.changed:
-            self.nodes = replace(self.nodes, view=replace(self.nodes.view, changed=changed))
+            self.nodes = altered(self.nodes, view=altered(self.nodes.view, changed=changed))
 
     def set_protocols(self, protocols: tuple[int, int]) -> None:
         """Take over what all coordinators speak."""
         if protocols != self.nodes.view.protocols:
-            self.nodes = replace(self.nodes, view=replace(self.nodes.view, protocols=protocols))
+            self.nodes = altered(self.nodes, view=altered(self.nodes.view, protocols=protocols))
 
     def look_up(self, topics: Set[str]) -> None:
         """Read what is left of these topics, and follow what is left of no other."""
@@ -197,14 +198,14 @@ class Following:
         self._looking = set(topics)
         if not topics and self.nodes.offsets.keys() - self._announced.keys():
             kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
-            self.nodes = replace(self.nodes, offsets=kept)
+            self.nodes = altered(self.nodes, offsets=kept)
 
     def take_leftovers(self) -> None:
         """Let the view have what was read of the topics that were looked up; called when all is clean."""
         found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
         left = {topic: what for topic, what in found.items() if what is not None}
         if left != self.nodes.view.leftovers:
-            self.nodes = replace(self.nodes, view=replace(self.nodes.view, leftovers=left))
+            self.nodes = altered(self.nodes, view=altered(self.nodes.view, leftovers=left))
 
     def know_committed(self) -> bool:
         """Let the view have the offsets of what was announced and nobody living owns; True when any are to be read.
@@ -227,7 +228,7 @@ class Following:
             self.tracker.touch(self.layout.offset(self.group, partition))
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
-            self.nodes = replace(self.nodes, view=replace(view, committed=known))
+            self.nodes = altered(self.nodes, view=altered(view, committed=known))
         return bool(new)
 
     @property
@@ -251,8 +252,8 @@ class Following:
         if clearing is None:
             return
         leavings = dict(clearing.versions) if clearing.everything else None
-        view = replace(self.nodes.view, offsets=clearing.offsets())
-        self.nodes = replace(self.nodes, view=view, leavings=leavings)
+        view = altered(self.nodes.view, offsets=clearing.offsets())
+        self.nodes = altered(self.nodes, view=view, leavings=leavings)
 
     def granting(self, partitions: Iterable[TopicPartition]) -> None:
         """A grant of these is about to be sent: their owners are followed from then on."""

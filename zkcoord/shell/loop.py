@@ -218,23 +218,26 @@ class Loop:
             if self.finished:
                 refuse_requests(inputs[place + 1 :])
                 return None
-        self._open_when_due(now_ms)
+        if self._reopen_at_ms is not None:
+            self._open_when_due(self._reopen_at_ms, now_ms)
         unreadable_ms = self._session.tracker.resume(now_ms) if self._session else None
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         self._send_reads()
         if self.finished:
             return None
+        lanes = self._session.lanes if self._session is not None else {}
+        if self._reopen_at_ms is None and unreadable_ms is None and not lanes:  # as a rule
+            return wake_at_ms
         times = [t for t in (wake_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
-        if self._session is not None and self._session.lanes:
-            times += [lane.until_ms for lane in self._session.lanes.values() if lane.until_ms > now_ms]
+        times += [lane.until_ms for lane in lanes.values() if lane.until_ms > now_ms]
         return min(times, default=None)
 
     def _take(self, role: Role, item: Input, now_ms: int) -> None:
         match item:
-            case FromStore(number, inner):
-                if self._session is not None and self._session.number == number:
-                    self._take_from_store(role, self._session, inner, now_ms)
+            case FromStore():
+                if self._session is not None and self._session.number == item.session:
+                    self._take_from_store(role, self._session, item.item, now_ms)
             case CallDone():
                 role.called(item, now_ms)
             case Request(name="abandon"):
@@ -342,8 +345,8 @@ class Loop:
             session.syncs[token] = (now_ms, True)
             session.store.sync(token)
 
-    def _open_when_due(self, now_ms: int) -> None:
-        if self._reopen_at_ms is None or now_ms < self._reopen_at_ms:
+    def _open_when_due(self, due_ms: int, now_ms: int) -> None:
+        if now_ms < due_ms:
             return
         self._reopen_at_ms = None
         self._sessions += 1
@@ -353,12 +356,10 @@ class Loop:
 
     def _send_reads(self) -> None:
         session = self._session
-        if session is None or not session.connected or session.gated:
+        if session is None or not session.connected or session.gated or not session.tracker.asks:
             return
         token = self._next_token()
-        reads = session.tracker.take(token)
-        if reads:
-            session.store.read(token, reads)
+        session.store.read(token, session.tracker.take(token))
 
     def _current(self) -> _Session:
         if self._session is None:

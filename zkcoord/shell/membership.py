@@ -323,7 +323,7 @@ class MembershipRole:
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
-        if not self._take_next(desk):
+        if not (desk.commands or desk.short_of_room or self._leaving) or not self._take_next(desk):
             return False
         task = self._task
         if self._reviving is not None and task is not None:

@@ -200,11 +200,14 @@ class Tracker:
                 self._queue[key] = None
         self._expecting.clear()
 
+    @property
+    def asks(self) -> bool:
+        """True while there is something to be read."""
+        return bool(self._queue)
+
     def take(self, token: int) -> list[Read]:
         """The reads to send as request `token` (not 0), oldest want first, at most READS_PER_REQUEST_MAX."""
         reads: list[Read] = []
-        if not self._queue:
-            return reads
         for key in list(self._queue)[:READS_PER_REQUEST_MAX]:
             del self._queue[key]
             want = self._wants[key]

@@ -6,10 +6,10 @@ that is left alone. Nothing here knows what was read before, or of other nodes: 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from zkcoord.core.altered import altered
 from zkcoord.core.view import (
     Channel,
     Instance,
@@ -134,7 +134,7 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     except CorruptError as error:
         status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.batch)
         problem = f"{error}: its consumer must be mended; its status is left out"
-    read = replace(
+    read = altered(
         channel,
         version=channel.version if node.stat is None else node.stat.version,
         refusals=status.refused,

@@ -8,9 +8,10 @@ without eligibility, a refused command, a free owner that is left alone, a defau
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from zkcoord.core.altered import altered
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Leftovers, OffsetSeen
 from zkcoord.errors import CorruptError
@@ -123,15 +124,9 @@ class _Folder:
             self._changes["incarnations"] = numbers
         if "parents" in self._own:
             self._own["parents"] = frozenset(self._own["parents"])
-        view = replace(self._before.view, **self._changes) if self._changes else self._before.view
-        return replace(
-            self._before,
-            view=view,
-            record=self._record,
-            state=self._state,
-            problems=self._problems,
-            **self._own,
-        )
+        before = self._before
+        view = altered(before.view, **self._changes) if self._changes else before.view
+        return altered(before, view=view, record=self._record, state=self._state, problems=self._problems, **self._own)
 
     def _owned(self, name: str) -> Any:
         """The nodes' map or set of that name, to be changed."""
@@ -240,7 +235,7 @@ class _Folder:
             for command in known.commands if self._problems else ():
                 if command.sequence not in names:
                     self._problem(f"{node.path}/{command.sequence}", None)
-            channels[address.name] = replace(
+            channels[address.name] = altered(
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
                 evicted_ms=known.evicted_ms if EVICTED_MARK in names else None,
@@ -259,14 +254,14 @@ class _Folder:
         if others and others[-1].sequence >= address.item:  # as a rule it is the newest: thousands may stand before it
             others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
-            channels[address.name] = replace(channel, commands=others)
+            channels[address.name] = altered(channel, commands=others)
             self._problem(node.path, None)
             return
         command = outstanding(address.item, node)
         commands = (*others, command)
         if others and others[-1].sequence > command.sequence:
             commands = tuple(sorted(commands, key=lambda c: c.sequence))
-        channels[address.name] = replace(channel, commands=commands)
+        channels[address.name] = altered(channel, commands=commands)
         self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
 
     def _evicted(self, address: Address, node: Node) -> None:
@@ -282,7 +277,7 @@ class _Folder:
                 evicted_ms = SESSION_TIMEOUT_MS
                 wrong = f"{error}: {evicted_ms} ms are waited in its place; who wrote it must be mended"
         self._problem(node.path, wrong)
-        channels[address.name] = replace(channel, evicted_ms=evicted_ms)
+        channels[address.name] = altered(channel, evicted_ms=evicted_ms)
 
     def owner(self, address: Address, node: Node) -> None:
         """Take in what an owner's node says."""
