@@ -1,4 +1,5 @@
-"""What a Consumer refuses before it does anything: what can never work is a UsageError that says what is allowed."""
+"""What the public classes refuse before they do anything: what can never work is a UsageError that says what is
+allowed."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkcoord import Consumer, TopicPartition, UsageError
+from zkcoord import Consumer, Coordinator, TopicPartition, UsageError
 from zkcoord.consumer import new_consumer_id
 
 CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_lost": print}
@@ -31,6 +32,7 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", [], {"include": "t", "threads": 0}, "0 threads"),
         ("127.0.0.1:1", "g", ["t"], {"instance": "etl-\N{GRINNING FACE}"}, "printable characters"),
         ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
+        ("127.0.0.1:1", "g", ["t"], {"zookeeper_config": "zk.conf"}, "'zk.conf'; give what load_config"),
     ],
 )
 def test_what_can_never_work_is_refused_at_once(
@@ -38,6 +40,20 @@ def test_what_can_never_work_is_refused_at_once(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         Consumer(zookeeper, group, topics, **CALLBACKS, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"coordinator_id": -1}, "coordinator id -1: choose one from 0 to"),
+        ({"layout": "other"}, "no layout 'other'"),
+        ({"session_timeout_ms": 0}, "session timeout of 0 ms"),
+        ({"zookeeper_config": "zk.conf"}, "'zk.conf'; give what load_config"),
+    ],
+)
+def test_a_coordinator_that_can_never_work_is_refused_at_once(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Coordinator("127.0.0.1:1", **settings)
 
 
 def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:

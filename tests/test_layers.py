@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
-    | {"zkcoord.clock", "zkcoord.signals"},
+    | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription"},
     "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.spark.reader_stream": STDLIB
     | {
@@ -73,6 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
+    "zkcoord.subscription": PURE | {"zkcoord.tree", "zkcoord.errors"},
     "zkcoord.consumer": STDLIB | {"zkcoord"},
     "zkcoord.coordinator": STDLIB | {"zkcoord"},
     "zkcoord": {"zkcoord.consumer", "zkcoord.coordinator", "zkcoord.core.model", "zkcoord.errors"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -22,30 +22,19 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import PING
 from zkcoord.core.view import Announced as Announcement
-from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.shell.announcing import Announced
 from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.worker import Worker
-from zkcoord.shell.zk.config import ZooKeeperConfig
-from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
+from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.subscription import check_instance, check_name, subscription_of
 from zkcoord.tree.offset import checked_offsets
-from zkcoord.tree.registration import (
-    BLACK_LIST,
-    MARKER,
-    WHITE_LIST,
-    Registration,
-    encode_registration,
-    legal_instance,
-)
+from zkcoord.tree.registration import encode_registration
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
-from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 from zkcoord.tree.values import wildcard_of
-
-NAME_CHARS_MAX = 249
-"""Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
 
 Positions = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -116,8 +105,8 @@ class Consumer:
 
         Raises UsageError for what can never work: an illegal name, no topics, a broken regex, no assignor.
         """
-        _check_name("group", group)
-        _check_instance(instance, hold_ms)
+        check_name("group", group)
+        check_instance(instance, hold_ms)
         check_offers(assignors)
         document = subscription_of(topics, include, exclude, threads)
         document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack)
@@ -135,7 +124,7 @@ class Consumer:
             session_timeout_ms=session_timeout_ms,
             fatal=self._fail,
             prompt=True,
-            config=_config(zookeeper_config),
+            config=zookeeper_config,
         )
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._starts: dict[TopicPartition, int] = {}
@@ -319,77 +308,3 @@ def _checked(callback: Callable[[tuple[TopicPartition, ...]], Positions]) -> Cal
 def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:
     names = ", ".join(map(str, partitions[:5]))
     raise UsageError(f"no offset for {names}: give Consumer a `reset` function that says where to start")
-
-
-def _check_name(what: str, name: str) -> None:
-    legal = isinstance(name, str) and name and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
-    if not legal or name in (".", "..") or len(name) > NAME_CHARS_MAX:
-        raise UsageError(
-            f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
-        )
-
-
-def _config(given: Any) -> ZooKeeperConfig:
-    if not isinstance(given, ZooKeeperConfig | None):
-        raise UsageError(f"zookeeper_config is {given!r}; give what load_config(file) returns")
-    return given or NO_CONFIG
-
-
-def _check_instance(name: str | None, hold_ms: int) -> None:
-    if hold_ms and name is None:
-        raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
-    if name is not None and not legal_instance(name):
-        raise UsageError(f"instance {name!r}: 1 to 255 printable characters, no '/', as it becomes part of a path")
-
-
-def subscription_of(
-    topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
-) -> Registration:
-    """A registration for these topics, or by a wildcard; UsageError unless it is exactly one of the three.
-
-    >>> subscription_of((), "clicks, views.*", None, 2).wildcard
-    'clicks|views.*'
-    """
-    given = [name for name, value in (("include", include), ("exclude", exclude)) if value is not None]
-    if len(given) + bool(topics) > 1:
-        raise UsageError(
-            f"name topics, or give include, or exclude: not {' and '.join([*['topics'] * bool(topics), *given])}"
-        )
-    if not given:
-        return Registration(subscription=_subscription(topics, threads), coordination=MARKER)
-    written = include if include is not None else exclude or ""
-    regex = normal_filter(written)
-    if not regex:
-        raise UsageError(f"{given[0]} {written!r} is no regex: it is empty")
-    try:
-        topic_pattern(regex)
-    except CorruptError as error:
-        hint = " (a ',' means or in a topic filter: write {2,3} as {2}|{3})" if "," in written else ""
-        raise UsageError(f"{given[0]} {written!r}: {error}{hint}") from None
-    pattern = WHITE_LIST if include is not None else BLACK_LIST
-    return Registration(subscription={regex: threads}, pattern=pattern, coordination=MARKER)
-
-
-def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
-    """Those of the topics that a registration asks for, in their order; UsageError for a regex that takes too long.
-
-    >>> asked_for(subscription_of((), None, "test-.*", 1), ["clicks", "test-1", "__consumer_offsets"])
-    ['clicks']
-    """
-    if document.wildcard is None:
-        return [topic for topic in topics if topic in document.subscription]
-    try:
-        return taken(document.wildcard, topics, black_list=document.pattern == BLACK_LIST)
-    except CorruptError as error:
-        raise UsageError(f"the wildcard cannot be used: {error}") from None
-
-
-def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:
-    if isinstance(topics, str):
-        raise UsageError(f"topics must be a list: [{topics!r}]")
-    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, threads)
-    if not counts:
-        raise UsageError("name at least one topic, or give include or exclude")
-    for topic in counts:
-        _check_name("topic", topic)
-    return counts

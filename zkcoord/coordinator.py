@@ -61,7 +61,7 @@ class Coordinator:
             session_timeout_ms=session_timeout_ms,
             fatal=self._fail,
             prompt=True,
-            **({} if zookeeper_config is None else {"config": zookeeper_config}),
+            config=zookeeper_config,
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
         self._driver = Driver(sessions, "zkcoord-coordinator", self._event, self._journal)

@@ -12,6 +12,7 @@ from zkcoord.errors import UsageError
 from zkcoord.spark.ports import Report
 from zkcoord.spark.settings import KafkaSettings, split_settings
 from zkcoord.spark.starting import OutOfRange, StartingOffsets, StartingPoints
+from zkcoord.subscription import asked_for, subscription_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,8 +136,6 @@ class Options:
 
     def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
         """Those of the existing topics that are read, in their order. UsageError for a wildcard that cannot be."""
-        from zkcoord.consumer import asked_for, subscription_of
-
         return asked_for(subscription_of(topics, self.include, self.exclude, self.threads), existing)
 
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ from zkcoord import settings
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError, invariant
 from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone
 from zkcoord.shell.zk.config import ZooKeeperConfig
-from zkcoord.shell.zk.store import NO_CONFIG, zookeeper_sessions
+from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
@@ -43,7 +43,7 @@ class Tree:
         *,
         deadline_ms: int = settings.TOOL_TIMEOUT_MS,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
-        config: ZooKeeperConfig = NO_CONFIG,
+        config: ZooKeeperConfig | None = None,
     ) -> None:
         self._deadline_ms = deadline_ms
         self._changed = threading.Condition()

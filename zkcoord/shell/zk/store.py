@@ -239,18 +239,16 @@ class KazooSessions:
         return store
 
 
-NO_CONFIG = ZooKeeperConfig()
-
-
 def zookeeper_sessions(
     connect: str,
     *,
     session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
-    config: ZooKeeperConfig = NO_CONFIG,
+    config: ZooKeeperConfig | None = None,
     fatal: Callable[[ZkcoordError], None] = ignore,
     prompt: bool = False,
 ) -> KazooSessions:
-    """Sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError if that is no address.
+    """Sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError for an address, a timeout or a `config`
+    that cannot be.
 
     A session looks for a server for ever and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
     told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
@@ -259,4 +257,6 @@ def zookeeper_sessions(
     """
     if not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
         raise UsageError(f"a session timeout of {session_timeout_ms} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
-    return KazooSessions(connect, session_timeout_ms, config, fatal, prompt=prompt)
+    if not isinstance(config, ZooKeeperConfig | None):
+        raise UsageError(f"zookeeper_config is {config!r}; give what load_config(file) returns")
+    return KazooSessions(connect, session_timeout_ms, config or ZooKeeperConfig(), fatal, prompt=prompt)
