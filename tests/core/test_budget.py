@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.core.test_coordinate import NOW, channel, command, digest, group, member, phase_of
 from zkcoord.core.budget import moves
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -21,6 +21,7 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     StopFetching,
 )
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.view import GroupView, Owner
 

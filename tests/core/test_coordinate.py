@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -21,6 +21,7 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.difference import difference
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.patience import JOINING_MS, patience_ms
 from zkcoord.core.view import Channel, GroupView, Member, Outstanding, Owner, Refusal, phase

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -16,6 +16,7 @@ from zkcoord.core.decisions import (
     RememberInstances,
     StopFetching,
 )
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Instance, Member, Owner, Wish
 

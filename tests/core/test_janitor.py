@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.test_coordinate import NOW, channel, decided, digest, group, member, settled
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import AnswerWish, NoteEmpty, PurgeChannel, RemoveGroup
 from zkcoord.core.janitor import Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
 from zkcoord.core.view import Done, GroupView, Wish
 

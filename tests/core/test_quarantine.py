@@ -9,8 +9,9 @@ import pytest
 
 from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
 from zkcoord.core import quarantine
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
 from zkcoord.core.view import GroupView, Owner, Quarantine, Refusal, Wish

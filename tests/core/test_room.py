@@ -10,8 +10,9 @@ import pytest
 from tests.core.test_coordinate import NOW, T0, channel, digest, group, member
 from tests.core.test_replay import OFFERS
 from zkcoord.core import room
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.room import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, Rooms, range_bytes
 from zkcoord.core.view import Announced, GroupView, Outstanding, Owner

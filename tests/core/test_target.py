@@ -10,7 +10,7 @@ import pytest
 from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of
 from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
 from zkcoord.core.candidates import Agreement, agree
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -19,6 +19,7 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     StopFetching,
 )
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView, Owner
 

@@ -21,8 +21,9 @@ from tests.core.test_coordinate import (
     phase_of,
     settled,
 )
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import AnswerWish, FailGroup, GrantPartitions, SetStopping, StopFetching
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.patience import patience_ms
 from zkcoord.core.view import Done, GroupView, Owner, Wish

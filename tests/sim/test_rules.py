@@ -21,7 +21,7 @@ from tests.sim.test_mutations import (
     no_check_of_the_epoch,
     sends_beside_a_standing_command,
 )
-from zkcoord.core import coordinate
+from zkcoord.core import reconcile
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.membership import MembershipRole
 from zkcoord.shell.starting import StartTask
@@ -31,7 +31,7 @@ Patch = pytest.MonkeyPatch
 
 def grants_what_is_owned(patch: Patch) -> None:
     """Rule 2: the owner alone says whether a partition is free."""
-    patch.setattr(coordinate, "available", lambda *_: True)
+    patch.setattr(reconcile, "available", lambda *_: True)
 
 
 def reads_before_the_acknowledgement(patch: Patch) -> None:

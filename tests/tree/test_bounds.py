@@ -8,9 +8,10 @@ import pytest
 
 from tests.core.test_coordinate import NOW, group, member
 from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import NoteProblem, PurgeChannel, RememberInstances
 from zkcoord.core.instances import REMEMBERED_BYTES_MAX, state_bytes
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, GroupView, Instance, Outstanding
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX, encode

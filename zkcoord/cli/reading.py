@@ -13,9 +13,10 @@ from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.candidates import PROTOCOLS, set_aside
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.topics import recreated

@@ -1,31 +1,20 @@
 """What a coordinator wants of one group: view and memory in, decisions out. Deciding twice gives the same.
 
-Reconciliation is set arithmetic on three maps from partition to thread (KIP-429, KIP-848 in Kafka's words):
-
-    owned   what the owner nodes say             stop   = owned by the living, not where the target has it
-    target  what the assignor answered           grant  = available, and in the target
-    named   what outstanding commands are about  neither touches what a command of that consumer still names
-
-The decisions hold only what can be done now; the rest becomes possible when something is read again.
+Here stands the order in which everything is asked; each part decides in a module of its own. The decisions hold only
+what can be done now; the rest becomes possible when something is read again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 
-from zkcoord.core.admission import Admissions
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
-from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
     FailGroup,
     FoundGroup,
-    FreeHalted,
-    GrantPartitions,
     MarkTopic,
     NoteProblem,
     PurgeChannel,
@@ -35,46 +24,19 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     SetQuarantine,
     SetStopping,
-    StopFetching,
 )
-from zkcoord.core.delay import FirstDelay
-from zkcoord.core.difference import Difference, Differences
 from zkcoord.core.eager import everybody_stops
-from zkcoord.core.instances import Holds
-from zkcoord.core.janitor import Retention, clear
-from zkcoord.core.liveness import Liveness
-from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.patience import Patience
-from zkcoord.core.quarantine import Barred, Quarantines
+from zkcoord.core.janitor import clear
+from zkcoord.core.memory import Memory
+from zkcoord.core.model import consumer_of
+from zkcoord.core.quarantine import Barred
+from zkcoord.core.reconcile import available, grants, halted, stops
 from zkcoord.core.replay import Replays, kept, replays
-from zkcoord.core.room import Rooms, pings
-from zkcoord.core.target import Digest, Target
-from zkcoord.core.topics import TopicMemory, drops, recreated, withheld
+from zkcoord.core.room import pings
+from zkcoord.core.target import Digest
+from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
 from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused, rebalancing
-
-
-@dataclass(slots=True)
-class Memory:
-    """What this coordinator remembers of a group between two steps; lost at a failover without harm."""
-
-    patience: Patience = field(default_factory=Patience)
-    liveness: Liveness = field(default_factory=Liveness)
-    holds: Holds = field(default_factory=Holds)
-    quarantines: Quarantines = field(default_factory=Quarantines)
-    admissions: Admissions = field(default_factory=Admissions)
-    target: Target = field(default_factory=Target)
-    differences: Differences = field(default_factory=Differences)
-    delay: FirstDelay = field(default_factory=FirstDelay)
-    causes: Causes = field(default_factory=Causes)
-    topics: TopicMemory = field(default_factory=TopicMemory)
-    retention: Retention = field(default_factory=Retention)
-    rooms: Rooms = field(default_factory=Rooms)
-    rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
-
-    def difference(self, view: GroupView) -> Difference:
-        """Between the owners and what is to be reached now."""
-        return self.differences.between(view.owners, self.target.assignment)
 
 
 def decide(
@@ -107,7 +69,7 @@ def decide(
     keeping, waiting = kept(view, announced)  # before what it is about is removed
     decisions += keeping
     decisions += _refused_commands(view, waiting)
-    decisions += _halted(view)
+    decisions += halted(view)
     if rebalancing(view):
         if memory.rebalanced != view.wishes[REBALANCE].run:  # once: an eager group on its way would answer another
             memory.target.forget()
@@ -121,8 +83,8 @@ def decide(
     decisions += _problem(view, admission.problem, memory.target.problem)
     decisions += _rebalance(view, memory, _why(view, memory, admission.assignor, eligible), announced, now_ms)
 
-    def free(partition: TopicPartition, owner: Owner | None) -> bool:
-        return available(view, patience, partition, owner, now_ms)
+    def free(owner: Owner | None) -> bool:
+        return available(view, patience, owner, now_ms)
 
     decisions += drops(view, memory.topics, free, now_ms)
     decisions += _overdue(view, memory, now_ms)
@@ -152,8 +114,8 @@ def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None
         return
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.moves for command in commands)
-    at_rest = not under_way and not _grants(view, memory, Replays(), now_ms)
-    if same and (not at_rest or _stops(view, memory, now_ms, everything="")):
+    at_rest = not under_way and not grants(view, memory, Replays(), now_ms)
+    if same and (not at_rest or stops(view, memory, now_ms)):
         return
     target.next_moves(view, digest, at_rest=at_rest)
 
@@ -211,8 +173,8 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
-        decisions += _stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
-    return decisions if waiting or stopping else [*decisions, *_grants(view, memory, announced, now_ms)]
+        decisions += stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
+    return decisions if waiting or stopping else [*decisions, *grants(view, memory, announced, now_ms)]
 
 
 def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
@@ -225,18 +187,6 @@ def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
     words += [f"{partition} is tried again" for partition in lifted]
     why = "; ".join(words) or "what a wished rebalance forgave"
     return [SetQuarantine(quarantined=barred.quarantined, forgiven=barred.forgiven, why=why)]
-
-
-def _halted(view: GroupView) -> list[Decision]:
-    """What members that know only the draft have stopped: no command in their channels names it any more."""
-    halted: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in sorted(view.halting):
-        holder = consumer_of(view.owners[partition].thread)
-        channel = view.channels.get(holder)
-        if holder in view.members and channel is not None and not channel.names(partition):
-            halted[holder].append(partition)
-    why = "its consumer, which knows only the draft, has stopped"
-    return [FreeHalted(consumer_id=c, partitions=tuple(found), why=why) for c, found in sorted(halted.items())]
 
 
 def _instances(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
@@ -262,70 +212,6 @@ def _why_stopping(view: GroupView, stopping: bool) -> str:
     if not view.living_threads():
         return "everybody has stopped"
     return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
-
-
-def _stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str) -> list[Decision]:
-    """Stops of what the target has elsewhere, or of everything, for the reason given."""
-    stops: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    target, again = memory.target.assignment, recreated(view)
-    moving: Iterable[tuple[TopicPartition, str]] = memory.difference(view).misplaced
-    if everything or again:
-        moving = (
-            (p, thread)
-            for p, (thread, _) in view.owners.items()
-            if thread and (everything or target.get(p) != thread or p.topic in again)
-        )
-    for partition, thread in moving:
-        holder = consumer_of(thread)
-        channel = view.channels.get(holder)
-        if holder not in view.members or channel is None or partition in view.halting:
-            continue
-        if not channel.names(partition) and not memory.patience.in_vain(holder, partition, now_ms):
-            stops[holder][partition] = target.get(partition, "")
-    why = everything or "the target has them elsewhere"
-    if again and not everything:
-        why += ", or the topic was created again"
-    return [StopFetching(consumer_id=c, partitions=dict(sorted(stops[c].items())), why=why) for c in sorted(stops)]
-
-
-def _grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
-    grants: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
-    replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    patience, owners, not_now = memory.patience, view.owners, withheld(view)
-    lacking = memory.difference(view).lacking
-    receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
-    for partition, thread in lacking:
-        receiver = receivers[thread]
-        channel = view.channels.get(receiver)
-        if channel is None or receiver not in view.members or channel.names(partition):
-            continue
-        if partition.topic in not_now or partition in announced.unknown:
-            continue
-        if not available(view, patience, partition, owners.get(partition), now_ms):
-            continue
-        if not patience.held_back(receiver, partition, now_ms):
-            found = announced.granted(view.members[receiver], partition) if announced.counting else None
-            if found is not None:
-                if not memory.rooms.takes(view, channel, partition, found):
-                    continue
-                replay[receiver][partition] = found
-            grants[receiver][partition] = thread
-    why = "available, and in the target"
-    return [
-        GrantPartitions(consumer_id=c, partitions=dict(sorted(grants[c].items())), replay=replay.get(c, {}), why=why)
-        for c in sorted(grants)
-    ]
-
-
-def available(view: GroupView, patience: Patience, partition: TopicPartition, owner: Owner | None, now_ms: int) -> bool:
-    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
-
-    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
-    """
-    if owner is None or not owner.thread:
-        return True
-    holder = consumer_of(owner.thread)
-    return holder != "" and holder not in view.members and not patience.in_grace(view, holder, now_ms)
 
 
 def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> list[Decision]:

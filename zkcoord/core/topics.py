@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import Decision, DropTopic, LookUpTopic, RenewMark
-from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Owner, TopicChange
 
 DELETED_MS = 60_000
@@ -23,7 +22,8 @@ DELETED_MS = 60_000
 DROPS_MAX = 20
 """Topics that one group drops in one step: thousands may be deleted at once."""
 
-Available = Callable[[TopicPartition, Owner | None], bool]
+Available = Callable[[Owner | None], bool]
+"""`core.reconcile.available` at this moment."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ def _drained(view: GroupView, topics: Collection[str], available: Available) -> 
         return []
     busy = set()
     for partition, owner in view.owners.items():
-        if partition.topic in topics and not available(partition, owner):
+        if partition.topic in topics and not available(owner):
             busy.add(partition.topic)
     for consumer_id, channel in view.channels.items():
         if consumer_id in view.members:

@@ -91,7 +91,7 @@ def _begin_deletion(view: GroupView, wish: Wish) -> AnswerWish:
 def _still(view: GroupView, available: Available) -> bool:
     """True when nobody reads any more: all that is owned could be granted (no member has it, nor somebody evicted who
     may not have noticed yet), and no member is to start or stop anything."""
-    if not all(available(partition, owner) for partition, owner in view.owners.items()):
+    if not all(map(available, view.owners.values())):
         return False
     channels = (channel for c, channel in view.channels.items() if c in view.members)
     return not any(command.moves for channel in channels for command in channel.commands)

@@ -11,7 +11,7 @@ from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.candidates import PROTOCOLS
-from zkcoord.core.coordinate import Memory, decide
+from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     DropTopic,
@@ -25,6 +25,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.janitor import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
+from zkcoord.core.memory import Memory
 from zkcoord.errors import SchemaError, invariant
 from zkcoord.shell.brokers import BrokerTable, about_brokers
 from zkcoord.shell.following import Following

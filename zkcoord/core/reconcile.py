@@ -1,0 +1,98 @@
+"""From the owners to the target: what is stopped, what is granted, what is available.
+
+Reconciliation is set arithmetic on three maps from partition to thread (KIP-429, KIP-848 in Kafka's words):
+
+    owned   what the owner nodes say             stop   = owned by the living, not where the target has it
+    target  what the assignor answered           grant  = available, and in the target
+    named   what outstanding commands are about  neither touches what a command of that consumer still names
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from zkcoord.core.decisions import FreeHalted, GrantPartitions, StopFetching
+from zkcoord.core.memory import Memory
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.patience import Patience
+from zkcoord.core.replay import Replays
+from zkcoord.core.topics import recreated, withheld
+from zkcoord.core.view import GroupView, Owner
+
+
+def available(view: GroupView, patience: Patience, owner: Owner | None, now_ms: int) -> bool:
+    """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
+
+    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
+    """
+    if owner is None or not owner.thread:
+        return True
+    holder = consumer_of(owner.thread)
+    return holder != "" and holder not in view.members and not patience.in_grace(view, holder, now_ms)
+
+
+def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
+    """Stops of what the target has elsewhere; of all that is owned, if there is a reason for that (`everything`)."""
+    found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    target, again = memory.target.assignment, recreated(view)
+    moving: Iterable[tuple[TopicPartition, str]] = memory.difference(view).misplaced
+    if everything or again:
+        moving = (
+            (p, thread)
+            for p, (thread, _) in view.owners.items()
+            if thread and (everything or target.get(p) != thread or p.topic in again)
+        )
+    for partition, thread in moving:
+        holder = consumer_of(thread)
+        channel = view.channels.get(holder)
+        if holder not in view.members or channel is None or partition in view.halting:
+            continue
+        if not channel.names(partition) and not memory.patience.in_vain(holder, partition, now_ms):
+            found[holder][partition] = target.get(partition, "")
+    why = everything or "the target has them elsewhere"
+    if again and not everything:
+        why += ", or the topic was created again"
+    return [StopFetching(consumer_id=c, partitions=dict(sorted(found[c].items())), why=why) for c in sorted(found)]
+
+
+def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[GrantPartitions]:
+    """Grants of what is available and in the target, with the announced ranges that go along."""
+    granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
+    replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
+    patience, owners, not_now = memory.patience, view.owners, withheld(view)
+    lacking = memory.difference(view).lacking
+    receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
+    for partition, thread in lacking:
+        receiver = receivers[thread]
+        channel = view.channels.get(receiver)
+        if channel is None or receiver not in view.members or channel.names(partition):
+            continue
+        if partition.topic in not_now or partition in announced.unknown:
+            continue
+        if not available(view, patience, owners.get(partition), now_ms):
+            continue
+        if not patience.held_back(receiver, partition, now_ms):
+            found = announced.granted(view.members[receiver], partition) if announced.counting else None
+            if found is not None:
+                if not memory.rooms.takes(view, channel, partition, found):
+                    continue
+                replay[receiver][partition] = found
+            granted[receiver][partition] = thread
+    why = "available, and in the target"
+    return [
+        GrantPartitions(consumer_id=c, partitions=dict(sorted(granted[c].items())), replay=replay.get(c, {}), why=why)
+        for c in sorted(granted)
+    ]
+
+
+def halted(view: GroupView) -> list[FreeHalted]:
+    """What members that know only the draft have stopped: no command in their channels names it any more."""
+    found: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(view.halting):
+        holder = consumer_of(view.owners[partition].thread)
+        channel = view.channels.get(holder)
+        if holder in view.members and channel is not None and not channel.names(partition):
+            found[holder].append(partition)
+    why = "its consumer, which knows only the draft, has stopped"
+    return [FreeHalted(consumer_id=c, partitions=tuple(p), why=why) for c, p in sorted(found.items())]
