@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.test_coordinate import NOW, channel, command, digest, group, member, phase_of
+from tests.core.groups import NOW, channel, command, digest, group, member, phase_of
 from zkcoord.core.budget import moves
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (

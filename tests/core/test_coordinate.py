@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of, settled
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
-    Decision,
     EvictMember,
     FailGroup,
     FoundGroup,
@@ -20,71 +19,10 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     StopFetching,
 )
-from zkcoord.core.difference import difference
 from zkcoord.core.memory import Memory
-from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.model import Phase
 from zkcoord.core.patience import JOINING_MS, patience_ms
-from zkcoord.core.view import Channel, GroupView, Member, Outstanding, Owner, Refusal, phase
-
-T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
-NOW = 1_000_000
-
-
-def digest(target: Mapping[TopicPartition, str]) -> str:
-    """Readable in a failure."""
-    return ",".join(f"{p}={thread}" for p, thread in sorted(target.items()))
-
-
-def member(name: str, czxid: int = 1, **fields: object) -> Member:
-    """A consumer that reads t."""
-    values = {"threads": {"t": 1}, "assignors": ("sticky", "range"), **fields}
-    return Member(consumer_id=name, czxid=czxid, **values)  # type: ignore[arg-type]
-
-
-def channel(name: str, *commands: Outstanding, **fields: object) -> Channel:
-    """A channel that was registered with."""
-    return Channel(consumer_id=name, version=1, commands=commands, **fields)  # type: ignore[arg-type]
-
-
-def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread: str = "") -> Outstanding:
-    """A command about these partitions."""
-    return Outstanding(sequence=f"{sequence:010d}", version=0, option=option, threads=dict.fromkeys(partitions, thread))
-
-
-def group(members: list[Member], owners: Mapping[TopicPartition, str], **fields: object) -> GroupView:
-    """A group whose topic t has four partitions."""
-    values: dict[str, object] = {
-        "members": {m.consumer_id: m for m in members},
-        "channels": {m.consumer_id: channel(m.consumer_id) for m in members},
-        "owners": {p: Owner(thread, 5) for p, thread in owners.items()},
-        "topics": {"t": (0, 1, 2, 3)},
-        "marked": frozenset({"t"}),
-        "record_version": 0,
-        "state_version": 0,
-        **fields,
-    }
-    return GroupView(group="g", **values)  # type: ignore[arg-type]
-
-
-def phase_of(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
-    """The group's phase on the way to this target."""
-    return phase(view, difference(view.owners, target).owning)
-
-
-def decided(view: GroupView, memory: Memory | None = None, now_ms: int = NOW) -> list[Decision]:
-    """The decisions, after checking that deciding twice gives the same."""
-    memory = memory or Memory()
-    first, _ = decide(view, memory, now_ms, digest)
-    second, _ = decide(view, memory, now_ms, digest)
-    assert first == second
-    return list(first)
-
-
-def settled(view: GroupView) -> GroupView:
-    """The view once the raise that its target asks for has been written."""
-    memory = Memory()
-    decide(view, memory, NOW, digest)
-    return replace(view, target_digest=memory.target.digest, generation=view.generation + 1)
+from zkcoord.core.view import Channel, GroupView, Owner, Refusal
 
 
 def test_a_group_seen_for_the_first_time_gets_its_record_before_anything_else() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import T0, T1, T2, T3, channel, group, member
+from tests.core.groups import T0, T1, T2, T3, channel, group, member
 from zkcoord.core.admission import Admissions
 from zkcoord.core.difference import Difference, Differences, difference
 from zkcoord.core.view import GroupView, Instance, Owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.test_coordinate import T0, T1, T2, T3, channel, command, decided, group, member, phase_of, settled
+from tests.core.groups import T0, T1, T2, T3, channel, command, decided, group, member, phase_of, settled
 from zkcoord.core.decisions import GrantPartitions, RaiseGeneration, SetStopping, StopFetching
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.view import Owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,

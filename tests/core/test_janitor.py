@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.test_coordinate import NOW, channel, decided, digest, group, member, settled
+from tests.core.groups import NOW, channel, decided, digest, group, member, settled
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import AnswerWish, NoteEmpty, PurgeChannel, RemoveGroup
 from zkcoord.core.janitor import Retention, asks_for_offsets

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
 from zkcoord.core import quarantine
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine

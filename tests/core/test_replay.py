@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import T0, T1, channel, decided, group, member
+from tests.core.groups import T0, T1, channel, decided, group, member
 from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RaiseGeneration, RemoveRefused, SetReplay
 from zkcoord.core.model import TopicPartition

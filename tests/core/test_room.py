@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, T0, channel, digest, group, member
+from tests.core.groups import NOW, T0, channel, digest, group, member
 from tests.core.test_replay import OFFERS
 from zkcoord.core import room
 from zkcoord.core.coordinate import decide

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of
 from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
 from zkcoord.core.candidates import Agreement, agree
 from zkcoord.core.coordinate import decide

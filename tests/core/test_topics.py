@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.test_coordinate import NOW, T0, T1, T2, T3, channel, command, decided, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, group, member, settled
 from zkcoord.core.decisions import Decision, DropTopic, GrantPartitions, LookUpTopic, RenewMark, StopFetching
 from zkcoord.core.memory import Memory
 from zkcoord.core.topics import DELETED_MS, DROPS_MAX, TopicMemory, drops

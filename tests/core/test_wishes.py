@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import (
+from tests.core.groups import (
     NOW,
     T0,
     T1,

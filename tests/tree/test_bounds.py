@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_coordinate import NOW, group, member
+from tests.core.groups import NOW, group, member
 from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import NoteProblem, PurgeChannel, RememberInstances
