@@ -232,6 +232,11 @@ def test_a_storm_with_members_of_the_draft_ends_in_a_calm(seed: int) -> None:
     draft(seed)
 
 
+def test_a_member_of_the_draft_that_is_evicted_with_its_deletion_on_its_way_deletes_nothing_foreign() -> None:
+    """In a world of slow servers and many members, which comes to rest."""
+    draft(802153)
+
+
 def slow(seed: int) -> World:
     """A storm with callbacks that take longer than sessions and leases."""
     return churn(

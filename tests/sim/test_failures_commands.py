@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import faults
 from tests.sim.actors import GROUP
-from tests.sim.script import QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, sends
+from tests.sim.script import QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases, sends
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import DRAFT
 
@@ -234,4 +234,58 @@ def test_f38_a_stop_was_read_and_its_receiver_died_before_it_is_obeyed(seed: int
         assert first.client == again.client == "consumer0#1"
         assert again.start == stop.start
         assert len(script.commands_sent(STOP, partition)) == 1
+    script.calm()
+
+
+@on_seeds(4)
+def test_a_partition_that_was_granted_again_after_an_unknown_release_is_not_released_again(seed: int) -> None:
+    """The topic is created again with fewer partitions, and grows: so the owner's node is another one, at the same
+    version, and names the same consumer."""
+    script = Script(seed, QUIET, consumers=1, coordinators=1, topics={"t": 2})
+    script.settle()
+    world, process, member = script.world, script.process("consumer0"), script.member("consumer0")
+    last = TopicPartition("t", 1)
+    world.strike("consumer0", releases, "reply_lost")
+    script.delete_topic("t")
+    script.create_topic("t", 1)
+    world.run_until(lambda: world.struck and process.stores[-1].wire is None, what="the reply is lost")
+    faults.cut(world, process)
+    path = DRAFT.owner(GROUP, last)
+    world.run_until(lambda: world.ensemble.stat(path) is None, what="its owner's node goes")
+    script.grow("t", 2)
+    world.run_until(lambda: bool(world.ensemble.data(path)), what="it is granted again")
+    granted = script.field.commands[GROUP, member].values()
+    assert [c.option for c in granted if last in (c.partitions or ())] == [START]
+    faults.uncut(world, process)
+    script.settle("it reads the new topic")
+    assert script.member("consumer0") == member
+    world.run_for(5_000)
+    script.calm()
+
+
+@on_seeds(6)
+def test_a_refused_start_that_nobody_saw_is_granted_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two starts is refused, and gone, when the coordinator lists the channel; the second stands."""
+    monkeypatch.setattr("zkcoord.tree.writes.ITEMS_MAX", 2)
+    script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1)
+    world, application = script.world, script.application("consumer0")
+    failed = []
+
+    def fails_once(name: str) -> bool:
+        if name == "start" and not failed:
+            failed.append(name)
+            return True
+        return False
+
+    application._raises = fails_once
+    world.run_until(lambda: len(script.commands_sent("start-fetcher")) == 2, what="both starts are sent")
+    leader = script.wire(script.leader())
+    leader.down = False  # the coordinator hears late of what happens
+    world.run_until(lambda: bool(failed), what="the first is refused by the application")
+    world.run_until(lambda: script.outstanding("consumer0") == 1, what="the first is acknowledged")
+    stopped = hold_calls(application)
+    leader.down = True
+    world.run_for(1_000)
+    stopped()
+    script.settle()
     script.calm()

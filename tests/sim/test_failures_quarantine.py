@@ -174,3 +174,25 @@ def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_th
     script.settle()
     assert script.generation() == generation
     script.calm()
+
+
+@on_seeds(4)
+def test_who_joined_later_keeps_the_partition_that_it_tries(seed: int) -> None:
+    """Once it read, the target gave the partition to who had least; released for that it was for the later one alone
+    again: an eager group raised a generation, and stopped everybody, without end."""
+    script = Script(seed, consumers=0, topics={"t": 6})
+    world, names = script.world, [f"consumer{number}" for number in range(4)]
+    for name in names:
+        script.join(name)
+        cannot_start(script.application(name))
+    world.run_until(lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and str(POISON) in poisoned(script), 30_000)
+    world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
+    script.edit_record(rebalance="eager")
+    script.join("mended")
+    world.run_until(lambda: script.owner(POISON).startswith("g_mended-"), 20_000, "who joins gets a try")
+    generation = script.generation()
+    world.run_until(script.all_held, 20_000, "everything is read")
+    world.run_for(10_000)
+    assert script.generation() == generation
+    assert script.owner(POISON).startswith("g_mended-")
+    script.calm()

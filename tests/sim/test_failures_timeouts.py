@@ -230,3 +230,18 @@ def test_f47_a_failover_restarts_the_patience_with_a_silent_member(seed: int) ->
     script.world.crash("consumer0")
     script.settle()
     script.calm()
+
+
+@on_seeds(3)
+def test_an_evicted_member_leaves_no_command_behind(seed: int) -> None:
+    """The only member hangs, is evicted, and its process is ended."""
+    script = Script(seed, consumers=1, coordinators=1, rebalance_timeout_ms=1_000)
+    script.settle()
+    world = script.world
+    script.set_policy(max_rebalance_retries=0)
+    hold_calls(script.application("consumer0"))
+    mine = script.member("consumer0")
+    script.partition_count("t", 8)
+    world.run_until(lambda: (GROUP, mine) not in script.field.registrations, 60_000, "it is evicted")
+    world.stop("consumer0")
+    script.calm()

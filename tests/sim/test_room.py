@@ -216,3 +216,27 @@ def test_who_is_handed_more_than_a_status_takes_obeys_when_there_is_room_and_sta
 @pytest.mark.parametrize("seed", seeds(20))
 def test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room(seed: int) -> None:
     narrow(seed)
+
+
+@on_seeds(3)
+def test_who_was_paused_with_a_full_status_reads_on_when_the_group_is_resumed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped in the middle of its own batch, and of what it had been handed: nobody else may have these."""
+    script = scene(seed, partitions=4)
+    ranges = announce_all(script, "consumer0") | announce_all(script, "consumer1")
+    world = script.world
+    monkeypatch.setattr(room, "HELD_BYTES_MAX", sum(room.range_bytes(p, r) + 8 for p, r in ranges.items()))
+    world.stop("consumer1")
+    script.settle("all is handed to the other")
+    script.wish("pause")
+    world.run_until(lambda: (script.record()["done"].get("pause") or {}).get("state") == "paused", 20_000, "paused")
+    world.run_for(5_000)
+    script.resume()
+    script.settle("it reads on")
+    for partition, its_range in ranges.items():
+        assert told(script, partition)[-1] == ("consumer0", its_range)
+        process(script, "consumer0", partition, *its_range)
+    world.run_for(100)
+    ask(script, "consumer0", "commit", {p: end for p, (_, end) in ranges.items()}).result()
+    assert {p: position(script, p) for p in ranges} == {p: end for p, (_, end) in ranges.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sim import faults
-from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, on_seeds, releases
+from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import plan as planning
@@ -112,3 +112,23 @@ def test_owners_are_released_by_the_versions_that_the_start_told(seed: int) -> N
 def versions(write: CreateNode) -> dict[TopicPartition, int]:
     """What a start tells of its owners."""
     return dict(decode_command(write.data).owner_versions)
+
+
+@on_seeds(4)
+def test_an_offset_written_during_a_start_becomes_the_position(seed: int) -> None:
+    """An operator imports offsets while the first consumer starts; the application was told the log's end."""
+    script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1, topics={"t": 1})
+    world, application = script.world, script.application("consumer0")
+    (partition,) = script.partitions()
+    release = hold_calls(application)
+    world.run_until(lambda: bool(application._calls), what="the reset policy is asked")
+    application._answer()
+    world.run_until(lambda: bool(application._calls), what="the start")
+    path = DRAFT.offset(GROUP, partition)
+    world.ensemble.ensure(path, b"5")
+    script.field.offsets[GROUP, partition] = script.field.covered[GROUP, partition] = 5
+    application._answer()
+    release()
+    script.settle()
+    world.run_for(2_000)
+    script.calm()

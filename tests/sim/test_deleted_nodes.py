@@ -46,7 +46,7 @@ def test_a_commit_is_answered_although_somebody_deleted_the_offset(seed: int) ->
 
 
 @on_seeds()
-def test_e2_a_consumer_leaves_although_somebody_deleted_the_offset(seed: int) -> None:
+def test_a_consumer_leaves_although_somebody_deleted_the_offset(seed: int) -> None:
     script = Script(seed, consumers=2)
     script.settle()
     world = script.world

@@ -1,4 +1,4 @@
-"""Traces of announced ranges that did not come to rest, or came back when they were over."""
+"""Announced ranges beside what else happens: other offsets, full statuses, topics that are created again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a revival looks up is given up when a stop takes its partitions; a look-up is clean when it is answered."""
+"""What is held starts again when the lease is back: the answer to an earlier start does not count, and what was looked
+up does not count once a stop takes its partitions."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import pytest
 
 from tests.sim import faults
 from tests.sim.actors import topic_json
-from tests.sim.script import QUIET, Script, on_seeds
+from tests.sim.application import Application
+from tests.sim.script import QUIET, Script, hold_calls, on_seeds
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
 
 PATH, OTHER = "/brokers/topics/t", "/brokers/topics/u"
@@ -19,8 +21,8 @@ def commits(transaction: Transaction) -> bool:
     return transaction.why == "commit"
 
 
-def releases(transaction: Transaction) -> bool:
-    """True for a release."""
+def obeys_a_stop(transaction: Transaction) -> bool:
+    """True for the acknowledgement of a stop, with its release."""
     return "acknowledge stop" in transaction.why
 
 
@@ -58,7 +60,7 @@ def _back_after_a_revival(seed: int) -> Script:
 
 @on_seeds(6)
 @pytest.mark.parametrize("how", ["reply_lost", "request_lost"])
-def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
+def test_an_unknown_commit_after_a_revival_that_a_stop_ended_loses_nothing(how: str, seed: int) -> None:
     script = _back_after_a_revival(seed)
     world = script.world
     world.strike("consumer0", commits, how)
@@ -68,15 +70,55 @@ def test_an_unknown_commit_after_it_loses_nothing(how: str, seed: int) -> None:
 
 
 @on_seeds(6)
-def test_b2_an_unknown_release_after_it_is_made_again(seed: int) -> None:
+def test_an_unknown_release_after_a_revival_that_a_stop_ended_is_made_again(seed: int) -> None:
     """The stop is acknowledged without the release: the coordinator stops it again and again."""
     script = _back_after_a_revival(seed)
     world = script.world
-    world.strike("consumer0", releases, "request_lost")
+    world.strike("consumer0", obeys_a_stop, "request_lost")
     began_ms = world.now_ms
     script.join("late")
     world.run_until(lambda: world.struck, what="a release without an answer")
     world.run_for(5_000)
     assert len(script.commands_sent("stop-fetcher", since_ms=began_ms)) <= 2
     script.settle()
+    script.calm()
+
+
+def _calls(application: Application) -> list[str]:
+    return [name for _, name, _ in application._calls]
+
+
+def _lose_lease(script: Script, name: str) -> None:
+    """Its link is deaf until its lease ends; then it is back in the same session."""
+    world, application = script.world, script.application(name)
+    wire, before, member = script.wire(name), _calls(application).count("lost"), script.member(name)
+    wire.down = False
+    world.run_until(lambda: _calls(application).count("lost") > before, what="the lease ends")
+    wanted = _calls(application).count("start") + 1
+    world.run_until(lambda: _calls(application).count("start") == wanted, what="it is told to start again")
+    assert script.member(name) == member  # the same session
+
+
+@on_seeds(4)
+def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: int) -> None:
+    """on_start is slow (or its worker is busy); the lease ends, comes back, ends, comes back; then on_start returns.
+
+    Black box: only the checkers of invariants complain.
+    """
+    script = Script(seed, replace(QUIET, read_ms_max=60, call_ms_max=0), consumers=1, coordinators=1)
+    script.settle()
+    world, application = script.world, script.application("consumer0")
+    world.run_for(1_000)
+    hold_calls(application)
+    _lose_lease(script, "consumer0")
+    _lose_lease(script, "consumer0")
+    assert _calls(application) == ["lost", "start", "lost", "start"]
+    application._answer()  # lost
+    application._answer()  # the first start, whose partitions were lost again meanwhile
+    world.run_for(1_000)  # the queued on_lost waits for its turn: the worker is slow
+    application._answer()
+    del application._next_call
+    application._answer()
+    script.settle()
+    world.run_for(3_000)
     script.calm()
