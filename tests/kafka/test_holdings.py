@@ -48,6 +48,15 @@ def test_a_partition_in_work_is_given_back_before_the_message_and_the_user_is_to
     assert (holdings.take_forfeited(), holdings.take_forfeited()) == ((A,), ())
 
 
+def test_of_a_closed_consumer_nothing_is_handed_out_and_what_is_finished_is_given_back() -> None:
+    holdings = holding(a=5)
+    hand_out(holdings, A, 5)
+    holdings.finish()
+    holdings.closed = True
+    assert not hand_out(holdings, A, 6)
+    assert holdings.stop([A]) == {A: 6}
+
+
 def test_what_was_committed_is_not_forfeited_by_a_loss() -> None:
     holdings = holding(a=5)
     hand_out(holdings, A, 5)

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from zkcoord import logs
 from zkcoord import settings as defaults
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.errors import FencedError, UsageError
 from zkcoord.kafka.client import Message
-from zkcoord.kafka.fetcher import Fetched, Fetcher
+from zkcoord.kafka.delivery import Delivery
+from zkcoord.kafka.fetcher import Fetcher
 from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import MembershipFactory, Options
 from zkcoord.kafka.resets import Resets
@@ -31,7 +31,6 @@ from zkcoord.kafka.resets import Resets
 LOG = logging.getLogger("zkcoord.kafka")
 
 SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
-BARRED_SLICE_SECONDS = 0.005  # ... while a start waits for its acknowledgement: a few ms
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
 
 
@@ -71,7 +70,6 @@ class KafkaConsumer:
 
         `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
         """
-        self._group = group
         near = {} if settings.get("rack") is None else {"client.rack": str(settings["rack"])}
         kafka = {**near, **(config or {})}
         self._resets = Resets(bootstrap_servers, kafka, "earliest" if from_beginning else "latest")
@@ -82,10 +80,8 @@ class KafkaConsumer:
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
         self._holdings = Holdings()  # under _changed, like all below
         self._poller: int | None = None  # the thread that polled last
-        self._handed = 0  # messages handed out so far
         self._polling = False
         self._started = False
-        self._closed = False
         self._membership = (membership or _membership())(
             zookeeper,
             group,
@@ -99,6 +95,7 @@ class KafkaConsumer:
             **settings,
         )
         self._fetcher = Fetcher(bootstrap_servers, group, kafka)
+        self._delivery = Delivery(group, self._membership, self._fetcher, self._resets, self._holdings, self._changed)
 
     def __enter__(self) -> Self:
         self.start()
@@ -114,11 +111,11 @@ class KafkaConsumer:
 
     def __iter__(self) -> Iterator[Message]:
         """Messages until `close`; each is finished when the next is asked for."""
-        while not self._closed:
+        while not self._holdings.closed:
             try:
                 message = self.poll(1.0)
             except UsageError:
-                if self._closed:  # by another thread, just now
+                if self._holdings.closed:  # by another thread, just now
                     return
                 raise
             if message is not None:
@@ -143,7 +140,7 @@ class KafkaConsumer:
         Offsets that cannot be written any more are left out: what they cover comes again.
         """
         with self._changed:
-            if self._closed:
+            if self._holdings.closed:
                 return
             own = self._poller == threading.get_ident()
             if own and self._polling:
@@ -152,7 +149,7 @@ class KafkaConsumer:
                 self._holdings.finish()
             else:
                 self._holdings.take_back()
-            self._closed = True
+            self._holdings.closed = True
             self._changed.notify_all()
         try:
             if self._started:
@@ -252,8 +249,8 @@ class KafkaConsumer:
             deadline = time.monotonic() + timeout
             while True:
                 left = max(0.0, deadline - time.monotonic())
-                messages = self._slice(count, min(SLICE_SECONDS, left))
-                if messages or self._closed:
+                messages = self._delivery.turn(count, min(SLICE_SECONDS, left))
+                if messages or self._holdings.closed:
                     return messages
                 if self._membership.error is not None:
                     raise self._membership.error
@@ -276,86 +273,11 @@ class KafkaConsumer:
             self._polling = True
             self._poller = threading.get_ident()
             self._holdings.finish()
-            self._membership.report(self._handed, 0)
+            self._membership.report(self._delivery.handed, 0)
             self._changed.notify_all()
 
-    def _slice(self, count: int, wait_seconds: float) -> list[Message]:
-        """One turn: follow the holdings, fetch, hand out."""
-        with self._changed:
-            for partition in self._holdings.barred():
-                if self._membership.allowed(partition):
-                    self._holdings.unbar(partition)
-                else:
-                    wait_seconds = min(wait_seconds, BARRED_SLICE_SECONDS)
-            wanted = self._holdings.wanted() if self._holdings.dirty else None
-            self._holdings.dirty = False
-        if wanted is not None:
-            self._fetcher.apply(wanted)
-        if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
-            with self._changed:
-                self._changed.wait_for(lambda: self._holdings.dirty or self._closed, wait_seconds)
-            wait_seconds = 0.0
-        fetched = self._fetcher.fetch(count, wait_seconds)
-        messages = self._hand_out(fetched)
-        for partition in fetched.out_of_range:
-            self._move_into_range(partition)
-        return messages
-
-    def _hand_out(self, fetched: Fetched) -> list[Message]:
-        """Those that may go to the user now. What may not is fetched again, by whoever holds the partition."""
-        if not fetched.messages:
-            return []
-        handed: list[Message] = []
-        known: dict[tuple[str, int], tuple[TopicPartition, int | None, bool]] = {}
-        with self._changed:
-            if self._closed:
-                return []
-            for message in fetched.messages:
-                name = (message.topic(), message.partition())
-                if name not in known:
-                    partition = TopicPartition(*name)
-                    known[name] = partition, self._fetcher.epoch_of(partition), self._membership.allowed(partition)
-                partition, epoch, allowed = known[name]
-                if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
-                    handed.append(message)
-            if handed:
-                self._membership.report(self._handed, len(handed))  # what is in work is known to be left
-                self._handed += len(handed)
-            if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
-                self._report(handed)  # before a stop can be answered
-        return handed
-
-    def _report(self, handed: Sequence[Message]) -> None:
-        offsets: dict[TopicPartition, list[int]] = {}
-        for message in handed:
-            offsets.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message.offset())
-        who = {"group": self._group, "consumer": self._membership.consumer_id}
-        for partition, found in offsets.items():
-            logs.emit("fetched", partition=partition, first=found[0], last=found[-1], **who)
-
-    def _move_into_range(self, partition: TopicPartition) -> None:
-        """The broker does not have our position: apply the reset policy, and say so."""
-        epoch = self._fetcher.epoch_of(partition)
-        try:
-            log = self._resets.log_of(partition)
-        except ZkcoordError as error:
-            LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
-            if isinstance(error, UnavailableError | UnknownPartitionError):  # if its topic is gone, it is taken away
-                with self._changed:
-                    self._holdings.refetch(partition, epoch)
-            return
-        with self._changed:
-            was = self._holdings.refetch(partition, epoch)
-            if was is None or log.start <= was <= log.end:  # gone meanwhile, or the log has caught up
-                return
-            self._holdings.seek(partition, log.reset)
-        LOG.warning(
-            "offset %d of %s is outside of its log (%d to %d): going on at %d (%s)",
-            *(was, partition, log.start, log.end, log.reset, self._resets.policy),
-        )
-
     def _check_open(self) -> None:
-        if self._closed:
+        if self._holdings.closed:
             raise UsageError("this consumer is closed; open another")
 
     # ---- the membership's worker thread

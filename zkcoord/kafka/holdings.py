@@ -34,6 +34,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self.dirty = False
+        self.closed = False  # nothing is handed out any more
         self._held: dict[TopicPartition, Holding] = {}
         self._in_work: set[TopicPartition] = set()  # exactly the held ones with finished < handed
         self._barred: set[TopicPartition] = set()  # held, but must not be fetched (yet, or while the lease is over)
@@ -93,7 +94,7 @@ class Holdings:
         What may not go out because the lease does not hold is fetched again, if it ever holds again.
         """
         holding = self._held.get(partition)
-        if holding is None or holding.epoch != epoch or not self._fetchable(partition, holding):
+        if self.closed or holding is None or holding.epoch != epoch or not self._fetchable(partition, holding):
             return False
         if not allowed:
             self._barred.add(partition)

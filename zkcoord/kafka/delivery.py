@@ -1,0 +1,113 @@
+"""From librdkafka to the user, in turns of the polling thread: follow the holdings, fetch, hand out.
+
+Only that thread speaks to librdkafka. What may not go to the user now is fetched again, by whoever holds the partition.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from zkcoord import logs
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
+from zkcoord.kafka.client import Message
+from zkcoord.kafka.fetcher import Fetched, Fetcher
+from zkcoord.kafka.holdings import Holdings
+from zkcoord.kafka.ports import Membership
+from zkcoord.kafka.resets import Resets
+
+LOG = logging.getLogger("zkcoord.kafka")
+
+BARRED_SLICE_SECONDS = 0.005  # how long a turn waits at most while a start waits for its acknowledgement: a few ms
+
+
+class Delivery:
+    """The turns of one consumer. `changed` guards `holdings`, which the membership's worker thread changes, too."""
+
+    def __init__(
+        self,
+        group: str,
+        membership: Membership,
+        fetcher: Fetcher,
+        resets: Resets,
+        holdings: Holdings,
+        changed: threading.Condition,
+    ) -> None:
+        self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
+        self._holdings, self._changed = holdings, changed
+        self.handed = 0  # messages handed out so far
+
+    def turn(self, count: int, wait_seconds: float) -> list[Message]:
+        """At most `count` messages for the user, none when nothing came within about `wait_seconds`, or when closed."""
+        with self._changed:
+            for partition in self._holdings.barred():
+                if self._membership.allowed(partition):
+                    self._holdings.unbar(partition)
+                else:
+                    wait_seconds = min(wait_seconds, BARRED_SLICE_SECONDS)
+            wanted = self._holdings.wanted() if self._holdings.dirty else None
+            self._holdings.dirty = False
+        if wanted is not None:
+            self._fetcher.apply(wanted)
+        if self._fetcher.idle:  # nothing can come: wait for a start instead, but let librdkafka speak
+            with self._changed:
+                self._changed.wait_for(lambda: self._holdings.dirty or self._holdings.closed, wait_seconds)
+            wait_seconds = 0.0
+        fetched = self._fetcher.fetch(count, wait_seconds)
+        messages = self._hand_out(fetched)
+        for partition in fetched.out_of_range:
+            self._move_into_range(partition)
+        return messages
+
+    def _hand_out(self, fetched: Fetched) -> list[Message]:
+        """Those that may go to the user now. What may not is fetched again, by whoever holds the partition."""
+        if not fetched.messages:
+            return []
+        handed: list[Message] = []
+        known: dict[tuple[str, int], tuple[TopicPartition, int | None, bool]] = {}
+        with self._changed:
+            for message in fetched.messages:
+                name = (message.topic(), message.partition())
+                if name not in known:
+                    partition = TopicPartition(*name)
+                    known[name] = partition, self._fetcher.epoch_of(partition), self._membership.allowed(partition)
+                partition, epoch, allowed = known[name]
+                if self._holdings.hand_out(partition, epoch, message.offset(), allowed):
+                    handed.append(message)
+            if handed:
+                self._membership.report(self.handed, len(handed))  # what is in work is known to be left
+                self.handed += len(handed)
+            if handed and logs.EVENTS.isEnabledFor(logging.DEBUG):
+                self._report(handed)  # before a stop can be answered
+        return handed
+
+    def _report(self, handed: Sequence[Message]) -> None:
+        offsets: dict[TopicPartition, list[int]] = {}
+        for message in handed:
+            offsets.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message.offset())
+        who = {"group": self._group, "consumer": self._membership.consumer_id}
+        for partition, found in offsets.items():
+            logs.emit("fetched", partition=partition, first=found[0], last=found[-1], **who)
+
+    def _move_into_range(self, partition: TopicPartition) -> None:
+        """The broker does not have our position: apply the reset policy, and say so."""
+        epoch = self._fetcher.epoch_of(partition)
+        try:
+            log = self._resets.log_of(partition)
+        except ZkcoordError as error:
+            LOG.warning("%s has no message at its position, and its log cannot be asked: %s", partition, error)
+            if isinstance(error, UnavailableError | UnknownPartitionError):  # if its topic is gone, it is taken away
+                with self._changed:
+                    self._holdings.refetch(partition, epoch)
+            return
+        with self._changed:
+            was = self._holdings.refetch(partition, epoch)
+            if was is None or log.start <= was <= log.end:  # gone meanwhile, or the log has caught up
+                return
+            self._holdings.seek(partition, log.reset)
+        LOG.warning(
+            "offset %d of %s is outside of its log (%d to %d): going on at %d (%s)",
+            *(was, partition, log.start, log.end, log.reset, self._resets.policy),
+        )
