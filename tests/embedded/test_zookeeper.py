@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.embedded.sockets import LOOPBACK, listening
-from zkcoord.embedded import EmbeddedEnsemble, EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.embedded.server import port_is_free
 from zkcoord.errors import UnavailableError, UsageError
 
@@ -184,15 +184,3 @@ def test_it_dies_with_the_shim(tmp_path: Path) -> None:
         wait_for(lambda: not server.running)
         server.start()
         assert server.pid != pid
-
-
-def test_an_ensemble_elects_another_leader_and_takes_the_old_one_back() -> None:
-    with EmbeddedEnsemble(3) as ensemble:
-        write_and_read(ensemble.hosts, "/node")
-        first = ensemble.leader()
-        assert first is not None
-        first.kill()
-        wait_for(lambda: ensemble.leader() not in (None, first))
-        assert write_and_read(ensemble.hosts, "/node") == b"kept"
-        ensemble.start()
-        assert [server.ready() for server in ensemble.servers] == [True, True, True]

@@ -21,7 +21,6 @@ HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 EVICTIONS_FORGOTTEN_MS = 600_000
 """An instance that was not evicted for so long begins with the shortest wait again."""
 
-
 REMEMBERED_BYTES_MAX = 768 * 1024
 """Of one static member in the state, which is one node and one multi. Whose names of topics take more (some 7,000 of
 them, by a wildcard) is not waited for."""
@@ -153,9 +152,7 @@ def assignor_of(view: GroupView) -> str | None:
     return min(names)[2] if names else None
 
 
-def to_remember(
-    answer: Mapping[TopicPartition, str], members: Iterable[Member], assignor: str = ""
-) -> dict[str, Instance]:
+def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member], assignor: str) -> dict[str, Instance]:
     """What the state shall say of the static members among these, once this answer is the target; by instance."""
     shares: dict[str, dict[TopicPartition, int]] = {m.consumer_id: {} for m in members if is_static(m)}
     if not shares:

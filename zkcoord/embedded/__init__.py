@@ -3,6 +3,6 @@
 from zkcoord.embedded.artifacts import connector_jars
 from zkcoord.embedded.java import spark_environment
 from zkcoord.embedded.kafka import EmbeddedKafka
-from zkcoord.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 
-__all__ = ["EmbeddedEnsemble", "EmbeddedKafka", "EmbeddedZooKeeper", "connector_jars", "spark_environment"]
+__all__ = ["EmbeddedKafka", "EmbeddedZooKeeper", "connector_jars", "spark_environment"]

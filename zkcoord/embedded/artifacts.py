@@ -56,9 +56,9 @@ def artifact(file_name: str) -> str:
     return re.sub(r"-\d[^-]*(-SNAPSHOT|-\d+)?\.jar$", "", file_name)
 
 
-def load_bundle(name: str, version: str, manifest: Path = MANIFEST) -> Bundle:
+def load_bundle(name: str, version: str) -> Bundle:
     """The bundle of that name and version; of an unknown version, the newest known one's with other coordinates."""
-    versions = json.loads(manifest.read_text(encoding="utf-8"))[name]
+    versions = json.loads(MANIFEST.read_text(encoding="utf-8"))[name]
     known = max(versions, key=lambda text: [int(part) for part in text.split(".")])
     entry = versions.get(version, versions[known])
     at_known, at_version = f":{known}", f":{version}"
@@ -85,14 +85,14 @@ def spark_version() -> str:
     )
 
 
-def kafka_jars(cache: Path | None = None) -> tuple[Path, ...]:
+def kafka_jars() -> tuple[Path, ...]:
     """Everything that a Kafka broker needs on its class path; fetched if absent (46 MB)."""
-    return ensure(load_bundle("kafka", KAFKA_VERSION), cache or cache_dir())
+    return ensure(load_bundle("kafka", KAFKA_VERSION), cache_dir())
 
 
-def connector_jars(cache: Path | None = None) -> tuple[Path, ...]:
+def connector_jars() -> tuple[Path, ...]:
     """The four jars of Spark's Kafka connector for the installed PySpark; fetched if absent (10 MB)."""
-    return ensure(load_bundle("spark-kafka-connector", spark_version()), cache or cache_dir())
+    return ensure(load_bundle("spark-kafka-connector", spark_version()), cache_dir())
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:

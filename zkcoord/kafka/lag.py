@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.kafka.client import Isolation, KafkaClient
+from zkcoord.kafka.client import KafkaClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,10 @@ def log_ends(
     partitions: Iterable[TopicPartition],
     *,
     timeout_ms: int,
-    isolation: Isolation = "read_uncommitted",
 ) -> LogEnds:
     """The log's end of each partition that answers within `timeout_ms`; raises nothing for those that do not.
 
     Uncommitted transactions count, as in kafka-consumer-groups. One request to each leader.
     """
-    found, failed = client.ask_offsets(partitions, "latest", isolation, timeout_ms)
+    found, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", timeout_ms)
     return LogEnds(ends=found, unknown={partition: str(error) for partition, error in failed.items()})

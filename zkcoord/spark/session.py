@@ -19,10 +19,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",  # loopback only
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",  # its bar would run through the consumer's own line
-}
-
-# What a consumer can do without: half of the memory and of the start, and a third off each small batch.
-LEAN = {
+    # what a consumer can do without: half of the memory and of the start, and a third off each small batch
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
@@ -38,7 +35,6 @@ def spark_session(
     jars: Collection[Path | str] = (),
     environment: Mapping[str, str] = NO_ENVIRONMENT,
     master: str = "local[2]",
-    lean: bool = True,
     log_level: str = "ERROR",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -55,7 +51,7 @@ def spark_session(
     os.environ.update({"PYSPARK_PYTHON": sys.executable, **environment})
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns of it
-    settings = {**SETTINGS, **(LEAN if lean else {}), **(config or {})}
+    settings = {**SETTINGS, **(config or {})}
     if jars:
         settings["spark.jars"] = ",".join(str(jar) for jar in jars)
     builder = SparkSession.builder.appName(app_name).master(master)

@@ -265,14 +265,12 @@ class Document:
             raise self.wrong(key, value, "a list of texts that are not empty")
         return tuple(value)
 
-    def flag(self, key: str, *, default: bool = False) -> bool:
-        """True or false."""
-        value = self.fields.get(key, default)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
+    def flag(self, key: str) -> bool:
+        """True or false; false when missing."""
+        value = self.fields.get(key)
+        if value is not None and not isinstance(value, bool):
             raise self.wrong(key, value, "true or false")
-        return value
+        return bool(value)
 
     def section(self, key: str) -> Document:
         """An object, empty when missing; its keys are named `<key>.<name>` in messages."""
