@@ -27,17 +27,17 @@ from zkcoord.tree.writes import CreateNode, Transaction
 class Record:
     """A message as librdkafka hands it out."""
 
-    def __init__(self, offset: int, key: bytes | None = None, value: bytes | None = b"v", partition: int = 0) -> None:
-        self._at, self._key, self._value = (partition, offset), key, value
+    def __init__(self, offset: int, key: bytes | None = None, value: bytes | None = b"v") -> None:
+        self._offset, self._key, self._value = offset, key, value
 
     def topic(self) -> str:
         return "clicks"
 
     def partition(self) -> int:
-        return self._at[0]
+        return 0
 
     def offset(self) -> int:
-        return self._at[1]
+        return self._offset
 
     def key(self) -> bytes | None:
         return self._key

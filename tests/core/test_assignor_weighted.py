@@ -20,8 +20,8 @@ sticky = ASSIGNORS["sticky"]
 Answer = dict[TopicPartition, str]
 
 
-def part(number: int, topic: str = "t") -> TopicPartition:
-    return TopicPartition(topic, number)
+def part(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
 
 
 def one(name: str, threads: int = 1, rack: str | None = None, capacity: int | None = None) -> Subscriber:

@@ -37,9 +37,9 @@ def joined() -> GroupView:
     return settled(group([member("a"), member("b", 2)], dict.fromkeys(ALL, "a-0")))
 
 
-def wishing(view: GroupView, name: str, run: str = "r1", **fields: object) -> GroupView:
-    """The view with a wish."""
-    return replace(view, wishes={name: Wish(run=run)}, **fields)  # type: ignore[arg-type]
+def wishing(view: GroupView, name: str, **fields: object) -> GroupView:
+    """The view with a wish of the run r1."""
+    return replace(view, wishes={name: Wish(run="r1")}, **fields)  # type: ignore[arg-type]
 
 
 def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> AnswerWish:

@@ -17,11 +17,11 @@ Revisions = tuple[Revision, ...]
 MARKED = b'{"version":1,"revision":"0001","layout":"draft","migration":{"from":"0001","to":"0002","run":"ann-1"}}'
 
 
-def at_first(revisions: Revisions, groups: int = 2) -> MemoryTree:
-    """A tree at 0001 with groups, no commit counted yet."""
+def at_first(revisions: Revisions) -> MemoryTree:
+    """A tree at 0001 with two groups, no commit counted yet."""
     tree = MemoryTree()
     upgrade(tree, goal="0001", run_id="setup", revisions=revisions)
-    for n in range(groups):
+    for n in range(2):
         tree.set(f"/zkcoord/groups/g{n}", b"old")
     tree.commits.clear()
     return tree

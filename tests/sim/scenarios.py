@@ -13,7 +13,6 @@ from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator, 
 from tests.sim.application import Logs
 from tests.sim.batches import BatchApplication, Sink
 from tests.sim.field import Field, parse_json
-from tests.sim.options import Options
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
@@ -125,13 +124,13 @@ class Scene:
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
 
 
-def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> World:
+def storm(seed: int) -> World:
     """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
 
     Every other group has come to rest before the storm. While it blows a consumer joins, one leaves, a topic grows,
     another is deleted; it may be created again, or not.
     """
-    world = World(seed, options)
+    world = World(seed)
     scene = Scene(world)
     if seed % 2:
         world.run_for(5_000)
@@ -151,14 +150,14 @@ def storm(seed: int, options: Options | None = None, *, steps: int = 1_500) -> W
         lambda: scene.create_topic("u", TOPICS["u"]),
     ):
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
-    world.storm(steps)
+    world.storm(1_500)
     scene.calm()
     return world
 
 
-def announcing_storm(seed: int, options: Options | None = None, *, steps: int = 2_500) -> Scene:
+def announcing_storm(seed: int) -> Scene:
     """One seed of a group that announces what it processes: everybody may die anywhere, and its sink is exact."""
-    world = World(seed, options)
+    world = World(seed)
     scene = Scene(world, topics={"t": 5}, batches=True, hold_ms=(0, 0, 8_000)[seed % 3])
     if seed % 2:
         world.run_for(5_000)
@@ -172,7 +171,7 @@ def announcing_storm(seed: int, options: Options | None = None, *, steps: int = 
     ):
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
     world.at(world.now_ms + STORM_MS, scene.resume)
-    world.storm(steps)
+    world.storm(2_500)
     scene.calm()
     return scene
 

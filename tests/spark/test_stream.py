@@ -91,8 +91,8 @@ def source(world: World) -> Iterator[Source]:
     made.stop()
 
 
-def source_of(world: World, run_id: str = "run", **options: str) -> Source:
-    return Source(stream_options({**OPTIONS, **options}), world, run_id)
+def source_of(world: World, **options: str) -> Source:
+    return Source(stream_options({**OPTIONS, **options}), world, "run")
 
 
 def await_thread(name: str) -> None:

@@ -19,9 +19,9 @@ DONE = Acknowledgement(commands={"0000000002": 0}, status=b"{}", status_version=
 ACKNOWLEDGED = (DeleteNode(f"{GROUP}/channel/c/0000000002", 0), SetNode(f"{GROUP}/channel/c", b"{}", 6))
 
 
-def held(offset: int, *, owner_version: int = 3, offset_version: int = 4) -> Held:
+def held(offset: int, *, offset_version: int = 4) -> Held:
     """A partition that stands at `offset`."""
-    return Held(thread="c-0", owner_version=owner_version, offset=offset, offset_version=offset_version, generation=1)
+    return Held(thread="c-0", owner_version=3, offset=offset, offset_version=offset_version, generation=1)
 
 
 def test_joining_sets_the_status_and_registers_in_one_multi() -> None:

@@ -20,9 +20,9 @@ GROUP = "/consumers/groups/g"
 T0 = TopicPartition("t", 0)
 
 
-def data(path: str, content: bytes | None, version: int = 0, czxid: int = 5) -> Node:
+def data(path: str, content: bytes | None, version: int = 0) -> Node:
     """A node that was read; None = it is not there."""
-    return Node(path, Kind.DATA, None if content is None else Stat(version, czxid, 0), content or b"")
+    return Node(path, Kind.DATA, None if content is None else Stat(version, 5, 0), content or b"")
 
 
 def children(path: str, *names: str) -> Node:
