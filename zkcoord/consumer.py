@@ -288,6 +288,19 @@ def new_consumer_id(group: str, instance: str | None) -> str:
     return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-{uuid.uuid4().hex[:8]}"
 
 
+def why_nothing_is_held(consumer_id: str | None) -> str:
+    """For people: what may be missing when a consumer waited in vain for a partition. None: it is not registered."""
+    if consumer_id is None:
+        return (
+            "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"
+            " away (a warning says why)"
+        )
+    return (
+        f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each"
+        " consumer, and the group must not be paused; see `zkcoord group describe`"
+    )
+
+
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 

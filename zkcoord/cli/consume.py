@@ -151,16 +151,9 @@ class Printing:
 
     def _never_began(self, waited_ms: int) -> UnavailableError:
         """There was nothing to read from: that is not the end of the records."""
-        name = self._consumer.consumer_id
-        why = (
-            "it is not registered: ZooKeeper must answer, a coordinator must have set the tree up, and not have sent it"
-            " away (a warning says why)"
-        )
-        if name is not None:
-            why = (
-                f"{name} is registered: a coordinator must serve, a topic must exist and have a partition for each"
-                " consumer, and the group must not be paused; see `zkcoord group describe`"
-            )
+        from zkcoord.consumer import why_nothing_is_held
+
+        why = why_nothing_is_held(self._consumer.consumer_id)
         return UnavailableError(f"waited {waited_ms} ms in vain for {self._wanted}; {why}")
 
     def _print(self, messages: Sequence[Message]) -> None:

@@ -51,11 +51,6 @@ def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
 
 def in_vain(consumer_id: str | None, waited_ms: int) -> str:
     """For people: what may be missing. `consumer_id`: None if it is not registered."""
-    why = (
-        f"{consumer_id} is registered: a coordinator must serve, a topic must exist and have a partition for each "
-        "consumer, and the group must not be paused; see `zkcoord group describe`"
-        if consumer_id is not None
-        else "it is not registered: ZooKeeper must answer, and a coordinator must have set the tree up, and not have "
-        "sent it away"
-    )
-    return f"nothing was read: {waited_ms} ms were waited in vain for a partition; {why}"
+    from zkcoord.consumer import why_nothing_is_held
+
+    return f"nothing was read: waited {waited_ms} ms in vain for a partition; {why_nothing_is_held(consumer_id)}"
