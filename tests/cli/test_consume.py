@@ -5,14 +5,14 @@ import json
 import logging
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from tests.cli.program import PATIENCE_SECONDS, Program, Run, Spawn
 from tests.kafka.helpers import Broker
+from tests.waiting import wait_until
 from zkcoord.cli.consume import Printing, json_line, keeping_offsets, text_line, wanted_words
 from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
@@ -247,12 +247,6 @@ class World:
         with Tree(self.zookeeper) as tree:
             return [node.data for node in tree.read([Read(path) for path in paths])]
 
-    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert time.monotonic() < deadline, f"waited too long: {what}"
-            threading.Event().wait(0.02)
-
 
 @pytest.fixture(scope="module")
 def broker() -> Broker:
@@ -347,7 +341,7 @@ def test_without_commits_a_partition_that_is_released_early_is_given_back_where_
 @pytest.mark.zookeeper
 def test_it_commits_while_it_runs_and_leaves_at_a_signal(world: World) -> None:
     program = world.consume("--output", "json", "--log-format", "json", "-v", "--consumer-id", "etl-1")
-    world.wait_for(lambda: world.offsets() == [b"10", b"10"], "a commit while it runs")
+    wait_until(lambda: world.offsets() == [b"10", b"10"], "a commit while it runs")
 
     program.process.terminate()
 

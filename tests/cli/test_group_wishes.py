@@ -7,7 +7,8 @@ import pytest
 from click.testing import Result
 
 from tests.cli.program import Run, Spawn
-from tests.integration.world import Member, World, named, wait_until
+from tests.integration.world import Member, World, named
+from tests.waiting import wait_until
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig

@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.embedded.sockets import LOOPBACK, listening
+from tests.waiting import wait_until
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.embedded.server import port_is_free
 from zkcoord.errors import UnavailableError, UsageError
@@ -28,13 +27,6 @@ thread.start(); thread.join()
 print(server.pid, server.port, flush=True)
 sys.stdin.read()
 """
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; fail after the deadline."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "deadline passed"
 
 
 def gone(pid: int) -> bool:
@@ -115,7 +107,7 @@ def test_a_paused_server_answers_nothing_and_goes_on_when_resumed() -> None:
         with pytest.raises(UnavailableError, match="does not answer 'mntr'"):
             server.mntr()
         server.resume()
-        wait_for(server.ready)
+        wait_until(server.ready, "it serves")
         server.pause()  # and a paused one can be closed
 
 
@@ -150,8 +142,8 @@ def test_it_dies_with_its_owner(tmp_path: Path, how: signal.Signals) -> None:
         assert not gone(pid)
         owner.send_signal(how)
         owner.wait(DEADLINE_S)
-        wait_for(lambda: gone(pid))
-        wait_for(lambda: port_is_free(port))
+        wait_until(lambda: gone(pid), "the server is gone")
+        wait_until(lambda: port_is_free(port), "its port is free")
 
 
 def test_it_dies_with_its_owner_though_a_forked_copy_lives_on(tmp_path: Path) -> None:
@@ -167,10 +159,11 @@ def test_it_dies_with_its_owner_though_a_forked_copy_lives_on(tmp_path: Path) ->
     with owner:
         assert owner.stdout is not None
         pid, _ = map(int, owner.stdout.readline().split())
-        wait_for(lambda: Path(f"/proc/{owner.pid}/task/{owner.pid}/children").read_text().count(" ") >= 2)
+        children = Path(f"/proc/{owner.pid}/task/{owner.pid}/children")
+        wait_until(lambda: children.read_text().count(" ") >= 2, "the copy is there")
         owner.kill()
         owner.wait(DEADLINE_S)
-        wait_for(lambda: gone(pid))
+        wait_until(lambda: gone(pid), "the server is gone")
         os.killpg(owner.pid, signal.SIGKILL)  # the copy: still in the group that this test made
 
 
@@ -180,7 +173,7 @@ def test_it_dies_with_the_shim(tmp_path: Path) -> None:
         assert pid is not None
         shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(shim, signal.SIGKILL)
-        wait_for(lambda: gone(pid))
-        wait_for(lambda: not server.running)
+        wait_until(lambda: gone(pid), "the server is gone")
+        wait_until(lambda: not server.running, "the shim is gone")
         server.start()
         assert server.pid != pid

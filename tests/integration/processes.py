@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Self
 
+from tests.waiting import wait_until
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.snapshot import Kind, Read
@@ -66,14 +67,6 @@ while not pace.wait(0.003):
 """
 
 Event = dict[str, Any]
-
-
-def wait_until(holds: Callable[[], Any], what: str) -> None:
-    """Return as soon as `holds()`; fail after the deadline."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"waited too long: {what}"
-        threading.Event().wait(0.02)
 
 
 def now_ms() -> int:

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.program import Program
-from tests.integration.world import World, named, wait_until
+from tests.integration.world import World, named
 from tests.kafka.helpers import Broker
 from tests.shell.zk_world import Proxy
+from tests.waiting import wait_until
 from zkcoord import UsageError
 from zkcoord.cli.main import cli
 from zkcoord.core.model import TopicPartition

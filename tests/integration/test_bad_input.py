@@ -8,7 +8,8 @@ from itertools import chain
 
 import pytest
 
-from tests.integration.world import Member, World, named, wait_until
+from tests.integration.world import Member, World, named
+from tests.waiting import wait_until
 from zkcoord import TopicPartition
 from zkcoord.tree.paths import BROKERS, DRAFT
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record

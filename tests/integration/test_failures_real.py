@@ -24,9 +24,9 @@ from tests.integration.processes import (
     judge,
     now_ms,
     share,
-    wait_until,
 )
 from tests.shell.zk_world import Proxy
+from tests.waiting import wait_until
 from zkcoord import Coordinator
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.logs import EVENTS, plain

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.integration.world import PATIENCE_SECONDS, World, wait_until
+from tests.integration.world import PATIENCE_SECONDS, World
+from tests.waiting import wait_until
 from zkcoord import Consumer, TopicPartition
 from zkcoord.coordinator import Coordinator
 from zkcoord.tree.command import Command, Option, decode_command, encode_command

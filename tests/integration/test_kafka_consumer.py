@@ -14,7 +14,8 @@ from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.world import World, wait_until
+from tests.integration.world import World
+from tests.waiting import wait_until
 from zkcoord import Consumer
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.registration import decode_registration

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.waiting import wait_until
 from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper

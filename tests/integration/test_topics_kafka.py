@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET, wait_until
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.waiting import wait_until
 from zkcoord import TopicPartition
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.world import World, named, wait_until
+from tests.integration.world import World, named
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.zk import connection
 from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS

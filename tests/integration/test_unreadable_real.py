@@ -8,7 +8,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from tests.integration.world import World, named, wait_until
+from tests.integration.world import World, named
+from tests.waiting import wait_until
 from zkcoord import UsageError
 from zkcoord.shell import loop
 from zkcoord.shell.zk.blocking import Tree

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -20,14 +19,6 @@ from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction, Wr
 
 PATIENCE_SECONDS = 30.0
 TURN_SECONDS = 0.01
-
-
-def wait_until(holds: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Return as soon as `holds()`; fail after the deadline."""
-    deadline = time.monotonic() + patience_seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"waited too long: {what}"
-        threading.Event().wait(TURN_SECONDS)
 
 
 class Reports(logging.Handler):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.helpers import Broker, Coordinator, wait_until
+from tests.kafka.helpers import Broker, Coordinator
+from tests.waiting import wait_until
 from zkcoord.kafka import fetcher
 from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer

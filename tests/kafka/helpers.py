@@ -25,14 +25,6 @@ QUIET.propagate = False
 QUIET.addHandler(logging.NullHandler())
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Return as soon as `holds()`; fail after the deadline."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"waited too long: {what}"
-        threading.Event().wait(0.005)
-
-
 class Broker:
     """librdkafka's mock cluster: one broker, topics of four partitions made by the first message, ~5 MB for each."""
 

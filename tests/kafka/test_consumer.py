@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until, where
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, where
+from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read, wait_until
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnknownPartitionError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer

@@ -1,13 +1,12 @@
 """Announce and replay: what was announced is processed as it was announced, whatever happens in between."""
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.announcing import announced_ranges
@@ -16,13 +15,6 @@ from zkcoord.spark.ranges import Batch
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 BOTH = {"t-0": (0, 10), "t-1": (100, 130)}
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 class Seen(list[tuple[list[str], bool]]):
@@ -134,7 +126,7 @@ def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(w
     seen = Seen()
     running = InThread(lambda: world.consumer().run(seen, max_batches=2))
     assert world.joined.wait(DEADLINE_S)
-    wait_until(lambda: world.lost == 1)
+    wait_until(lambda: world.lost == 1, "the batch is lost")
     world.member.give({A: 10, B: 100})  # it had for one of them: they were two transactions
     assert running.result() == 2
     assert seen[1:] == [(["t-1-100-130"], True), (["t-0-10-20", "t-1-130-140"], False)]
@@ -158,7 +150,7 @@ def test_a_log_that_does_not_answer_holds_up_its_own_replay_only(world: World) -
     running = InThread(lambda: world.consumer().run(seen, max_batches=2))
     assert world.joined.wait(DEADLINE_S)
     world.member.give({A: 0, B: 100}, replay={A: (0, 10)})
-    wait_until(lambda: world.commits)
+    wait_until(lambda: world.commits, "a commit")
     world.ends = {A: 10, B: 130}
     assert running.result() == 2
     assert seen == [(["t-1-100-130"], False), (["t-0-0-10"], True)]
@@ -282,7 +274,7 @@ def test_a_replay_within_an_open_transaction_is_waited_for(world: World) -> None
     running = InThread(lambda: world.consumer(config=settings).run(seen, max_batches=2))
     assert world.joined.wait(DEADLINE_S)
     world.member.give({A: 4, B: 100}, replay={A: (4, 50)})
-    wait_until(lambda: world.commits)
+    wait_until(lambda: world.commits, "a commit")
     world.ends = {A: 55, B: 130}
     running.result()
     assert seen == [(["t-1-100-130"], False), (["t-0-4-50"], True)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.world import wait_until
 from tests.spark.streams import committed
 from tests.spark.together import coordinating, run_program
+from tests.waiting import wait_until
 from zkcoord.embedded import connector_jars
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.java import pyspark_jars

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.integration.world import World as Tree
-from tests.integration.world import wait_until
 from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.world import World as Tree
-from tests.integration.world import wait_until
 from tests.shell.zk_world import Proxy
 from tests.spark.conftest import Topic
 from tests.spark.fakes import InThread, World
 from tests.spark.on_cluster import lethal
 from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating, endless
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.spark import Batch, SparkConsumer, loop, pulse, reader_ranges

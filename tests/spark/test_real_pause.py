@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.integration.world import World as Tree
-from tests.integration.world import wait_until
 from tests.spark.fakes import InThread
 from tests.spark.on_pause import GROUP
 from tests.spark.together import ON_REAL_SERVERS, PROGRAM_DEADLINE_S, ROOT, Seen
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.spark import SparkConsumer
 from zkcoord.tree.paths import DRAFT

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import wait_until
 from tests.spark.fakes import DEADLINE_S, InThread
 from tests.spark.postgres import postgres
 from tests.spark.test_sink_sql import CLICKS, OFFSETS, A, B, Frame, Rows, batch, records
+from tests.waiting import wait_until
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.sink_sql import write_sql
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.world import wait_until
 from tests.spark.conftest import Topic
 from tests.spark.fakes import World
 from tests.spark.played import consumer_of
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.world import wait_until
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
+from tests.waiting import wait_until
 from zkcoord.spark import register_source
 
 if TYPE_CHECKING:

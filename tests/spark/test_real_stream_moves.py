@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.world import wait_until
 from tests.spark.streams import Stream, await_progress
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS
+from tests.waiting import wait_until
 from zkcoord import Consumer, TopicPartition
 from zkcoord.spark import OffsetRange
 

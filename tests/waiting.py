@@ -1,0 +1,18 @@
+"""Waiting for what others do: for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+PATIENCE_SECONDS = 40.0
+TURN_SECONDS = 0.01
+
+
+def wait_until(holds: Callable[[], object], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Return as soon as `holds()`; fail after the deadline."""
+    deadline = time.monotonic() + patience_seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        threading.Event().wait(TURN_SECONDS)
