@@ -12,7 +12,7 @@ from tests.spark.fakes import DEADLINE_S, InThread, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark import pulse
-from zkcoord.spark.loop import AWAY_BATCHES_MAX
+from zkcoord.spark.failures import AWAY_BATCHES_MAX
 from zkcoord.spark.ranges import Batch
 
 A = TopicPartition("t", 0)

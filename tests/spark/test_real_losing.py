@@ -23,7 +23,7 @@ from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.spark import Batch, SparkConsumer, loop, pulse, reader_ranges
+from zkcoord.spark import Batch, SparkConsumer, failures, pulse, reader_ranges
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.tree.paths import DRAFT
@@ -52,7 +52,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     spark: SparkSession, own_kafka: EmbeddedKafka, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
-    monkeypatch.setattr(loop, "AWAY_BATCHES_MAX", 50)  # as patient as with 20 s: a broker just started may be slow
+    monkeypatch.setattr(failures, "AWAY_BATCHES_MAX", 50)  # as patient as with 20 s: a broker just started may be slow
     topic = Topic(own_kafka.bootstrap_servers, 2)
     topic.show_in(chroot)
     topic.fill(0, 20)

@@ -19,8 +19,9 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.command_times import CommandTimes
+from zkcoord.spark.failures import error_line
 from zkcoord.spark.holdings import Holdings
-from zkcoord.spark.loop import DriverLoop, LoopSettings, error_line
+from zkcoord.spark.loop import DriverLoop, LoopSettings
 from zkcoord.spark.metrics import Metrics, Tellers, Totals
 from zkcoord.spark.options import Choices, Options, check_number, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped

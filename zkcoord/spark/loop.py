@@ -16,9 +16,10 @@ from itertools import pairwise
 
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
 from zkcoord.spark.alarm import slow_batch_alarm, tell_in_vain
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
+from zkcoord.spark.failures import Failures
 from zkcoord.spark.holdings import End, Hold, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
@@ -32,7 +33,6 @@ IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requ
 ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
 MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command: look
 AWAY_WAIT_MS = (100, 5_000)  # Kafka or ZooKeeper is away: first and longest wait before the next try; commands end it
-AWAY_BATCHES_MAX = 5  # in a row: Kafka tells the ends of its logs and delivers none of their records; that is no outage
 COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is seconds
 FENCED_WAIT_MS = 2_000  # after a refused commit the command that explains it is on its way; do not read again before
 
@@ -106,6 +106,7 @@ class DriverLoop:
         self._await_turn = await_turn
         self._announcer = Announcer(membership, holdings, settings.group)
         self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.out_of_range)
+        self._failures = Failures(reader, self._out_of_log, settings.isolation, settings.group)
         self._pace = Pace(
             max_offsets=settings.max_offsets_per_batch,
             min_batch_ms=settings.min_batch_ms,
@@ -115,7 +116,6 @@ class DriverLoop:
         self._pulse = Pulse(meter, membership)
         self._seq = 0
         self._away_ms = 0
-        self._away_batches = 0  # that failed in a row since Kafka was away
         self._untold: frozenset[TopicPartition] = frozenset()
         self._given = False  # a partition, at least once
 
@@ -230,14 +230,14 @@ class DriverLoop:
             with self._pulse.during(tag, lag):
                 end, why, at_ns = self._process_and_commit(process, batch, tag)
         except Exception as error:
-            if self._unreachable(batch, error):
+            if self._failures.unreachable(batch, error):
                 return Turn.AWAY
-            if not self._explained(batch, error):
+            if not self._failures.explained(batch, error):
                 raise
             return Turn.AGAIN
         if end is not End.COMMITTED:
             return self._lost(view, batch, end, why)
-        self._away_batches = 0
+        self._failures.committed()
         lag = max(0, lag - offsets_in(kept))
         self._pulse.report(lag, offsets_in(kept))
         self._report(batch, tag, lag, (began_ns, *at_ns))
@@ -363,35 +363,5 @@ class DriverLoop:
         if unexplained and not now.leaving:
             self._holdings.await_change(now.change, FENCED_WAIT_MS)
 
-    def _unreachable(self, batch: Batch, error: Exception) -> bool:
-        """Whether `process` failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
-        if self._away_batches == AWAY_BATCHES_MAX or not self._reader.away(error):
-            return False
-        self._away_batches += 1
-        self._tell(
-            logging.WARNING, "batch_failed", f"batch {batch.seq} failed since Kafka is away: {error_line(error)}"
-        )
-        return True
-
-    def _explained(self, batch: Batch, error: Exception) -> bool:
-        """Whether `process` failed because the records are gone; then positions were moved and reading goes on."""
-        try:
-            partitions = [each.topic_partition for each in batch.ranges]
-            explained = self._out_of_log.explains(partitions, self._settings.isolation)
-        except UsageError as told:  # positions that shall not be moved, or a topic that is gone
-            raise told from error
-        except Exception as unknown:
-            self._tell(logging.DEBUG, "explaining_failed", f"the log could not be compared: {unknown}")
-            return False
-        if explained:
-            self._tell(logging.WARNING, "records_gone", f"batch {batch.seq} failed since its records are gone: {error}")
-        return explained
-
     def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
         log_event(level, event, text, group=self._settings.group, **fields)
-
-
-def error_line(error: Exception) -> str:
-    """Of what may be a whole Java trace, the line that names the error."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")

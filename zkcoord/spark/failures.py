@@ -1,0 +1,64 @@
+"""Why `process` failed, where that is not its user's affair: Kafka was away, or the records are gone."""
+
+from __future__ import annotations
+
+import logging
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.outlog import OutOfLog
+from zkcoord.spark.ports import Isolation, Reader
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import Batch
+
+AWAY_BATCHES_MAX = 5  # in a row: Kafka tells the ends of its logs and delivers none of their records; that is no outage
+
+
+class Failures:
+    """Judges the failures of one run. For the batch thread."""
+
+    def __init__(self, reader: Reader, out_of_log: OutOfLog, isolation: Isolation, group: str) -> None:
+        self._reader, self._out_of_log = reader, out_of_log
+        self._isolation, self._group = isolation, group
+        self._away_batches = 0  # that failed in a row since Kafka was away
+
+    def committed(self) -> None:
+        """A batch did not fail."""
+        self._away_batches = 0
+
+    def unreachable(self, batch: Batch, error: Exception) -> bool:
+        """Whether it failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
+        if self._away_batches == AWAY_BATCHES_MAX or not self._reader.away(error):
+            return False
+        self._away_batches += 1
+        self._tell("batch_failed", f"batch {batch.seq} failed since Kafka is away: {error_line(error)}")
+        return True
+
+    def explained(self, batch: Batch, error: Exception) -> bool:
+        """Whether it failed because the records are gone; then positions were moved and reading goes on.
+
+        UsageError for positions that shall not be moved, and for a topic that is gone.
+        """
+        try:
+            partitions = [each.topic_partition for each in batch.ranges]
+            explained = self._out_of_log.explains(partitions, self._isolation)
+        except UsageError as told:
+            raise told from error
+        except Exception as unknown:
+            self._tell("explaining_failed", f"the log could not be compared: {unknown}", logging.DEBUG)
+            return False
+        if explained:
+            self._tell("records_gone", f"batch {batch.seq} failed since its records are gone: {error}")
+        return explained
+
+    def _tell(self, event: str, text: str, level: int = logging.WARNING) -> None:
+        log_event(level, event, text, group=self._group)
+
+
+def error_line(error: Exception) -> str:
+    """Of what may be a whole Java trace, the line that names the error.
+
+    >>> error_line(RuntimeError("while calling o1.save\\n: java.net.ConnectException: refused\\n  at a.B"))
+    ': java.net.ConnectException: refused'
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
