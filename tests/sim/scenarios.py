@@ -120,7 +120,7 @@ class Scene:
         return int(parse_json(self.world.ensemble.data(DRAFT.mark(GROUP, topic)) or b"").get("incarnation", 0))
 
     def grow(self, topic: str, partitions: int) -> None:
-        """The topic is given more partitions."""
+        """A broker gives the topic so many partitions; nothing when it is gone."""
         self.world.ensemble.operate(SetNode(f"{BROKER_TOPICS}/{topic}", topic_json(partitions), ANY_VERSION))
 
 

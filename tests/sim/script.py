@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.sim.actors import GROUP, ProductActor, topic_json
+from tests.sim.actors import GROUP, ProductActor
 from tests.sim.application import Application
 from tests.sim.field import consumer_of, parse_json
 from tests.sim.options import Options, seeds
@@ -181,10 +181,6 @@ class Script(Scene):
                 self.world.run_until(lambda store=store: store.wire is not None, what="a connection")  # type: ignore[misc]
         self.settle("everybody is connected again")
 
-    def wire_gone(self, wire: Wire) -> bool:
-        """True when a connection is over."""
-        return not wire.open
-
     def member(self, name: str) -> str:
         """The consumer id under which a process is registered now."""
         client = self.client(name)
@@ -255,13 +251,6 @@ class Script(Scene):
     def set_policy(self, **policy: Any) -> None:
         """Change the policy in the group's record, as an operator."""
         self.edit_record(policy={**self.record().get("policy", {}), **policy})
-
-    def partition_count(self, topic: str, count: int) -> None:
-        """A broker gives a topic so many partitions."""
-        path = f"/brokers/topics/{topic}"
-        stat = self.world.ensemble.stat(path)
-        assert stat is not None
-        assert not self.world.ensemble.operate(SetNode(path, topic_json(count), stat.version)).reason
 
     def leave(self, name: str) -> Future[None]:
         """Let a consumer leave cleanly."""

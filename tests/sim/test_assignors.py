@@ -71,7 +71,7 @@ def test_a_users_assignor_that_raises_leaves_the_group_as_it_is_and_is_told_once
     assert [t.fields["group"] for t in told] == [GROUP]  # nor again by the coordinator that took over
     assert script.changes_below(f"{DRAFT.group(GROUP)}/owners", began_ms) == []
     script.own.fails = False
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.settle("asked again, since something changed")
     assert script.problem() == ""
     script.calm()
@@ -144,7 +144,7 @@ def test_new_partitions_do_not_go_beyond_a_capacity_while_a_share_waits(seed: in
     gone = script.member("consumer0")
     script.leave("consumer0")
     world.run_until(lambda: (GROUP, gone) not in script.field.registrations, what="it leaves")
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_for(10_000)
     owned = Counter(script.owner(p) for p in script.partitions())
     assert owned[script.member("consumer1")] == 2

@@ -128,7 +128,7 @@ def test_on_start_every_group_is_put_up_for_rebalance(seed: int) -> None:
         groups.world.crash(name, exact=True, restart_after_ms=None)
     groups.world.run_for(10_000)
     groups.world.spawn("other1", ConsumerFactory(groups.logs, {"u": 1}, OTHER))
-    groups.partition_count("t", 6)
+    groups.grow("t", 6)
     groups.create_topic("u2", 2)
     groups.world.run_for(5_000)
     groups.world.restart("coordinator0")
@@ -143,7 +143,7 @@ def test_on_start_every_group_is_put_up_for_rebalance(seed: int) -> None:
 
 
 def _grow(groups: Groups) -> None:
-    groups.partition_count("t", 6)
+    groups.grow("t", 6)
 
 
 def _join(groups: Groups) -> None:
@@ -252,7 +252,7 @@ def test_a_group_is_queued_once_however_many_events_arrive(seed: int) -> None:
     for n in range(20):
         groups.join(f"more{n}")
     for count in range(5, 30):
-        groups.partition_count("t", count)
+        groups.grow("t", count)
     groups.world.run_until(lambda: len(groups.field.registrations) == 24, what="all are members")
     groups.quiet()
     assert {count for step in queue.decided for count in step.values()} == {1}
@@ -265,7 +265,7 @@ def test_a_group_is_queued_once_however_many_events_arrive(seed: int) -> None:
 def test_partitions_that_are_added_are_read(seed: int) -> None:
     groups = Groups(seed)
     before = dict(groups.field.owners)
-    groups.partition_count("t", 8)
+    groups.grow("t", 8)
     groups.world.run_until(lambda: (GROUP, TopicPartition("t", 7)) in groups.field.holdings, what="the new partition")
     groups.quiet()
     after = groups.field.owners
@@ -307,7 +307,7 @@ def test_a_group_that_loses_interest_in_a_topic_stops_being_concerned(seed: int)
     }
     assert (path, Kind.DATA) not in groups.watched()  # nobody wants it: its watch went
     since_ms = groups.since()
-    groups.partition_count("t", 6)
+    groups.grow("t", 6)
     groups.world.run_for(3_000)
     assert [groups.touched(group, since_ms) for group in (GROUP, OTHER, THIRD)] == [[], [], []]
     groups.calm()
@@ -320,6 +320,6 @@ def test_a_group_that_gains_interest_in_a_topic_is_concerned_from_then_on(seed: 
     groups.world.run_until(
         lambda: sum(1 for group, p in groups.field.holdings if group == OTHER and p.topic == "t") == 4, what="t is read"
     )
-    groups.partition_count("t", 5)
+    groups.grow("t", 5)
     groups.world.run_until(lambda: (OTHER, TopicPartition("t", 4)) in groups.field.holdings, what="and grows")
     groups.calm()

@@ -87,7 +87,7 @@ def test_when_the_owners_are_as_computed_nothing_is_sent(seed: int) -> None:
 def test_owners_of_partitions_that_are_gone_are_released(seed: int) -> None:
     """The draft: some owner of a partition that is gone makes a rebalance necessary."""
     groups = Groups(seed)
-    groups.partition_count("t", 2)
+    groups.grow("t", 2)
     groups.world.run_until(
         lambda: not any(groups.field.owners.get((GROUP, TopicPartition("t", n))) for n in (2, 3)), what="released"
     )
@@ -160,7 +160,7 @@ def test_after_a_time_out_it_backs_off_and_retries_and_after_max_rebalance_retri
     world = script.world
     script.set_policy(on_timeout="fail", max_rebalance_retries=2)
     go_on = hold_calls(script.application("consumer0"))
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_until(lambda: script.outstanding("consumer0") == 1, what="a command that it does not obey")
     asked_ms, patience = world.now_ms, patience_ms(REBALANCE_MS, 2)
     assert patience == 3 * REBALANCE_MS + 2_000 + 4_000

@@ -60,10 +60,10 @@ def test_f04_an_obeyed_but_undeleted_command_does_not_delay_the_next(seed: int) 
         script.settle()
         world = script.world
         world.strike("consumer0", acknowledges, when)
-        script.partition_count("t", 8)
+        script.grow("t", 8)
         world.run_until(lambda world=world: world.struck, what="the lost acknowledgement")
         faults.cut(world, script.process("consumer0"))
-        script.partition_count("t", 12)
+        script.grow("t", 12)
         world.run_for(SESSION_MS // 4)
         faults.uncut(world, script.process("consumer0"))
         reached_ms = world.now_ms

@@ -81,7 +81,7 @@ def test_a_draft_only_member_that_obeys_when_it_is_evicted_changes_nothing(seed:
     if option == "stop-fetcher":
         script.join("consumer0")
     else:
-        script.partition_count("t", 6)
+        script.grow("t", 6)
     world.run_until(lambda: (GROUP, old) in script.field.evicted, 40_000, "it is evicted")
     [(sequence, command)] = script.field.commands[GROUP, old].items()
     assert command.option == option

@@ -102,7 +102,7 @@ def test_f31_a_registration_that_nobody_can_parse_is_named_and_changes_nothing(k
     assert "its owner must register again correctly" in told.fields["why"]
     assert script.changes_below(DRAFT.owners(GROUP), began_ms) == []
     assert script.writes_to(DRAFT.state(GROUP), began_ms) == 0
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     script.settle("the good members get the new partitions")
     script.the_other_group_goes_on()
     script.write(DeleteNode(path, 0))
@@ -123,7 +123,7 @@ def test_f31_an_old_registration_that_is_odd_but_can_be_read_is_given_nothing_an
     script.write(CreateNode(path, OLD[kind]))
     script.world.run_for(3_000)
     assert [told for told in script.world.events("unreadable") if told.fields["path"] == path] == []
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     script.settle("the good members get the new partitions")
     assert "g_stranger-1-00000000" not in {consumer_of(thread) for thread in script.field.owners.values()}
     script.write(DeleteNode(path, 0))
@@ -136,7 +136,7 @@ def test_a_registration_that_nobody_can_parse_keeps_what_it_owns() -> None:
     consumer = "g_stranger-1-00000000"
     path = DRAFT.registration(GROUP, consumer)
     script.write(CreateNode(path, b"?"), CreateNode(DRAFT.owner(GROUP, T4), f"{consumer}-0".encode()))
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.world.run_for(5_000)
     assert script.owner(T4) == consumer
     assert script.owner(TopicPartition("t", 5)) in {script.member("consumer0"), script.member("consumer1")}
@@ -151,7 +151,7 @@ def test_an_owner_that_nobody_can_parse_is_left_alone_until_an_operator_empties_
     script = TwoGroups(seed)
     path = DRAFT.owner(GROUP, T4)
     script.write(CreateNode(path, data))
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.world.run_for(5_000)
     told = script.told_once("unreadable", path)
     assert "an operator must set it empty" in told.fields["why"]
@@ -183,7 +183,7 @@ def test_an_owner_that_nobody_can_parse_is_given_anew_as_soon_as_an_operator_emp
     script = TwoGroups(seed)
     path = DRAFT.owner(GROUP, T4)
     script.write(CreateNode(path, b"nobody"))
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.world.run_for(5_000)
     script.write(SetNode(path, b"", 0))
     script.world.run_until(script.balanced, 5_000, "it is given anew")
@@ -206,7 +206,7 @@ def test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_name
     for name in ("coordinator0", "coordinator1"):
         world.crash(name, restart_after_ms=None, exact=True)
     command = json.dumps({**FUTURE[kind], "ownershipMap": {str(T4): f"{consumer}-0"}}).encode()
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.write(CreateNode(owner, f"{consumer}-0".encode()), CreateNode(channel, command, sequential=True))
     (sequence,) = (name for name in world.ensemble.names(channel) if name.isdigit())
     world.run_until(lambda: bool(world.events("command_refused")), what="it is refused")
@@ -260,7 +260,7 @@ def test_a_topic_that_nobody_can_parse_is_named_and_what_was_known_of_it_holds(s
     assert "the broker or an operator must mend it" in told.fields["why"]
     assert script.changes_below(DRAFT.owners(GROUP), began_ms) == []
     script.write(SetNode(path, good, script.version(path)))
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.settle("it is mended")
     script.calm()
 
@@ -297,7 +297,7 @@ def test_f34_an_offset_that_is_no_number_is_named_refused_and_tried_again(seed: 
     script = TwoGroups(seed)
     world, path = script.world, DRAFT.offset(GROUP, T4)
     script.write(CreateNode(path, b"12 apples"))
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     world.run_for(40_000)
     refusals = [told for told in world.events("start_refused") if told.fields["partitions"] == [T4]]
     assert 3 <= len(refusals) <= 6  # after 2, 4, 8, 16, 30 s: no spin
@@ -321,7 +321,7 @@ def test_a_group_record_that_nobody_can_parse_is_named_and_what_was_known_of_it_
     script.write(SetNode(path, b"{", script.version(path)))
     script.world.run_for(1_000)
     assert "an operator must mend it" in script.told_once("unreadable", path).fields["why"]
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.settle()
     script.the_other_group_goes_on()
     script.calm()

@@ -42,7 +42,7 @@ def test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read
     script.process("consumer0").cut = True  # it finds no server yet
     faults.restore(world)
     world.run_until(lambda: script.actor(script.leader()).role._loop.settled, what="the coordinator is back")
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_until(lambda: script.outstanding("consumer0") == 1, what="the command")
     (command,) = script.field.commands[GROUP, script.member("consumer0")].values()
     assert command.option == START
@@ -146,7 +146,7 @@ def test_f21_a_topics_node_is_deleted_and_made_again_and_the_new_one_is_watched(
     world.run_for(5_000)
     assert not world.ensemble.operate(CreateNode(path, topic_json(3))).reason
     world.run_until(lambda: len([p for p, _ in _held(script) if p.topic == "u"]) == 3, what="the new ones are held")
-    script.partition_count("u", 6)
+    script.grow("u", 6)
     script.settle("the new node is watched, too")
     script.calm()
 

@@ -112,7 +112,7 @@ def test_f24_the_generation_rises_once_for_each_cause(seed: int) -> None:
     script.process("consumer1").group = ""  # it runs, and is no member any more
     script.settle()
     raised.append(script.generation())
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.settle()
     raised.append(script.generation())
     failovers(script)
@@ -171,7 +171,7 @@ def test_f26_a_grant_does_not_overwrite_an_owner_that_was_set_meanwhile(seed: in
     world.run_until(lambda: script.registered("late"))
     script.settle()
     ensemble, wire = world.ensemble, script.wire(script.leader())
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     world.run_until(lambda: any(a.kind == "commit" and sends("start-fetcher")(a.payload) for a in wire.requests))
     ensemble.ensure(DRAFT.registration(GROUP, stranger), b"?")  # a member that nobody can parse claims one
     ensemble.ensure(DRAFT.owner(GROUP, claimed), f"{stranger}-0".encode())
@@ -195,7 +195,7 @@ def test_f25_an_owner_stands_at_the_same_path_whoever_owns_it_and_whatever_chang
     script.join("late")
     script.settle()
     failovers(script)
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     script.leave("consumer0")
     world.run_until(lambda: not script.registered("consumer0") and script.all_held(), what="it leaves")
     now = {p: world.ensemble.stat(DRAFT.owner(GROUP, p)) for p in made}
@@ -228,7 +228,7 @@ def test_a_record_edited_during_a_rebalance_costs_no_seconds(seed: int) -> None:
     world.run_for(1_000)
     leader = script.wire(script.leader())
     began_ms = world.now_ms
-    script.partition_count("t", 84)
+    script.grow("t", 84)
     world.run_until(lambda: any("target is another" in str(ask.payload) for ask in leader.requests), what="the raise")
     script.set_policy(max_rebalance_retries=5)
     script.settle()

@@ -31,7 +31,7 @@ def one_silent(seed: int, **policy: object) -> tuple[Script, str, list[TopicPart
         script.set_policy(**policy)
     owned = script.owned("consumer0")
     silent = hang_for_good(script, "consumer0")
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     script.world.run_until(lambda: script.outstanding("consumer0") > 0, what="a command that it will not obey")
     return script, silent, owned, script.world.now_ms
 
@@ -241,7 +241,7 @@ def test_an_evicted_member_leaves_no_command_behind(seed: int) -> None:
     script.set_policy(max_rebalance_retries=0)
     hold_calls(script.application("consumer0"))
     mine = script.member("consumer0")
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_until(lambda: (GROUP, mine) not in script.field.registrations, 60_000, "it is evicted")
     world.stop("consumer0")
     script.calm()

@@ -80,7 +80,7 @@ def test_f27_what_the_tools_count_is_what_stands_in_zookeeper_through_a_groups_w
     script.join("late")
     script.settle()
     hold_calls(script.application("consumer0"))
-    script.partition_count("t", 9)
+    script.grow("t", 9)
     script.world.run_until(lambda: bool(script.world.events("evicted")), 20_000, "an eviction")
     script.world.crash("consumer0")
     script.settle()

@@ -275,8 +275,8 @@ def test_a_mark_that_nobody_can_parse_bars_its_topic_until_it_is_mended(seed: in
     group.world.run_for(15_000)
     [told] = [t for t in group.world.events("unreadable") if t.fields["path"] == MARK]
     assert "an operator must mend it" in told.fields["why"]
-    group.partition_count("t", 3)
-    group.partition_count("u", 3)
+    group.grow("t", 3)
+    group.grow("u", 3)
     group.world.run_for(5_000)
     assert group.owner(TopicPartition("u", 2)) and not group.owner(TopicPartition("t", 2))
     assert group.owner(TopicPartition("t", 0))  # what is read goes on

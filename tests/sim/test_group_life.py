@@ -124,7 +124,7 @@ def test_a_failed_group_stays_failed_over_a_failover_until_it_changes(seed: int)
     world = script.world
     script.set_policy(on_timeout="fail", max_rebalance_retries=0)
     hold_calls(script.application("consumer0"))
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_until(lambda: bool(script.state().get("failed")), what="the mark")
     failed, old = script.state()["failed"], script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
@@ -146,7 +146,7 @@ def test_a_failed_group_is_tried_again_when_somebody_asks(seed: int) -> None:
     world = script.world
     script.set_policy(on_timeout="fail", max_rebalance_retries=0)
     go_on = hold_calls(script.application("consumer0"))
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     world.run_until(lambda: bool(script.state().get("failed")), what="the mark")
     script.wish("rebalance")
     answered(script, "rebalance", "done")

@@ -20,7 +20,7 @@ def cut_off_behind_an_acknowledgement(seed: int) -> Script:
     world, name = script.world, "consumer0"
     world.run_for(1_000)
     world.strike(name, acknowledges, "reply_lost")
-    script.partition_count("t", 5)
+    script.grow("t", 5)
     world.run_until(lambda: world.struck, what="an acknowledgement without an answer")
     faults.cut(world, script.process(name))
     return script
@@ -30,7 +30,7 @@ def start_again(script: Script) -> None:
     """The link comes back when the lease has ended: what is held is started again, before commits are looked at."""
     world, name = script.world, "consumer0"
     role = script.actor(name).role
-    script.partition_count("t", 6)
+    script.grow("t", 6)
     world.run_until(lambda: script.outstanding(name) == 1, what="another command")
     faults.uncut(world, script.process(name))
     world.run_until(lambda: bool(role._revived), what="what it holds starts again")

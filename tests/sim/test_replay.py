@@ -269,7 +269,7 @@ def test_what_an_evicted_member_announced_is_handed_on_after_its_grace(seed: int
     member = script.member("consumer0")
     script.set_policy(max_rebalance_retries=0)
     hold_calls(script.application("consumer0"))
-    script.partition_count("t", 9)
+    script.grow("t", 9)
     script.world.run_until(lambda: (GROUP, member) in script.field.evicted, 20_000, "it is evicted")
     name = another_reads(script, mine, "consumer0")
     script.world.stop("consumer0")

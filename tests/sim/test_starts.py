@@ -36,7 +36,7 @@ def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
     assert deleted(script) == [1]
     faults.cut(world, script.process("consumer0"))
     for count in (8, 12):
-        script.partition_count("t", count)
+        script.grow("t", count)
         named = TopicPartition("t", count - 1)
         world.run_until(lambda p=named: bool(script.commands_sent(START, p)), what=f"the start of {named}")
     assert script.outstanding("consumer0") == 2
@@ -63,7 +63,7 @@ def test_a_command_is_read_together_with_the_list_that_shows_it(seed: int, monke
     monkeypatch.setattr(SimStore, "read", read)
     script = Script(seed, QUIET, consumers=1, coordinators=1)
     script.settle()
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     script.settle()
     script.join("late")
     script.settle()

@@ -17,7 +17,7 @@ def grown(seed: int, *ignorant: str, consumers: int = 3) -> Script:
     script.settle()
     for name in ignorant:
         script.application(name).unknown.add(LATE)
-    script.partition_count("t", 8)
+    script.grow("t", 8)
     return script
 
 

@@ -135,7 +135,7 @@ def test_a_pause_is_answered_when_whoever_was_evicted_has_stopped_too(seed: int,
     world, gone = script.world, script.member("consumer0")
     script.set_policy(max_rebalance_retries=0)
     hold_calls(script.application("consumer0"))
-    script.partition_count("t", 9)
+    script.grow("t", 9)
     world.run_until(lambda: (GROUP, gone) in script.field.evicted, 120_000, "it is evicted")
     evicted_ms = world.now_ms
     script.process("consumer0").restarts = False

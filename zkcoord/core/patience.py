@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import REJECT, Channel, GroupView, Outstanding
@@ -37,6 +38,17 @@ def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
     return rebalance_timeout_ms * (retries + 1) + sum(backoff_ms(n) for n in range(1, retries + 1))
 
 
+class HeldBack(NamedTuple):
+    """What a consumer refused, again and again: it is not tried before `until_ms`."""
+
+    sequence: str = ""  # of the last command that it refused
+    times: int = 0  # that it refused one
+    until_ms: int = 0
+
+
+_Refused = dict[tuple[str, TopicPartition], HeldBack]
+
+
 @dataclass(slots=True)
 class Patience:
     """First sights of one group. `look` is called with every view before anything is asked."""
@@ -44,9 +56,8 @@ class Patience:
     commands: dict[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
     evictions: dict[str, int] = field(default_factory=dict)
     joining: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
-    refusals: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
-    # (consumer, partition) -> (sequence and count of the last refusal, held back until)
-    not_understood: dict[tuple[str, TopicPartition], tuple[str, int, int]] = field(default_factory=dict)
+    refusals: _Refused = field(default_factory=dict)  # by consumer and partition, as statuses tell
+    not_understood: _Refused = field(default_factory=dict)
     # the same of commands that were refused as a whole: nothing tells of them once they are removed
     forgave: bool = False  # a failure that still stands in the state
 
@@ -70,30 +81,24 @@ class Patience:
         self._look_at_refused_commands(view, now_ms)
 
     def _look_at_refusals(self, view: GroupView, now_ms: int) -> None:
-        seen: dict[tuple[str, TopicPartition], tuple[str, int, int]] = {}
-        for c, channel in view.channels.items():
-            for partition, refusal in channel.refusals.items():
-                key = (c, partition)
-                sequence, count, until_ms = self.refusals.get(key, ("", 0, 0))
-                if sequence != refusal.sequence:
-                    count += 1
-                    until_ms = now_ms + backoff_ms(count)
-                seen[key] = (refusal.sequence, count, until_ms)
-        self.refusals = seen
+        self.refusals = {
+            (c, partition): _again(self.refusals.get((c, partition), HeldBack()), refusal.sequence, now_ms)
+            for c, channel in view.channels.items()
+            for partition, refusal in channel.refusals.items()
+        }
 
     def _look_at_refused_commands(self, view: GroupView, now_ms: int) -> None:
         if self.not_understood:
-            known = self.not_understood.items()
             self.not_understood = {
-                key: it for key, it in known if key[0] in view.members and now_ms < it[2] + REBALANCE_BACKOFF_MAX_MS
+                (c, partition): held
+                for (c, partition), held in self.not_understood.items()
+                if c in view.members and now_ms < held.until_ms + REBALANCE_BACKOFF_MAX_MS
             }
         for c, channel in view.channels.items():
             for command in channel.commands if c in view.members else ():
                 for partition in (command.threads or ()) if command.error is not None else ():
-                    sequence, count, _ = self.not_understood.get((c, partition), ("", 0, 0))
-                    if sequence != command.sequence:
-                        until_ms = now_ms + backoff_ms(count + 1)
-                        self.not_understood[c, partition] = command.sequence, count + 1, until_ms
+                    known = self.not_understood.get((c, partition), HeldBack())
+                    self.not_understood[c, partition] = _again(known, command.sequence, now_ms)
 
     def forgive(self, now_ms: int) -> None:
         """Wait for everything outstanding from now on, as if it was seen for the first time."""
@@ -102,7 +107,7 @@ class Patience:
 
     def try_again(self) -> None:
         """What was refused is tried at once."""
-        self.refusals = {key: (sequence, 0, 0) for key, (sequence, _, _) in self.refusals.items()}
+        self.refusals = {key: HeldBack(held.sequence) for key, held in self.refusals.items()}
         self.not_understood.clear()
 
     def unforgiven(self, view: GroupView) -> bool:
@@ -115,12 +120,12 @@ class Patience:
     def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""
         refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
-        return (refusal is not None and now_ms < refusal[2]) or self.in_vain(consumer_id, partition, now_ms)
+        return (refusal is not None and now_ms < refusal.until_ms) or self.in_vain(consumer_id, partition, now_ms)
 
     def in_vain(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while no command about this partition is sent, since its consumer did not understand the last one."""
         refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
-        return refused is not None and now_ms < refused[2]
+        return refused is not None and now_ms < refused.until_ms
 
     def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
         """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""
@@ -159,8 +164,7 @@ class Patience:
         """The next moment at which waiting ends for somebody; None when nobody is waited for."""
         times = [self._grace_ends_ms(view, c) for c in self.evictions]
         times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
-        times += [until_ms for _, _, until_ms in self.refusals.values()]
-        times += [until_ms for _, _, until_ms in self.not_understood.values()]
+        times += [held.until_ms for held in (*self.refusals.values(), *self.not_understood.values())]
         times += [
             self._patience_ends_ms(view, c, command)
             for c, channel in view.channels.items()
@@ -168,3 +172,10 @@ class Patience:
             for command in channel.commands
         ]
         return min((t for t in times if t > now_ms), default=None)
+
+
+def _again(known: HeldBack, sequence: str, now_ms: int) -> HeldBack:
+    """What is known of a refusal that stands: each new one is held back for longer."""
+    if known.sequence == sequence:
+        return known
+    return HeldBack(sequence, known.times + 1, now_ms + backoff_ms(known.times + 1))
