@@ -1,4 +1,7 @@
-"""Who of a group's candidates takes part, who is sent away, and by which assignor: kept while it is asked the same."""
+"""Which of a group's candidates take part, which are sent away, and by which assignor.
+
+The answer is kept while the question stays the same.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Admissions:
     _answer: Admission = Admission()
 
     def of(self, view: GroupView, known: Collection[str]) -> Admission:
-        """Made anew when something that it depends on is another one; `known`: the assignors that there are."""
+        """Made anew when something that it depends on has changed; `known`: the assignors that there are."""
         candidates, kept = candidates_of(view), assignor_of(view)
         asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
         if self._asked != asked:

@@ -1,4 +1,4 @@
-"""Who of the members can be given work, and which assignor they agree on."""
+"""Which members can be given work, and which assignor they agree on."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def _spoken(low: int, high: int) -> str:
 
 
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
-    """Whom the group's rules let take part, and whom to send away, with the reason: who would understand it.
+    """(those whom the group's rules let take part; those to be sent away: consumer id -> why).
 
-    Who knows only the draft is sent nothing that any protocol adds, and has no part in its choice.
+    A member that knows only the draft would not understand why: it always takes part, without a say in the protocol.
     """
     admitted: list[Member] = []
     in_order = sorted((m for m in candidates if m.coordinated), key=lambda m: (m.czxid, m.consumer_id))
@@ -113,7 +113,7 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
 def candidates_of(view: GroupView) -> list[Member]:
     """Members that could be given work: readable, with a channel, not asked to go.
 
-    Who does not carry the marker and has a channel knows the draft: the old consumers have none.
+    A member without the marker but with a channel knows the draft: old consumers have no channel.
     """
     aside = set_aside(view)
     return [member for consumer_id, member in view.members.items() if consumer_id not in aside]

@@ -35,7 +35,7 @@ QUARANTINED_BYTES_MAX = 256 * 1024
 FORGIVEN_BYTES_MAX = 64 * 1024
 """Of what the state says of refusals that a wish forgave, some 700 members: of the rest they count again afterwards."""
 
-_Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer -> czxid that a newer member is above
+_Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer it broke -> czxid: newer members are above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

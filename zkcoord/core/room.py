@@ -94,7 +94,7 @@ class Rooms:
 
 
 def pings(view: GroupView, rooms: Rooms, liveness: Liveness, now_ms: int) -> list[PingMember]:
-    """Who is asked for his status now, and why: for room, or to prove that he is alive."""
+    """Who is asked for its status now, and why: for room, or to prove that it is alive."""
     why = dict.fromkeys(rooms.due(view, now_ms), "it had no room for announced ranges: has it now?")
     why |= dict.fromkeys(liveness.due(view, now_ms), "a probe is due")
     return [PingMember(consumer_id=c, why=why[c]) for c in sorted(why)]

@@ -84,7 +84,7 @@ class Member:
 
 
 class Announced(NamedTuple):
-    """A range that somebody was about to process, with the generation of his start, and the number of the topic's
+    """A range that a member was about to process, with the generation of its start, and the number of the topic's
     incarnation (0: untold). See `core.replay`."""
 
     start: int

@@ -1,9 +1,9 @@
 """What a coordinator follows below a group's channels, and what an acknowledgement there leads to: owners and statuses.
 
-Neither is watched. So it is kept what own commands named, and what was read behind a channel's list in the same
-request; who owns what is asked of the owners as read.
+Neither is watched. So what own commands named is remembered, and what was read behind a channel's list in the same
+request; who owns what is looked up in the owners as read.
 
-When the list of a channel changes in which a command stands, that was acknowledged, as a rule: what it leaves its
+When the list of a channel with a command in it changes, the command was acknowledged, as a rule: what it leaves its
 result in (the status; of a stop the owners, for which a grant waits) is read in the same request, behind the list.
 
 A member that releases a part of what a stop names makes a child and removes it in that multi: the list changed more

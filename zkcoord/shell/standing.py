@@ -77,7 +77,7 @@ class Standing:
         return [(name, protocols) for _, name, protocols in sorted(found)]
 
     def protocols(self) -> tuple[tuple[int, int], dict[str, str]]:
-        """What this coordinator and the others can all speak, and who of them it leaves out, with the reason."""
+        """What this coordinator and the others can all speak, and which of them that leaves out: id -> why."""
         return in_common(protocols_of(self.description), self.others())
 
     def waits_for(self) -> str | None:

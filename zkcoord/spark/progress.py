@@ -1,6 +1,6 @@
-"""How a batch is told: one structured log line a batch, and one live line where a person looks at a terminal.
+"""How a batch is reported: one structured log line a batch, and one live line where a person looks at a terminal.
 
-Whose log goes to a terminal sees its lines there, and no live line between them.
+Where the log itself goes to a terminal there is no live line between its lines.
 """
 
 from __future__ import annotations
