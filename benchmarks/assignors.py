@@ -20,15 +20,14 @@ it all add to that.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import random
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+
+from verdict import Measure, arguments, conclude
 
 from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
@@ -118,9 +117,13 @@ def goal_ms(kind: str, members: int, event: str) -> float:
     return 60.0 if event == "start" else 20.0
 
 
-def all_measures(*, quick: bool) -> list[tuple[str, float, float]]:
-    """(measure, value, goal), in the order in which they are printed."""
-    rows: list[tuple[str, float, float]] = []
+def all_measures(*, quick: bool) -> list[Measure]:
+    """In the order in which they are printed."""
+    found: list[Measure] = []
+
+    def add(name: str, value: float, goal: float) -> None:
+        found.append(Measure(name, value, goal, at_most=True))
+
     for kind in KINDS:
         joins = {}
         for members, partitions, runs in ((10, 1_000, 50), (1_000, 10_000, 20), (10_000, 100_000, 3 if quick else 25)):
@@ -129,8 +132,8 @@ def all_measures(*, quick: bool) -> list[tuple[str, float, float]]:
                 if event == "join":
                     joins[members] = value
                 if members != 1_000:
-                    rows.append((f"{kind}_{members}x{partitions}_{event}_ms", value, goal_ms(kind, members, event)))
-        rows.append((f"{kind}_growth_1000_to_10000", joins[10_000] / joins[1_000] / 10, 2.0))
+                    add(f"{kind}_{members}x{partitions}_{event}_ms", value, goal_ms(kind, members, event))
+        add(f"{kind}_growth_1000_to_10000", joins[10_000] / joins[1_000] / 10, 2.0)
     for kind, event, goal in (
         ("everyone", "join", 200.0),
         ("everyone", "tenth", 1_000.0),
@@ -138,27 +141,18 @@ def all_measures(*, quick: bool) -> list[tuple[str, float, float]]:
         ("topics", "join", 200.0),
     ):
         value = measure(kind, 1_000, 10_000, event=event, runs=3)
-        rows.append((f"{kind}_1000x10000_{event}_ms", value, goal))
+        add(f"{kind}_1000x10000_{event}_ms", value, goal)
     topics = group("topics", 1_000, 10_000)
     answer = ASSIGNORS["sticky"](topics)
-    rows.append(("topics_1000x10000_check_ms", best_ms(lambda: check_assignment(topics, answer), 3), 200.0))
-    return rows
+    add("topics_1000x10000_check_ms", best_ms(lambda: check_assignment(topics, answer), 3), 200.0)
+    return found
 
 
 def main() -> int:
     """Print the measures; 0 when all reach their goals."""
-    parser = argparse.ArgumentParser(description="How long the sticky assignor takes.")
-    parser.add_argument("--quick", action="store_true", help="fewer runs of the large groups")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
-    options = parser.parse_args()
+    chosen = arguments("How long the sticky assignor takes.").parse_args()
     gc.set_threshold(*COLLECTOR)  # as the command does
-    rows = all_measures(quick=options.quick)
-    if options.json:
-        figures = [{"measure": name, "value": value, "goal": goal, "ok": value <= goal} for name, value, goal in rows]
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    for name, value, goal in rows:
-        print(f"{name} {value:.2f} {goal:g} {'ok' if value <= goal else 'short'}")
-    return 0 if all(value <= goal for _, value, goal in rows) else 1
+    return conclude(all_measures(quick=chosen.quick), {}, chosen.json)
 
 
 if __name__ == "__main__":

@@ -6,22 +6,20 @@ All times are `time.monotonic_ns()`, which is one clock for all processes of a m
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
-import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-from math import isfinite
 from multiprocessing.connection import Connection
-from pathlib import Path
 from statistics import median
 from typing import Any
+
+from verdict import arguments
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import CommitDone, Link, LinkChanged, Outcome, ReadDone, StoreInput, SyncDone, WatchFired
@@ -34,7 +32,6 @@ DEADLINE_S = 60.0
 SESSION_TIMEOUT_MS = 60_000  # long: nothing expires, hardly a ping, one lease sync each 10 s
 POINTS = ((2, 100), (10, 1_000), (50, 1_000))
 GROUP, TOPIC = "etl", "clicks"
-OUT = Path(__file__).parent / "out"
 
 now_ns = time.monotonic_ns
 
@@ -276,42 +273,9 @@ class Pings:
         connection.Connection._send_ping = counted
 
 
-@dataclass(slots=True)
-class Figures:
-    """The measures of a benchmark, with their goals."""
-
-    rows: list[tuple[str, float, float]] = field(default_factory=list)
-
-    def add(self, measure: str, value: float, goal: float) -> None:
-        """A value that should be at most `goal`."""
-        self.rows.append((measure, value, goal))
-
-    def finish(self, details: Mapping[str, Any], json_file: Path | None) -> int:
-        """Print one line a measure; the exit code: 0 when all hold."""
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            rows = [
-                {"measure": m, "value": v, "goal": g if isfinite(g) else None, "ok": v <= g} for m, v, g in self.rows
-            ]
-            document = {"measures": rows, **details}
-            json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        for measure, value, goal in self.rows:
-            print(f"{measure} {value:.2f} {goal:g} {'ok' if value <= goal else 'short'}")
-        sys.stdout.flush()
-        return 0 if all(value <= goal for _, value, goal in self.rows) else 1
-
-
-def options(what: str) -> argparse.ArgumentParser:
-    """What they can all be asked for."""
-    parser = argparse.ArgumentParser(description=what)
-    parser.add_argument("--quick", action="store_true", help="few runs: under a minute, for no verdict")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
-    return parser
-
-
 def repeated(what: str) -> argparse.ArgumentParser:
     """The options of a benchmark that measures each point several times."""
-    parser = options(what)
+    parser = arguments(what)
     parser.add_argument("--runs", type=int, metavar="N", help="runs of each (default 7, quick 1 or 2)")
     parser.add_argument("--point", action="append", metavar="N,P", help="only this point: members, partitions")
     return parser

@@ -35,13 +35,13 @@ from common import (
     GROUP,
     SESSION_TIMEOUT_MS,
     Child,
-    Figures,
     Result,
     points,
     repeated,
 )
 from floor_actors import TOPIC_PATH, FloorCoordinator, FloorMembers
 from floor_plan import Plan, Planner
+from verdict import Measure, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.migrate import first_revision_reads, first_revision_writes
@@ -168,7 +168,7 @@ def main() -> int:
     parser.add_argument("--piecewise", action="store_true", help="a start for each release")
     chosen = parser.parse_args()
     runs = chosen.runs or (2 if chosen.quick else 7)
-    figures = Figures()
+    measures: list[Measure] = []
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
         for members, partitions in points(chosen.point):
             found = [
@@ -179,13 +179,13 @@ def main() -> int:
             ][1:]  # the first warms the server up
             for event in ("cold", "join", "death"):
                 where = f"floor_{event}_{members}x{partitions}"
-                figures.add(f"{where}_ms", median(run[event].settled_ms for run in found), float("inf"))
+                measures.append(Measure(f"{where}_ms", median(run[event].settled_ms for run in found)))
                 if event != "cold":
                     unowned = median(run[event].unowned_p50_ms for run in found)
-                    figures.add(f"{where}_unowned_p50_ms", unowned, float("inf"))
+                    measures.append(Measure(f"{where}_unowned_p50_ms", unowned))
             commands = [ms for run in found for ms in run["commands"]]
-            figures.add(f"floor_command_{members}x{partitions}_p50_ms", median(commands), float("inf"))
-    return figures.finish({"runs": runs}, chosen.json)
+            measures.append(Measure(f"floor_command_{members}x{partitions}_p50_ms", median(commands)))
+    return conclude(measures, {"runs": runs}, chosen.json)
 
 
 if __name__ == "__main__":

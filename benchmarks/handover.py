@@ -31,10 +31,11 @@ from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
-from common import DEADLINE_S, OUT, SESSION_TIMEOUT_MS, Child, Figures, Result, now_ns, points, repeated
+from common import DEADLINE_S, SESSION_TIMEOUT_MS, Child, Result, now_ns, points, repeated
 from floor import COMMANDS, fresh_tree, run_floor, topic
 from floor_actors import TOPIC_PATH
 from members import Members, OneCoordinator
+from verdict import OUT, Measure, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.tree.writes import CreateNode
@@ -157,8 +158,13 @@ def fewest(event: str, members: int, partitions: int) -> int:
 Runs = list[dict[str, Any]]
 
 
-def compare(figures: Figures, members: int, partitions: int, product: Runs, floor: Runs) -> None:
-    """Add a point's measures."""
+def compare(members: int, partitions: int, product: Runs, floor: Runs) -> list[Measure]:
+    """A point's measures."""
+    measures: list[Measure] = []
+
+    def add(name: str, value: float, goal: float | None) -> None:
+        measures.append(Measure(name, value, goal, at_most=True))
+
     where = f"{members}x{partitions}"
 
     def middle(runs: Runs, event: str, value: Callable[[Result], float]) -> float:
@@ -176,20 +182,19 @@ def compare(figures: Figures, members: int, partitions: int, product: Runs, floo
             f"{event:<10} {ours:>11.1f} {least:>9.1f} {ours / least:>6.2f} {stable:>10.1f}"
             f" {unowned:>8.1f} {floor_unowned:>7.1f}"
         )
-        figures.add(f"{event}_{where}_ratio", ours / least, FAILOVER_RATIO if event == "failover" else RATIO)
+        add(f"{event}_{where}_ratio", ours / least, FAILOVER_RATIO if event == "failover" else RATIO)
         if event in ("join", "death"):
-            figures.add(f"{event}_{where}_unowned_p50_ratio", unowned / floor_unowned, RATIO)
+            add(f"{event}_{where}_unowned_p50_ratio", unowned / floor_unowned, RATIO)
         moved = max(run[event].moved for run in product)
-        figures.add(f"{event}_{where}_moved_over_fewest", moved / fewest(event, members, partitions), 1.0)
+        add(f"{event}_{where}_moved_over_fewest", moved / fewest(event, members, partitions), 1.0)
     joins = [run["join"] for run in product]
     requests = median(r.requests / r.moved for r in joins)
-    figures.add(
-        f"join_{where}_requests_per_moved", requests, REQUESTS if (members, partitions) == (10, 1_000) else float("inf")
-    )
+    add(f"join_{where}_requests_per_moved", requests, REQUESTS if (members, partitions) == (10, 1_000) else None)
     print(f"requests   {median(r.requests for r in joins):.0f}, pings and syncs {median(r.apart for r in joins):.0f}")
     ours, least = (median(ms for run in runs for ms in run["commands"]) for runs in (product, floor))
     print(f"command    {ours:>11.2f} {least:>9.2f} {ours / least:>6.2f}")
-    figures.add(f"command_{where}_p50_ratio", ours / least, COMMAND_RATIO)
+    add(f"command_{where}_p50_ratio", ours / least, COMMAND_RATIO)
+    return measures
 
 
 def _settled(measured: Result) -> float:
@@ -204,7 +209,8 @@ def main() -> int:
     """Alternate, compare, print."""
     chosen = repeated("Hand-overs of the product against the floor.").parse_args()
     runs = chosen.runs or (1 if chosen.quick else 7)
-    figures, raw = Figures(), {}
+    measures: list[Measure] = []
+    raw = {}
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
         run_floor(server.hosts, "warm-floor", 2, 100)
         run_product(server, "warm-product", 2, 100)
@@ -215,10 +221,10 @@ def main() -> int:
                 floor.append(run_floor(server.hosts, f"floor-{name}", members, partitions))
                 product.append(run_product(server, f"product-{name}", members, partitions))
                 print(f"{name}: load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-            compare(figures, members, partitions, product, floor)
+            measures += compare(members, partitions, product, floor)
             raw[f"{members}x{partitions}"] = {"product": _plain(product), "floor": _plain(floor)}
     print()
-    return figures.finish({"runs": runs, "raw": raw}, chosen.json or OUT / "handover.json")
+    return conclude(measures, {"runs": runs, "raw": raw}, chosen.json or OUT / "handover.json")
 
 
 def _plain(runs: Runs) -> list[dict[str, Any]]:

@@ -28,9 +28,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from common import DEADLINE_S, OUT, SESSION_TIMEOUT_MS, Child, Figures, now_ns, options
+from common import DEADLINE_S, SESSION_TIMEOUT_MS, Child, now_ns
 from crowd import Crowd
 from members import Seen
+from verdict import OUT, Measure, arguments, conclude
 
 from zkcoord import Coordinator
 from zkcoord.cli.coordinator import COLLECTOR
@@ -43,7 +44,6 @@ TOPIC_PARTITIONS_MAX = 1_000
 SESSION_MEMBERS_MAX = 1_000
 GOALS_AT = (1, 5_000, 100_000)
 GOALS = {"cold_s": 10.0, "failover_s": 5.0, "memory_mb": 500.0}
-NO_GOAL = float("inf")
 
 
 class ScaleCoordinator:
@@ -200,8 +200,10 @@ class Scale:
                 child.close()
 
 
-def report(figures: Figures, point: tuple[int, int, int], found: dict[str, dict[str, float]]) -> None:
-    """Print a point's table, add its measures."""
+def report(point: tuple[int, int, int], found: dict[str, dict[str, float]]) -> list[Measure]:
+    """Print a point's table; its measures."""
+    measures = []
+    goals: Mapping[str, float] = GOALS if point == GOALS_AT else {}
     groups, members, partitions = point
     where = f"{groups}x{members}x{partitions}"
     print(f"\n{where:<18} {'seconds':>8} {'CPU s':>7} {'MB':>6} {'requests':>9}")
@@ -209,19 +211,19 @@ def report(figures: Figures, point: tuple[int, int, int], found: dict[str, dict[
         print(
             f"{event:<18} {row['seconds']:>8.2f} {row['cpu_s']:>7.2f} {row['memory_mb']:>6.0f} {row['requests']:>9.0f}"
         )
-        goal = GOALS.get(f"{event}_s", NO_GOAL) if point == GOALS_AT else NO_GOAL
-        figures.add(f"{event}_{where}_s", row["seconds"], goal)
+        measures.append(Measure(f"{event}_{where}_s", row["seconds"], goals.get(f"{event}_s"), at_most=True))
     memory = max(row["memory_mb"] for row in found.values())
-    figures.add(f"memory_{where}_mb", memory, GOALS["memory_mb"] if point == GOALS_AT else NO_GOAL)
+    return [*measures, Measure(f"memory_{where}_mb", memory, goals.get("memory_mb"), at_most=True)]
 
 
 def main() -> int:
     """Each point on a server of its own."""
-    parser = options("One coordinator and thousands of members.")
+    parser = arguments("One coordinator and thousands of members.")
     parser.add_argument("--point", action="append", metavar="G,M,P", help="only this one: groups, members, partitions")
     chosen = parser.parse_args()
     chosen_points = [tuple(map(int, text.split(","))) for text in chosen.point or ()]
-    figures, raw = Figures(), {}
+    measures: list[Measure] = []
+    raw = {}
     for point in chosen_points or (QUICK_POINTS if chosen.quick else POINTS):
         groups, members, partitions = point
         began_ns = now_ns()
@@ -231,10 +233,10 @@ def main() -> int:
         ):
             found = scale.run()
         print(f"{point}: {(now_ns() - began_ns) / 1e9:.0f} s, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-        report(figures, (groups, members, partitions), found)
+        measures += report((groups, members, partitions), found)
         raw["x".join(map(str, point))] = found
     print()
-    return figures.finish({"raw": raw}, chosen.json or OUT / "scale.json")
+    return conclude(measures, {"raw": raw}, chosen.json or OUT / "scale.json")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ reader, and the streaming source. Spark's own: queries over its Kafka source, {f
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -19,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import verdict
 from kafka_log import TOPIC
+from verdict import OUT, Measure
 
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-OUT = Path(__file__).parent / "out"
 TUNED = {  # what helps a native query with big batches
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "4194304",
@@ -48,22 +48,6 @@ class Bench:
     zookeeper: str
     bootstrap_servers: str
     scratch: Path
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One figure; `at_most` says on which side of the goal it shall be. Without a goal it is only told."""
-
-    name: str
-    value: float
-    goal: float | None = None
-    at_most: bool = False
-
-    @property
-    def holds(self) -> bool:
-        if self.goal is None:
-            return True
-        return self.value <= self.goal if self.at_most else self.value >= self.goal
 
 
 def to_nowhere(df: DataFrame, batch: object = None) -> None:
@@ -154,26 +138,11 @@ def await_query(query: Any, done: Callable[[], bool], timeout_s: float) -> None:
     raise TimeoutError(f"the query was not there within {timeout_s} s: {query.lastProgress}")
 
 
-def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all of them have."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="under a minute; completes, but proves little")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
-    return parser
-
-
 def conclude(name: str, raw: Mapping[str, object], measures: Sequence[Measure], json_file: Path | None) -> int:
-    """Write the raw figures, print the measures; 0 when all goals are reached. One without a goal has `-` for it."""
+    """Write the raw figures, print the measures; 0 when all goals are reached."""
     OUT.mkdir(exist_ok=True)
     (OUT / f"{name}_raw.json").write_text(json.dumps(raw, indent=1), encoding="utf-8")
-    if json_file is not None:
-        figures = [{"measure": m.name, "value": m.value, "goal": m.goal, "ok": m.holds} for m in measures]
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    for each in measures:
-        goal = "-" if each.goal is None else f"{each.goal:g}"
-        print(f"{each.name} {each.value:.2f} {goal} {'ok' if each.holds else 'short'}")
-    return 0 if all(each.holds for each in measures) else 1
+    return verdict.conclude(measures, {}, json_file)
 
 
 @contextmanager

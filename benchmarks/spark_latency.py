@@ -29,8 +29,6 @@ from confluent_kafka import Producer
 from kafka_log import TOPIC, create_topic
 from spark_bench import (
     Bench,
-    Measure,
-    arguments,
     await_query,
     conclude,
     make_consumer,
@@ -39,6 +37,7 @@ from spark_bench import (
     start_source,
     told,
 )
+from verdict import Measure, arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -34,8 +34,6 @@ from kafka_log import fill
 from spark_bench import (
     NATIVE,
     Bench,
-    Measure,
-    arguments,
     await_query,
     conclude,
     make_consumer,
@@ -45,6 +43,7 @@ from spark_bench import (
     to_nowhere,
     told,
 )
+from verdict import Measure, arguments
 
 from zkcoord.spark import Batch
 

@@ -21,7 +21,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from kafka_log import TOPIC, fill
-from spark_bench import Measure, arguments, conclude
+from spark_bench import conclude
+from verdict import Measure, arguments
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session

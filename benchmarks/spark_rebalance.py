@@ -32,8 +32,6 @@ from typing import TYPE_CHECKING, Any
 from kafka_log import TOPIC, fill
 from spark_bench import (
     Bench,
-    Measure,
-    arguments,
     conclude,
     group_name,
     make_consumer,
@@ -43,6 +41,7 @@ from spark_bench import (
     to_nowhere,
     told,
 )
+from verdict import Measure, arguments
 
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition

@@ -28,7 +28,7 @@ def test_a_quick_run_ends_with_its_measures(name: str, tmp_path: Path, spark_jav
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(told)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
-    measures = json.loads(told.read_text(encoding="utf-8")) if told.exists() else []
+    measures = json.loads(told.read_text(encoding="utf-8"))["measures"] if told.exists() else []
     assert measures, done.stderr[-3000:]
     printed = [MEASURE.fullmatch(line) for line in done.stdout.splitlines()[-len(measures) :]]
     assert [(line[1], line[4] == "ok") for line in printed if line] == [(m["measure"], m["ok"]) for m in measures]
