@@ -31,15 +31,20 @@ def teller(config: pytest.Config) -> Say:
     return say
 
 
-@pytest.fixture(scope="module")  # gone with its last test, not at the end of everything
-def container(request: pytest.FixtureRequest) -> Iterator[ContainerZooKeeper]:
-    """It serves when a test begins; a test that pauses or stops it brings it back."""
+@pytest.fixture(scope="session")
+def image(request: pytest.FixtureRequest) -> str:
+    """ZooKeeper's image; where there is none its tests are left out, and fail with `CI` set."""
     try:
-        image = zookeeper_image(teller(request.config))
+        return zookeeper_image(teller(request.config))
     except UnavailableError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")  # gone with its last test, not at the end of everything
+def container(image: str) -> Iterator[ContainerZooKeeper]:
+    """It serves when a test begins; a test that pauses or stops it brings it back."""
     with ContainerZooKeeper(image) as server:
         yield server
 

@@ -7,17 +7,13 @@ The longest session is 5 s, so a consumer may read for 3.3 s after the last thin
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.containers.conftest import teller
 from tests.containers.ensemble import SESSION_MS, SMALL_DISK, Box, Ensemble, ServerBox, wait_until
-from tests.containers.image import zookeeper_image
 from tests.containers.processes import Process, now_ms
 from tests.containers.scene import Scene
-from zkcoord.errors import UnavailableError
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.namespaces]
 
@@ -28,14 +24,8 @@ SEATS = 5
 
 
 @pytest.fixture(scope="module")
-def ensemble(request: pytest.FixtureRequest) -> Iterator[tuple[Ensemble, list[Box]]]:
+def ensemble(image: str) -> Iterator[tuple[Ensemble, list[Box]]]:
     """The ensemble, and containers in whose networks the processes run."""
-    try:
-        image = zookeeper_image(teller(request.config))
-    except UnavailableError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
     with Ensemble(image) as running:
         yield running, [running.box() for _ in range(SEATS)]
 

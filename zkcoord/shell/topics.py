@@ -36,7 +36,7 @@ class TopicTable:
         self._tracker, self._problem = tracker, problem
         self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
         self._gone: frozenset[str] = frozenset()  # by the last list
-        self._first = False  # before it there was none
+        self._first_list = False  # the last one was the first, or there was none before
         self.changes = 0  # counts what was read; equal numbers, equal answers
         self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
         self._data: dict[str, bytes] = {}  # of what is known
@@ -106,7 +106,7 @@ class TopicTable:
         return self._read_list(node) if node.path == TOPICS else self._read_topic(node)
 
     def _read_list(self, node: Node) -> set[str]:
-        self._first = self.listed is None
+        self._first_list = self.listed is None
         before, self.listed = self.listed or frozenset(), frozenset(node.children) if node.exists else None
         now = self.listed or frozenset()
         self._gone = before - now
@@ -140,7 +140,7 @@ class TopicTable:
 
     def misses(self, topics: Set[str]) -> bool:
         """True when the last list told that one of these is not, or no more, a topic."""
-        first = self._first and self.listed is not None and not topics <= self.listed
+        first = self._first_list and self.listed is not None and not topics <= self.listed
         return first or not self._gone.isdisjoint(topics)
 
     def clean(self, topics: Set[str], *, listing: bool) -> bool:
