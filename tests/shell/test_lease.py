@@ -27,3 +27,22 @@ def test_it_wakes_for_the_sync_or_its_end_and_without_a_link_for_the_end_only() 
     assert lease.wake_at_ms(10, connected=True) == 1_000
     assert lease.wake_at_ms(10, connected=False) == 4_000
     assert lease.wake_at_ms(4_000, connected=False) is None
+
+
+def test_a_shorter_timeout_counts_from_the_last_answer_on_and_is_synced_for_at_once() -> None:
+    lease = Lease(timeout_ms=30_000)
+    lease.extend(100)
+    assert lease.sync_due(100)
+    lease.negotiated(6_000)
+    assert lease.until_ms == 4_100
+    assert [lease.sync_due(at) for at in (101, 1_100, 1_101)] == [True, False, True]
+    assert lease.extend(200)
+    assert lease.until_ms == 4_200
+    lease.negotiated(30_000)
+    assert lease.until_ms == 4_200
+
+
+def test_a_lease_that_never_began_does_not_begin_with_another_timeout() -> None:
+    lease = Lease(timeout_ms=6_000)
+    lease.negotiated(4_500)
+    assert (lease.until_ms, lease.holds(0)) == (-1, False)

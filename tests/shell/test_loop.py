@@ -60,7 +60,7 @@ class Recorder:
         self.told.append(("opened", session_id))
         self.loop.tracker.want("/a")
 
-    def session_resumed(self, now_ms: int) -> None:
+    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         self.told.append("resumed")
 
     def session_suspended(self, now_ms: int) -> None:

@@ -10,8 +10,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.serialization import Transaction as KazooTransaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from zkcoord.errors import InvariantError
-from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.shell.ports import TOO_LARGE, CommitDone, Outcome, too_large
 from zkcoord.shell.zk import multi, multiread
 from zkcoord.shell.zk.connection import Call
 from zkcoord.shell.zk.jute import Op
@@ -83,13 +82,9 @@ def test_a_multi_is_spelled_as_kazoo_spells_it() -> None:
     assert multi.encode(Transaction(writes=writes), "/chroot") == bytes(KazooTransaction(operations).serialize())
 
 
-def test_a_multi_over_the_servers_limit_is_never_sent() -> None:
-    def sized(count: int) -> Transaction:
-        return Transaction(writes=(SetNode("/a", b"x" * count, 0),), why="too much")
-
-    assert multi.encode(sized(multi.REQUEST_BYTES_MAX - 100), "")
-    with pytest.raises(InvariantError, match=r"over the limit of 1024000: it must be cut .* \(too much\)"):
-        multi.encode(sized(multi.REQUEST_BYTES_MAX), "")
+def test_of_a_transaction_that_is_too_large_the_largest_write_is_refused() -> None:
+    writes = (CheckNode("/zkcoord/epoch", 3), SetNode("/a", b"x" * 200, 0), CreateNode("/b", b"x" * 100))
+    assert too_large(7, Transaction(writes=writes)) == CommitDone(7, Outcome.REFUSED, (), 1, TOO_LARGE)
 
 
 def test_a_multi_read_is_cut_by_number_and_by_size() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.shell.zk_world import Recorder, session
 from zkcoord.embedded import EmbeddedZooKeeper
-from zkcoord.shell.ports import CommitDone, Link, Outcome, ReadDone, SyncDone, Unreadable, WatchFired
+from zkcoord.shell.ports import TOO_LARGE, CommitDone, Link, Outcome, ReadDone, SyncDone, Unreadable, WatchFired
 from zkcoord.shell.zk import connection, multiread
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -321,3 +321,13 @@ def test_the_largest_multi_that_is_sent_is_accepted(zk: Recorder) -> None:
 
     assert done == CommitDone(2, Outcome.COMMITTED, (1,))
     assert len(one(zk, Read("/big")).data) == fill
+
+
+def test_a_multi_that_is_too_large_is_refused_and_not_sent(zk: Recorder) -> None:
+    from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
+
+    zk.commit(CreateNode("/big"))
+    done = zk.commit(CheckNode("/", -1), SetNode("/big", b"x" * REQUEST_BYTES_MAX, 0))
+
+    assert done == CommitDone(2, Outcome.REFUSED, (), 1, TOO_LARGE)
+    assert zk.commit(SetNode("/big", b"x", 0)) == CommitDone(3, Outcome.COMMITTED, (1,))

@@ -54,7 +54,7 @@ def one_reader_by_journal(entry: Entry, field: Field) -> Complaints:
         return
     gone = field.gone.get((entry.group, holding.consumer))
     if gone is not None:
-        grace_ms = gone.timeout_ms if gone.how == "evicted" else 0
+        grace_ms = gone.timeout_ms if gone.how in ("evicted", "removed") else 0
         if entry.time_ms > gone.time_ms + grace_ms:
             late_ms = entry.time_ms - gone.time_ms
             yield f"{entry.client} reads {entry.partition} {late_ms} ms after its registration ended ({gone.how})"

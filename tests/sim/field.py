@@ -53,7 +53,8 @@ class Registration(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """How a registration ended: expire, close, evicted (deleted by another session) or deleted (by its own)."""
+    """How a registration ended: expire, close, evicted (by a coordinator), removed (by an operator), deleted (by its
+    own session)."""
 
     time_ms: int
     how: str
@@ -218,7 +219,8 @@ class Field:
             registration = self.registrations.pop(key, None)
             if registration is not None:
                 own = registration.session is facts.session
-                how = txn.kind if txn.kind != "multi" else "deleted" if own else "evicted"
+                by = "deleted" if own else "removed" if facts.session is self.ensemble.operator else "evicted"
+                how = by if txn.kind == "multi" else txn.kind
                 session = registration.session
                 self.gone[key] = Gone(
                     txn.time_ms, how, session.timeout_ms, session, "coordination" in registration.text

@@ -25,6 +25,7 @@ from zkcoord.shell.ports import (
     StoreInput,
     SyncDone,
     Unreadable,
+    too_large,
 )
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
@@ -107,8 +108,12 @@ class SimStore:
         self._send(Ask(READ, token, tuple(reads)))
 
     def commit(self, token: int, transaction: Transaction) -> None:
-        """Send one multi."""
-        self._send(Ask(COMMIT, token, transaction))
+        """Send one multi, unless it is too large."""
+        if transaction.payload_bytes() > REQUEST_BYTES_MAX:
+            self.local.append(too_large(token, transaction))
+            self.stir()
+        else:
+            self._send(Ask(COMMIT, token, transaction))
 
     def sync(self, token: int) -> None:
         """Ask the leader."""
@@ -254,7 +259,7 @@ class SimStore:
         fate = self.network.before_write(self, ask.payload)
         if self.wire is not wire:
             return  # the process was killed right before
-        if fate is LOSE_REQUEST or ask.payload.payload_bytes() > REQUEST_BYTES_MAX:
+        if fate is LOSE_REQUEST:
             wire.requests.clear()
             self.break_wire("request lost")
             self.network.after_write(self, ask, Result(0, reason="Lost"))
@@ -297,6 +302,7 @@ class SimStore:
             self.local.append(LinkChanged(Link.LOST, session.id, session.timeout_ms))
             self.stir()
             return
+        session.timeout_ms = ensemble.negotiated_ms(self.timeout_ms)
         self.wire = wire = Wire(replica, session, self)
         wire.reply(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
         self.network.trace(self.client, "connects to", replica.name)

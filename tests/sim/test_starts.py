@@ -132,3 +132,33 @@ def test_an_offset_written_during_a_start_becomes_the_position(seed: int) -> Non
     script.settle()
     world.run_for(2_000)
     script.calm()
+
+
+@on_seeds(3)
+@pytest.mark.parametrize("left", [None, b"many"])
+def test_an_offset_deleted_or_spoiled_behind_an_acknowledgement_without_an_answer_loses_no_partition(
+    seed: int, left: bytes | None
+) -> None:
+    """Who looks what came of it owns the partition, and has no position: nobody would send it another start."""
+    script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
+    script.settle()
+    world = script.world
+    (partition,) = script.partitions()
+    script.join("heir")
+    world.run_until(lambda: script.registered("heir"), what="somebody else is there")
+    world.run_for(1_000)
+    world.strike("heir", acknowledges, "reply_lost")
+    world.stop("consumer0")
+    world.run_until(lambda: world.struck, what="an acknowledgement without an answer")
+    path, since_ms = DRAFT.offset(GROUP, partition), world.now_ms
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    spoil = DeleteNode(path, stat.version) if left is None else SetNode(path, left, stat.version)
+    assert not world.ensemble.operate(spoil).reason
+    if left is not None:
+        world.run_until(lambda: bool(world.events("start_refused", since_ms)), what="it is told who must act")
+        assert not world.ensemble.operate(SetNode(path, b"5", stat.version + 1)).reason
+        script.field.covered[GROUP, partition] = 5
+    script.settle()
+    world.run_for(2_000)
+    script.calm()

@@ -16,8 +16,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Write
 
 TICK_MS = 2_000
-REQUEST_BYTES_MAX = 1 << 20
-"""The server's jute.maxbuffer: a larger request ends the connection."""
+REQUEST_BYTES_MAX = 1 << 20  # the server's jute.maxbuffer: no client sends more
 
 
 class Znode(NamedTuple):
@@ -276,8 +275,8 @@ class Ensemble:
         """A new session with the negotiated timeout; expires unless it is fed."""
         self._sessions_made += 1
         self.zxid = self.leader.zxid = self.zxid + 1
-        negotiated = min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)
-        session = Session(0x1000_0000 + self._sessions_made, process, client, negotiated, self.now_ms)
+        number = 0x1000_0000 + self._sessions_made
+        session = Session(number, process, client, self.negotiated_ms(timeout_ms), self.now_ms)
         self.sessions[session.id] = session
         self._starving[session] = None
         return session
@@ -287,6 +286,10 @@ class Ensemble:
         session.expires_at_ms = expires_at_ms
         if session.alive:
             self._starving[session] = None
+
+    def negotiated_ms(self, timeout_ms: int) -> int:
+        """What a session that asks for this is given at each connection."""
+        return min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)
 
     def end_session(self, session: Session, kind: str) -> None:
         """Close or expire: one transaction that deletes the session's ephemeral nodes."""

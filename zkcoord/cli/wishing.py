@@ -18,7 +18,7 @@ from zkcoord.cli.output import say
 from zkcoord.cli.reading import read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
-from zkcoord.shell.ports import Outcome
+from zkcoord.shell.ports import TOO_LARGE, Outcome
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record, encode_record
 from zkcoord.tree.snapshot import Node, Read
@@ -111,6 +111,8 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
             return result
         if done.reason == "NoAuth":
             raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
+        if done.reason == TOO_LARGE:
+            raise UsageError(f"{path}: it would be larger than ZooKeeper takes: make it smaller first")
         tree.sync()
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
 

@@ -97,7 +97,7 @@ class CoordinatorRole:
             self._loop.tracker.want(path, kind, watch=watch)
         self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
 
-    def session_resumed(self, now_ms: int) -> None:
+    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """Everything is read anew; nothing to do."""
 
     def session_suspended(self, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 The lease is the moment of SENDING the last answered `sync` or write, plus two thirds of the NEGOTIATED session timeout.
 A ping or a read proves nothing: a follower that is cut off from its leader answers those long after the leader has
-expired the session.
+expired the session. What was negotiated may become less: each server that a session comes to has limits of its own.
 """
 
 from __future__ import annotations
@@ -15,15 +15,23 @@ SYNCS_PER_TIMEOUT = 6
 
 @dataclass(slots=True)
 class Lease:
-    """One session's lease. `until_ms` never goes back within a session."""
+    """One session's lease. `until_ms` goes back only with the timeout."""
 
-    timeout_ms: int
+    timeout_ms: int  # the least that was negotiated
     until_ms: int = -1
     sync_at_ms: int = 0
 
+    def negotiated(self, timeout_ms: int) -> None:
+        """The session goes on with this timeout; a shorter one counts from the moment at which the lease began, too."""
+        if timeout_ms >= self.timeout_ms:
+            return
+        if self.until_ms >= 0:
+            self.until_ms += _of(timeout_ms) - _of(self.timeout_ms)
+        self.timeout_ms, self.sync_at_ms = timeout_ms, 0
+
     def extend(self, sent_ms: int) -> bool:
         """Something that the leader answered was sent at `sent_ms`; True when the lease is longer for it."""
-        until_ms = sent_ms + self.timeout_ms * 2 // 3
+        until_ms = sent_ms + _of(self.timeout_ms)
         longer = until_ms > self.until_ms
         self.until_ms = max(self.until_ms, until_ms)
         return longer
@@ -45,3 +53,7 @@ class Lease:
         if not connected or self.sync_at_ms <= now_ms:
             return until_ms
         return self.sync_at_ms if until_ms is None else min(until_ms, self.sync_at_ms)
+
+
+def _of(timeout_ms: int) -> int:
+    return timeout_ms * 2 // 3

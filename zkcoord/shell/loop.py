@@ -54,8 +54,8 @@ class Role(Protocol):
     def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
         """A new session is connected: want the first nodes."""
 
-    def session_resumed(self, now_ms: int) -> None:
-        """The same session is connected again; everything wanted is being read anew."""
+    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
+        """The same session is connected again, perhaps with another timeout; everything wanted is being read anew."""
 
     def session_suspended(self, now_ms: int) -> None:
         """The link broke; nothing can be said of the tree until it is back."""
@@ -331,7 +331,7 @@ class Loop:
         elif session.opened:
             session.tracker.touch_all()
             self._gate(session, now_ms)
-            role.session_resumed(now_ms)
+            role.session_resumed(change.session_timeout_ms, now_ms)
         else:
             session.opened = True
             role.session_opened(change.session_id, change.session_timeout_ms, now_ms)

@@ -17,7 +17,7 @@ from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Calls, Desk
 from zkcoord.shell.draining import Draining
-from zkcoord.shell.joining import Joining
+from zkcoord.shell.joining import JOIN, Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.obeying import Step, StopTask, Task
@@ -103,8 +103,10 @@ class MembershipRole:
         self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
         self._topics.begin(self._loop.tracker)
 
-    def session_resumed(self, now_ms: int) -> None:
+    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """The same session again: everything is being read, after a sync that also tells the lease."""
+        if self.lease is not None:
+            self.lease.negotiated(session_timeout_ms)
 
     def session_suspended(self, now_ms: int) -> None:
         """Changes nothing until the lease ends (docs/protocol.md, section 7, "Lease")."""
@@ -165,6 +167,8 @@ class MembershipRole:
         """An outcome: it extends the lease, and goes to its writer when all of them are there."""
         if done.outcome is not Outcome.UNKNOWN:
             self.synced(sent_ms, now_ms)
+        if tag == JOIN and self._joining is not None:
+            self._joining.answered(done.outcome)
         answer = self.desk.written(done) if tag == WRITE and self.desk is not None else None
         if answer is None:
             return
@@ -241,7 +245,7 @@ class MembershipRole:
 
     def _able_to_join(self, now_ms: int) -> bool:
         loop = self._loop
-        return loop.settled and not loop.commits_in_flight and loop.ready("join", now_ms) and not self._calls.full
+        return loop.settled and not loop.commits_in_flight and loop.ready(JOIN, now_ms) and not self._calls.full
 
     def _join(self, now_ms: int) -> None:
         tracker = self._loop.tracker
@@ -255,9 +259,14 @@ class MembershipRole:
             self.desk.follow_channel()
             self.desk.event("registered", {})
             return
+        if self._joining.spent:
+            self._joining.end()
+            self.desk = self._joining = None
+            self._join(now_ms)
+            return
         transaction = self._joining.next_transaction(self.desk.holdings.status({}, ""))
         if transaction is not None:
-            self._loop.commit(transaction, "join", now_ms, "join")
+            self._loop.commit(transaction, JOIN, now_ms, JOIN)
 
     def _begin_joining(self) -> None:
         if self._schema is None or not self._schema.exists:
@@ -317,6 +326,9 @@ class MembershipRole:
             self._task = None
             if isinstance(task, StopTask) and task.sequence is None:
                 self._leave(desk, now_ms)
+                return
+            if isinstance(task, StartTask) and task.in_vain is not None:
+                self._rejoin(task.in_vain, now_ms)
                 return
             if isinstance(task, StartTask) and desk.holdings.held:
                 self._losses = self._rejections = 0

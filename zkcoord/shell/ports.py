@@ -16,6 +16,10 @@ from typing import Any, Protocol
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
+TOO_LARGE = "TooLarge"
+"""Why a transaction was refused that is larger than servers take. Foreign input can make one so, for example a record
+of almost 1 MiB, and what its group waits for must hold up nobody else."""
+
 
 class Outcome(Enum):
     """What became of a transaction. All three mean: read again, decide again."""
@@ -75,7 +79,7 @@ class CommitDone:
     COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), `made` the
     paths of the nodes that were created with a sequence, in the order of their writes.
     REFUSED: `failed_at` is the index of the write that the server refused, `reason` its error's name
-    (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...).
+    (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
     """
 
     token: int
@@ -84,6 +88,12 @@ class CommitDone:
     failed_at: int = -1
     reason: str = ""
     made: tuple[str, ...] = ()
+
+
+def too_large(token: int, transaction: Transaction) -> CommitDone:
+    """What becomes of a transaction that is larger than servers take: its largest write is to blame."""
+    sizes = [Transaction(writes=(write,)).payload_bytes() for write in transaction.writes]
+    return CommitDone(token, Outcome.REFUSED, failed_at=sizes.index(max(sizes)), reason=TOO_LARGE)
 
 
 @dataclass(frozen=True, slots=True)

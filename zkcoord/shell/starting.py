@@ -86,6 +86,7 @@ class StartTask:
     def __init__(self, desk: Desk, commands: Mapping[str, Command]) -> None:
         """`commands`: sequence -> start, in their order."""
         self.step = Step.READ
+        self.in_vain: str | None = None  # why what was acknowledged cannot be read by this registration
         self._desk, self._commands = desk, dict(commands)
         starts = {
             partition: _Start(thread, sequence, command.generation, command.incarnations.get(partition.topic, 0))
@@ -144,8 +145,7 @@ class StartTask:
                 return
             self._end_lookup()
             if self.step is Step.VERIFY and not self._standing():
-                known = {p: start for p, start in self._granted.items() if start.offset >= 0}
-                self._done({p: start.hold() for p, start in known.items() if not start.refused})
+                self._acknowledged({p: start for p, start in self._granted.items() if not start.refused})
                 return
             self.step = Step.READ
         if self.step is Step.READ:
@@ -156,6 +156,16 @@ class StartTask:
     def _standing(self) -> list[str]:
         """The commands that are not acknowledged yet. Meaningful only while `channel_clean`."""
         return [sequence for sequence in self._commands if not self._desk.acknowledged(sequence)]
+
+    def _acknowledged(self, starts: Mapping[TopicPartition, _Start]) -> None:
+        """It happened, as was seen afterwards. What has no offset any more cannot be read: only a start can give it
+        one, and nobody sends another to who owns it."""
+        without = [str(p) for p, start in starts.items() if start.offset < 0]
+        if without:
+            self.in_vain = f"somebody deleted the offsets of {', '.join(without[:5])}, or nobody can parse them"
+            self.step = Step.DONE
+        else:
+            self._done({p: start.hold() for p, start in starts.items()})
 
     def _read(self) -> None:
         for start in self._granted.values():

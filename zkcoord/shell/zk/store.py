@@ -10,7 +10,7 @@ from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, Unimpl
 
 from zkcoord import settings
 from zkcoord.errors import UsageError, ZkcoordError, invariant
-from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone, Unreadable
+from zkcoord.shell.ports import CommitDone, Outcome, ReadDone, StoreInput, SyncDone, Unreadable, too_large
 from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.config import ZooKeeperConfig, parse_connect
 from zkcoord.shell.zk.connection import CONNECTION_LOSS, FRAME_BYTES_MAX, TOO_LARGE, Call
@@ -59,9 +59,11 @@ class KazooStore:
             reading.fail()
 
     def commit(self, token: int, transaction: Transaction) -> None:
-        """See `TreeStore.commit`. InvariantError if it is too large to be sent (`multi.REQUEST_BYTES_MAX`)."""
+        """See `TreeStore.commit`."""
         body = multi.encode(transaction, self._chroot, self._acl)
-        if not self._session.send([Call(Op.MULTI, body, partial(self._committed, token, transaction))]):
+        if len(body) > multi.REQUEST_BYTES_MAX:
+            self._session.post(too_large(token, transaction))
+        elif not self._session.send([Call(Op.MULTI, body, partial(self._committed, token, transaction))]):
             self._session.post(CommitDone(token, Outcome.UNKNOWN, reason=multi.reason(CONNECTION_LOSS)))
 
     def sync(self, token: int) -> None:

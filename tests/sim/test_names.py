@@ -1,0 +1,27 @@
+"""No name is registered twice: not even when nobody knows whether it was registered, and an operator removed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.sim.actors import GROUP
+from tests.sim.script import QUIET, Script, on_seeds
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import DeleteNode
+
+
+@on_seeds(3)
+def test_a_registration_that_was_removed_before_its_consumer_saw_it_is_made_under_another_name(seed: int) -> None:
+    """Its former name was given partitions, of which it knows nothing: they name it, and it would never read them."""
+    script = Script(seed, replace(QUIET, reconnect_ms_max=2_000), consumers=0, coordinators=1, topics={"t": 2})
+    world = script.world
+    world.strike("late", lambda transaction: transaction.why == "join", "reply_lost")
+    script.join("late")
+    world.run_until(lambda: bool(script.field.registrations), what="it is registered")
+    member = script.member("late")
+    world.run_until(lambda: len(script.owned("late")) == 2, what="all is granted to it")
+    assert not world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), -1)).reason
+    world.run_until(lambda: len(script.field.registrations) == 1, what="it is back")
+    assert script.member("late") != member
+    script.settle()
+    script.calm()
