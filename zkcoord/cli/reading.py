@@ -41,7 +41,7 @@ from zkcoord.tree.paths import (
 from zkcoord.tree.schema import decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
-from zkcoord.tree.topic import Mark, changes_of, decode_replicas, decode_topic
+from zkcoord.tree.topic import Mark, changes_of, decode_replicas, topic_of
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
 
@@ -173,12 +173,13 @@ class _Reading:
         now = outlook(view, memory.difference(view).owning, [d for d in decisions if isinstance(d, FoundGroup)])
         if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
             now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
+        rejected = {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)}
         return GroupReport(
             view=view,
             phase=now,
             settled=now is Phase.STABLE and not pending,
             offsets=offsets,
-            idle=set_aside(view) | {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)},
+            idle=set_aside(view, rejected) | rejected,
             target=memory.target.assignment,
             wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
@@ -248,7 +249,7 @@ class _Reading:
         found: dict[str, tuple[int, ...]] = {}
         for topic, node in zip(subscribed, self._tree.read([Read(f"{TOPICS}/{t}") for t in subscribed]), strict=True):
             try:
-                partitions = decode_topic(node.data).partitions if node.exists else ()
+                partitions = topic_of(topic, node.data).partitions if node.exists else ()
             except CorruptError as error:
                 self._problems[node.path] = f"{error}: the broker or an operator must mend it"
                 continue
@@ -284,7 +285,7 @@ class _Reading:
                     root_czxid = root.stat.czxid if root.stat is not None else 0
                     present[topic] = Mark(
                         incarnation=1,
-                        topic_id=decode_topic(node.data).topic_id,
+                        topic_id=topic_of(topic, node.data).topic_id,
                         czxid=node.stat.czxid,
                         root_czxid=root_czxid,
                     )

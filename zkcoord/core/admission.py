@@ -6,7 +6,7 @@ The answer is kept while the question stays the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkcoord.core.candidates import admit, agree, candidates_of
 from zkcoord.core.instances import assignor_of, superseded
@@ -40,7 +40,16 @@ class Admissions:
         asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
         if self._asked != asked:
             self._asked, self._answer = asked, _admission(candidates, view, known, kept)
+            rejected = self._answer.rejected
+            if any(m.consumer_id in rejected and m.replaces in view.members for m in candidates):
+                self._asked = None  # until they have gone
+                self._answer = _beside(self._answer, _admission(candidates_of(view, rejected), view, known, kept))
         return self._answer
+
+
+def _beside(first: Admission, again: Admission) -> Admission:
+    """The second answer, after some were sent away by the first: whom they were to replace takes part."""
+    return replace(again, rejected={**first.rejected, **again.rejected}, final=first.final | again.final)
 
 
 def _admission(candidates: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Admission:

@@ -110,18 +110,25 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
     return admitted, rejected
 
 
-def candidates_of(view: GroupView) -> list[Member]:
+def candidates_of(view: GroupView, sent_away: Collection[str] = ()) -> list[Member]:
     """Members that could be given work: readable, with a channel, not asked to go.
 
     A member without the marker but with a channel knows the draft: old consumers have no channel.
     """
-    aside = set_aside(view)
+    aside = set_aside(view, sent_away).keys() | sent_away
     return [member for consumer_id, member in view.members.items() if consumer_id not in aside]
 
 
-def set_aside(view: GroupView) -> dict[str, str]:
-    """Members that are no candidates, and why: what people are shown of a member that is given nothing."""
-    heirs = {m.replaces: m.consumer_id for m in view.members.values() if m.replaces}
+def set_aside(view: GroupView, sent_away: Collection[str] = ()) -> dict[str, str]:
+    """Members that are no candidates, and why: what people are shown of a member that is given nothing.
+
+    Who is replaced by somebody who cannot be given work, or is about to be `sent_away`, goes on as before.
+    """
+    heirs = {
+        m.replaces: name
+        for name, m in view.members.items()
+        if m.replaces and name not in sent_away and not _why_aside(view, m, view.channels.get(name), None)
+    }
     found: dict[str, str] = {}
     for consumer_id, member in view.members.items():
         reasons = _why_aside(view, member, view.channels.get(consumer_id), heirs.get(consumer_id))

@@ -15,7 +15,7 @@ from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import TOPICS
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, decode_topic
+from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, topic_of
 from zkcoord.tree.topic_filter import taken
 
 LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
@@ -126,7 +126,7 @@ class TopicTable:
             info, problem = None, "there is no such topic: create it; who subscribes to it waits"
         else:
             try:
-                info = (decode_topic(node.data), node.stat.czxid)
+                info = (topic_of(topic, node.data), node.stat.czxid)
                 self._data[topic] = node.data
                 if not info[0].partitions:
                     problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"

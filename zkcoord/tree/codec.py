@@ -112,12 +112,17 @@ def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
         return None
     if tuple(map(str, numbers)) != names or min(numbers) < 0 or max(numbers) > INT32_MAX:  # int() reads "07", "1_0"
         return None
-    if not all(map(_is_topic, set(topics))):
+    if not all(map(is_topic, set(topics))):
         return None
     return as_partitions(zip(topics, numbers, strict=True))
 
 
-def _is_topic(name: str) -> bool:
+def is_topic(name: str) -> bool:
+    """Whether a topic may be called so: any other name has no place in a command.
+
+    >>> is_topic("clicks-2"), is_topic("two words")
+    (True, False)
+    """
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from zkcoord.core.view import TopicChange
-from zkcoord.tree.codec import INT32_MAX, compact, read_document
+from zkcoord.tree.codec import INT32_MAX, compact, corrupt, is_topic, read_document
 from zkcoord.tree.paths import partition_number, partition_numbers
 
 
@@ -41,6 +41,20 @@ def decode_topic(data: bytes) -> TopicInfo:
         partitions=tuple(sorted(numbers)),
         topic_id=document.optional_text("topic_id"),
     )
+
+
+def topic_of(name: str, data: bytes) -> TopicInfo:
+    """The topic that a node of this name holds; CorruptError for a name that no command can hold, too: the oldest
+    brokers made whatever a producer named.
+
+    >>> topic_of("two words", b'{"version":1,"partitions":{"0":[1]}}')
+    Traceback (most recent call last):
+    ...
+    zkcoord.errors.CorruptError: bad topic 'two words': Kafka allows no such name
+    """
+    if not is_topic(name):
+        raise corrupt("topic", name, "Kafka allows no such name")
+    return decode_topic(data)
 
 
 def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
