@@ -9,7 +9,7 @@ import pytest
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.room import HELD_BYTES_MAX, range_bytes
 from zkcoord.core.view import Announced, Refusal
-from zkcoord.errors import CorruptError, InvariantError
+from zkcoord.errors import CorruptError
 from zkcoord.shell.desk import Calls, Desk
 from zkcoord.shell.starting import STARTS_MAX
 from zkcoord.shell.weighing import too_large
@@ -81,12 +81,11 @@ def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: 
     starts = starts_of(1, 100, times)
     desk = desk_with(ranges_bytes, starts)
     assert too_large(desk, starts) > multi.REQUEST_BYTES_MAX
-    with pytest.raises(InvariantError, match="over the limit"):
-        acknowledge(desk, starts)
+    assert len(acknowledge(desk, starts)) > multi.REQUEST_BYTES_MAX
     ((sequence, node),) = desk.commands.items()
     assert node is not None
     refused = member.refuse(PATHS, node, CorruptError("x" * 1_000))
-    assert multi.encode(refused, "")
+    assert len(multi.encode(refused, "")) < multi.REQUEST_BYTES_MAX
     (written,) = [write.data for write in refused.writes if isinstance(write, SetNode)]
     assert refused_ownership(written) == starts[sequence].ownership
 
