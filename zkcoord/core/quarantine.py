@@ -11,8 +11,10 @@ a flapping ensemble would quarantine everything.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition, consumer_of, json_bytes
@@ -40,11 +42,22 @@ _Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer it brok
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barred:
-    """Pairs of partition and consumer that are not given to each other, and partitions that are given to nobody."""
+    """Pairs of partition and consumer that are not given to each other, and partitions that are given to nobody.
+
+    `newer`: of partitions that are given to newer members only, the czxid that those are above.
+    """
 
     pairs: frozenset[tuple[TopicPartition, str]] = frozenset()
+    newer: Mapping[TopicPartition, int] = field(default_factory=dict)
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
     forgiven: Mapping[str, str] = field(default_factory=dict)  # as `GroupView.forgiven`
+
+    def bars(self, partition: TopicPartition, consumer_id: str, joined: Mapping[str, int]) -> bool:
+        """True when they are not given to each other. `joined`: the czxids of members; of another one pairs count."""
+        if (partition, consumer_id) in self.pairs:
+            return True
+        newest = self.newer.get(partition)
+        return newest is not None and consumer_id in joined and joined[consumer_id] <= newest
 
 
 @dataclass(slots=True)
@@ -98,32 +111,35 @@ class Quarantines:
             return Barred()
         forgiven, wished = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
-        strikes: _Strikes = {p: dict(by) for p, by in self._evictions.items()}
+        strikes: _Strikes = {}
         reasons: dict[TopicPartition, str] = {}
         for consumer_id, partition, refusal in _refusals(view):
             if not (wished or _covered(refusal, forgiven.get(consumer_id, ""))):
                 pairs.add((partition, consumer_id))
-                strikes.setdefault(partition, {})[consumer_id] = view.members[consumer_id].czxid
+                by = strikes.setdefault(partition, dict(self._evictions.get(partition, {})))
+                by[consumer_id] = view.members[consumer_id].czxid
                 reasons[partition] = refusal.reason
-        quarantined = dict(_standing(view, eligible))
+        broken = {p: by for p, by in (self._evictions | strikes).items() if len(by) >= STRIKES_MAX}
+        newest_reader, newer = _newest_reader(eligible), dict[TopicPartition, int]()
+        newest = max((m.czxid for m in view.members.values()), default=0)
+        quarantined = _standing(view, newest_reader)
         room = QUARANTINED_BYTES_MAX - sum(state_bytes(p, entry) for p, entry in quarantined.items())
-        for partition, by in sorted(strikes.items()):
-            if len(by) < STRIKES_MAX or partition in quarantined:
+        for partition, by in sorted(broken.items()):
+            if partition in quarantined:
                 continue
             owner, last = _owner(view, partition), max(by.values())
             if owner is not None and owner.czxid <= last:
                 continue  # it was forgiven
-            able = [m for m in eligible if m.threads.get(partition.topic)]
-            # of who has its try now, too: else it would go to another, be free on the way, and so come back, for ever
-            pairs.update((partition, m.consumer_id) for m in able if m.czxid <= last)
-            if owner is None and all(m.czxid <= last for m in able):
+            if owner is None and newest_reader(partition.topic) <= last:
                 why = f"broke {', '.join(sorted(by))}: {reasons.get(partition, 'evicted')}"
-                newest = max((m.czxid for m in view.members.values()), default=0)
                 entry = Quarantine(why[:WHY_CHARS_MAX], newest)
                 room -= state_bytes(partition, entry)
                 if room >= 0:
                     quarantined[partition] = entry
-        return Barred(pairs=frozenset(pairs), quarantined=quarantined, forgiven=forgiven)
+                    continue
+            # of who has its try now, too: else it would go to another, be free on the way, and so come back, for ever
+            newer[partition] = last
+        return Barred(pairs=frozenset(pairs), newer=newer, quarantined=quarantined, forgiven=forgiven)
 
 
 def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
@@ -179,13 +195,24 @@ def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
     return None if owner is None else view.members.get(consumer_of(owner.thread))
 
 
-def _standing(view: GroupView, eligible: Sequence[Member]) -> dict[TopicPartition, Quarantine]:
+def _newest_reader(eligible: Iterable[Member]) -> Callable[[str], int]:
+    """Tells of a topic the newest member's czxid that may be given it; 0 when there is none."""
+    newest_first = sorted(eligible, key=lambda m: -m.czxid)
+    return cache(lambda topic: next((m.czxid for m in newest_first if m.threads.get(topic)), 0))
+
+
+def _standing(view: GroupView, newest_reader: Callable[[str], int]) -> dict[TopicPartition, Quarantine]:
     """Quarantines of the state that nobody has come to end: no newer member, no wish."""
     if rebalancing(view):
         return {}
     return {
         partition: entry
         for partition, entry in view.quarantined.items()
-        if partition.partition in view.topics.get(partition.topic, ())
-        and not any(m.czxid > entry.czxid and m.threads.get(partition.topic) for m in eligible)
+        if _exists(view, partition) and newest_reader(partition.topic) <= entry.czxid
     }
+
+
+def _exists(view: GroupView, partition: TopicPartition) -> bool:
+    numbers = view.topics.get(partition.topic, ())
+    place = bisect_left(numbers, partition.partition)
+    return numbers[place : place + 1] == (partition.partition,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
@@ -85,6 +85,7 @@ class Target:
             view.replica_racks,
             absent,
             barred.pairs,
+            barred.newer and (barred.newer, [m.czxid for m in asked]),
             frozenset(barred.quarantined),
         )
         if self._key != key:
@@ -100,12 +101,12 @@ class Target:
                 )
             else:
                 self.stands_still, left = False, unassigned(question, answer)
-                allowed = _barred_from(question, answer, absent, barred)
+                allowed = _barred_from(question, answer, absent, barred, _joined(eligible))
                 self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
                 self._answered(allowed, eligible, absent, digest)
                 self.problem = "; ".join(filter(None, (_no_room(left), self._not_waited_for(eligible)))) or None
         if self.stands_still:
-            self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred)
+            self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred, _joined(eligible))
         else:
             self.limit(view, view.until, digest)
 
@@ -159,7 +160,7 @@ class Target:
         moving = list(moves(view, self.wanted))[: view.max_moves if at_rest else 0]
         self.limit(view, moving[-1] if moving else None, digest)
 
-    def _stand_still(self, view: GroupView, given: AssignorInput, barred: Barred) -> None:
+    def _stand_still(self, view: GroupView, given: AssignorInput, barred: Barred, joined: Mapping[str, int]) -> None:
         """What the last target gave to those who can still have it; else what an outstanding stop names next; else what
         they hold; the rest is nobody's ("")."""
         stopping = _stopping(view)
@@ -182,7 +183,7 @@ class Target:
                     (
                         t
                         for t in choices
-                        if t and may_read(partition, t) and (partition, consumer_of(t)) not in barred.pairs
+                        if t and may_read(partition, t) and not barred.bars(partition, consumer_of(t), joined)
                     ),
                     "" if free else owner,
                 )
@@ -190,16 +191,24 @@ class Target:
         self.until, self.waiting, self._limited = view.until, {}, None
 
 
+def _joined(eligible: Iterable[Member]) -> dict[str, int]:
+    """Since when who can be given work is a member, by consumer."""
+    return {m.consumer_id: m.czxid for m in eligible}
+
+
 def _barred_from(
-    given: AssignorInput, answer: Mapping[TopicPartition, str], absent: frozenset[str], barred: Barred
+    given: AssignorInput,
+    answer: Mapping[TopicPartition, str],
+    absent: frozenset[str],
+    barred: Barred,
+    joined: Mapping[str, int],
 ) -> Mapping[TopicPartition, str]:
     """The answer without what is in quarantine, and with what somebody must not be given at somebody else."""
-    owned, pairs = given.owned, barred.pairs
     if barred.quarantined:
         answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
-    if not absent and not pairs:
+    if not (absent or barred.pairs or barred.newer):
         return answer
-    return divert(given, answer, lambda p, c: (p, c) in pairs or (c in absent and consumer_of(owned.get(p, "")) != c))
+    return divert(given, answer, absent, barred, joined)
 
 
 def _question(
