@@ -34,7 +34,9 @@ def nodes(**fields: object) -> GroupNodes:
 def drop(known: GroupNodes, *, again: bool) -> list[list[Write]]:
     """The pieces."""
     offsets = known.view.leftovers["t"].offsets
-    return list(drop_topic(DropTopic(topic="t", again=again, offsets=offsets, why="x"), known, NEW, DRAFT))
+    return list(
+        drop_topic(DropTopic(topic="t", again=again, offsets=offsets, why="x"), known, known.view.owners, NEW, DRAFT)
+    )
 
 
 def test_a_topic_created_again_keeps_the_owners_of_its_partitions_and_is_marked_one_further() -> None:

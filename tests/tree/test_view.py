@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, Owner, Refusal
+from zkcoord.core.view import Channel, Leftovers, OffsetSeen, Owner, Refusal
 from zkcoord.tree.command import Command, Option, encode_command, refusal
+from zkcoord.tree.looked_up import leftovers
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import GroupRecord, Policy, encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
@@ -168,3 +171,33 @@ def test_with_a_topics_mark_what_was_halting_below_it_is_gone() -> None:
     assert marked.view.halting == frozenset({T0})
     gone = folded(data(mark, None), before=marked)
     assert (gone.view.owners, gone.view.halting) == ({}, frozenset())
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> None:
+    """Topics come and go with their owners, some of them halting or unreadable, and members that nobody can parse."""
+    draw = random.Random(seed)
+    answers: list[Node] = []
+    for version in range(80):
+        mark = f"{GROUP}/owners/t{draw.randrange(4)}"
+        owner = data(f"{mark}/{draw.randrange(3)}", draw.choice((None, b"a-0", b"!a-0", b"?!", b"")), version)
+        member = data(f"{GROUP}/ids/m{draw.randrange(3)}", draw.choice((None, b"garbage")))
+        listed = children(f"{GROUP}/ids", *draw.sample(("m0", "m1", "m2"), draw.randrange(4)))
+        answers.append(draw.choice((owner, owner, data(mark, draw.choice((None, b"", b"garbage"))), member, listed)))
+    singly = batched = empty("g")
+    for number in range(0, len(answers), 10):
+        for answer in answers[number : number + 10]:
+            singly = folded(answer, before=singly)
+        batched = folded(*answers[number : number + 10], before=batched)
+        assert (batched.view, dict(batched.problems)) == (singly.view, dict(singly.problems))
+    assert batched == singly
+
+
+def test_of_a_topic_that_is_looked_up_its_offsets_are_known_by_the_list_and_the_rest_is_an_operators() -> None:
+    mark, offsets = f"{GROUP}/owners/t", f"{GROUP}/offsets/t"
+    known = folded(children(mark, "0", "old"), data(f"{offsets}/0", b"17", 3), data(f"{offsets}/1", b"18", 3))
+    assert leftovers(known, "t", DRAFT) is None
+    known = folded(children(offsets, "0", "x"), data(f"{GROUP}/offsets/u/0", b"5", 1), before=known)
+    assert leftovers(known, "t", DRAFT) == Leftovers(
+        offsets={T0: OffsetSeen("17", 3)}, version=0, strange=(f"{mark}/old", f"{offsets}/x")
+    )

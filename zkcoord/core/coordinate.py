@@ -147,9 +147,9 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
 
 def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays, now_ms: int) -> list[Decision]:
     """From the owners to the target: the raise, marks, stops, grants."""
-    target, still, hold = memory.target.assignment, paused(view), HOLD in view.wishes
+    still, hold = paused(view), HOLD in view.wishes
     raising = changed != "" and not still and not memory.delay.waits(now_ms)
-    stopping = not still and not hold and everybody_stops(view, target, raising=raising)
+    stopping = not still and not hold and everybody_stops(view, memory.difference(view).misplaced, raising=raising)
     decisions: list[Decision] = []
     if raising:
         generation, digest = view.generation + 1, memory.target.digest
@@ -263,8 +263,7 @@ def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
     if not orphans:
         return []
     patience = memory.patience
-    wanted = (view.owners.get(partition) for partition in memory.target.assignment)
-    owning = {consumer_of(owner.thread) for owner in wanted if owner is not None and owner.thread}
+    owning = {consumer_of(thread) for thread in memory.difference(view).owning}
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]

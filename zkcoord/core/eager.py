@@ -8,32 +8,29 @@ hold or a pause clears it; when that is taken back while somebody is still stopp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
+from zkcoord.core.difference import Pairs
+from zkcoord.core.model import Rebalance, consumer_of
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import STOP, GroupView
 
 
-def everybody_stops(view: GroupView, target: Mapping[TopicPartition, str], *, raising: bool) -> bool:
-    """True while what is owned is stopped and nothing granted: what `stopping` in the state should say."""
+def everybody_stops(view: GroupView, misplaced: Pairs, *, raising: bool) -> bool:
+    """True while what is owned is stopped and nothing granted: what `stopping` in the state should say.
+
+    `misplaced`: what is owned and wanted elsewhere, with the thread that owns it.
+    """
     if view.rebalance is not Rebalance.EAGER:
         return False
-    living = view.living_threads()
     if raising or view.stopping:
-        return bool(living)
-    told = {name for name in view.members if (channel := view.channels.get(name)) and channel.outstanding(STOP)}
-    again = recreated(view) if told else frozenset()
-    for partition, (thread, _) in view.owners.items():
-        if thread in living:
-            holder = consumer_of(thread)
-            if target.get(partition) != thread:
-                return True
-            if holder in told and partition.topic not in again and _is_stopping(view, holder, partition):
-                return True
+        return bool(view.living_threads())
+    if any(consumer_of(thread) in view.members for thread in {thread for _, thread in misplaced}):
+        return True
+    again = recreated(view)
+    for name in view.members:
+        channel = view.channels.get(name)
+        stops = [c for c in channel.commands if c.option == STOP] if channel is not None else []
+        for partition in (p for stop in stops for p in (view.owners if stop.threads is None else stop.threads)):
+            owner = view.owners.get(partition)
+            if owner is not None and consumer_of(owner.thread) == name and partition.topic not in again:
+                return True  # it is still to stop that
     return False
-
-
-def _is_stopping(view: GroupView, consumer_id: str, partition: TopicPartition) -> bool:
-    commands = view.channels[consumer_id].commands
-    return any(command.option == STOP and command.names(partition) for command in commands)

@@ -83,9 +83,9 @@ def _drained(view: GroupView, topics: Collection[str], available: Available) -> 
     """Those of the topics that nobody reads or is about to: every owner is available, no command names a partition."""
     if not topics:
         return []
-    busy = set()
+    busy, asked = set[str](), frozenset(topics)
     for partition, owner in view.owners.items():
-        if partition.topic in topics and not available(owner):
+        if partition.topic in asked and not available(owner):
             busy.add(partition.topic)
     for consumer_id, channel in view.channels.items():
         if consumer_id in view.members:

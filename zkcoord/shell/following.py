@@ -23,11 +23,12 @@ from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
 from zkcoord.shell.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.looked_up import committed, leftovers
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.values import UNREADABLE_OWNER
-from zkcoord.tree.view import GroupNodes, committed, empty, fold_parsed, leftovers
+from zkcoord.tree.view import GroupNodes, empty, fold_parsed
 
 
 @dataclass(slots=True)

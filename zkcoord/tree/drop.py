@@ -6,7 +6,7 @@ takes over in between finds the mark as it was, and drops the rest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from zkcoord.core.decisions import DropTopic
@@ -17,12 +17,21 @@ from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, SetNode, Write, parts
 
 
-def drop_topic(decision: DropTopic, nodes: GroupNodes, present: Mark | None, layout: Layout) -> Iterator[list[Write]]:
-    """The writes of each piece, to be put behind the coordinator's guards, in their order."""
+def drop_topic(
+    decision: DropTopic,
+    nodes: GroupNodes,
+    owned: Iterable[TopicPartition],
+    present: Mark | None,
+    layout: Layout,
+) -> Iterator[list[Write]]:
+    """The writes of each piece, to be put behind the coordinator's guards, in their order.
+
+    `owned`: those of the topic's partitions that have an owner's node.
+    """
     topic, view = decision.topic, nodes.view
     seen = nodes.marks[topic]
     path = layout.mark(view.group, topic)
-    *pieces, last = [*parts(_removals(decision, nodes, layout), lambda w: len(w.path) + WRITE_BYTES)] or [[]]
+    *pieces, last = [*parts(_removals(decision, nodes, owned, layout), lambda w: len(w.path) + WRITE_BYTES)] or [[]]
     for piece in pieces:
         yield [CheckNode(path, seen.version), *piece]
     if decision.again and present is not None:
@@ -39,12 +48,12 @@ def next_mark(seen: MarkSeen, present: Mark) -> Mark:
     return replace(present, incarnation=(seen.mark.incarnation if seen.mark is not None else 0) + 1)
 
 
-def _removals(decision: DropTopic, nodes: GroupNodes, layout: Layout) -> list[Write]:
+def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicPartition], layout: Layout) -> list[Write]:
     """Owners of partitions that are still there are emptied, others removed, and all offsets."""
     view, topic = nodes.view, decision.topic
-    stays: Collection[int] = view.topics.get(topic, ()) if decision.again else ()
+    stays = frozenset(view.topics.get(topic, ()) if decision.again else ())
     writes: list[Write] = []
-    for partition in sorted(p for p in view.owners if p.topic == topic):
+    for partition in sorted(owned):
         thread, version = view.owners[partition]
         path = layout.owner(view.group, partition)
         if partition.partition not in stays:

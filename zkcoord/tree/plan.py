@@ -98,7 +98,8 @@ class _Planner:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
         self._state_version = nodes.view.state_version
         self._generation = nodes.view.generation
-        self._state, self._parents = nodes.state, nodes.parents
+        self._state, self._parents = nodes.state, set(nodes.parents)
+        self._owned: dict[str, list[TopicPartition]] = {}  # by topic, once one is dropped
         self._incarnations: dict[str, int] = {}  # of topics that are marked in this plan
 
     def marks(self, decisions: Sequence[MarkTopic]) -> Iterator[Transaction]:
@@ -264,7 +265,7 @@ class _Planner:
         path = self._layout.mark(group, topic)
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
         writes: list[Write] = [CreateNode(parent) for parent in above if parent not in self._parents]
-        self._parents = self._parents.union(above)
+        self._parents.update(above)
         mark = replace(self._term.marks[topic], incarnation=self._state.incarnations + 1)
         self._incarnations[topic] = mark.incarnation
         seen = self._nodes.marks.get(topic)
@@ -288,7 +289,11 @@ class _Planner:
     def _drop(self, decision: DropTopic) -> Iterator[Transaction]:
         if not decision.again:
             yield from self._keep_numbers([decision.topic], decision.why)
-        for piece in drop_topic(decision, self._nodes, self._term.marks.get(decision.topic), self._layout):
+        if not self._owned:
+            for partition in self._view.owners:
+                self._owned.setdefault(partition.topic, []).append(partition)
+        owned, mark = self._owned.get(decision.topic, []), self._term.marks.get(decision.topic)
+        for piece in drop_topic(decision, self._nodes, owned, mark, self._layout):
             yield self._guarded(piece, decision.why)
 
     def _command(
@@ -352,7 +357,7 @@ class _Planner:
         forgotten = [(self._layout.instance(group, name), known[name].version) for name in decision.forgotten]
         parent = self._layout.instances(group)
         above = [CreateNode(parent)] if writes and parent not in self._parents else []
-        self._parents = self._parents | {parent}
+        self._parents.add(parent)
         for part in parts([*above, *writes], lambda write: WRITE_BYTES + len(write.path) + len(write.data)):
             yield self._guarded(part, decision.why)
         for gone in parts(forgotten, lambda each: WRITE_BYTES + len(each[0])):

@@ -7,16 +7,15 @@ without eligibility, a refused command, a free owner that is left alone, a defau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.altered import altered
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, Leftovers, OffsetSeen
+from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen
 from zkcoord.errors import CorruptError
-from zkcoord.tree.offset import decode_offset
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, partition_number
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
 from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import GroupState, decode_state
@@ -76,34 +75,6 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
     return folder.result()
 
 
-def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
-    """What stands of a topic beside its owners; None while its lists are not read."""
-    group = nodes.view.group
-    owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
-    listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]
-    below = [node for node in listed if node is not None]
-    if len(below) < len(listed):
-        return None
-    stat = below[-1].stat
-    return Leftovers(
-        offsets={p: s for p, s in nodes.offsets.items() if p.topic == topic and str(p.partition) in below[-1].children},
-        version=stat.version if stat is not None else None,
-        strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if partition_number(name) is None),
-    )
-
-
-def committed(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """The offsets of these, as read; None where there is none that anybody can read."""
-    return {partition: _offset(nodes.offsets.get(partition)) for partition in partitions}
-
-
-def _offset(seen: OffsetSeen | None) -> int | None:
-    try:
-        return None if seen is None else decode_offset(seen.text.encode("utf-8"))
-    except CorruptError:
-        return None
-
-
 class _Folder:
     """Collects the changes of one batch: each map is copied once, and only when it changes."""
 
@@ -112,10 +83,14 @@ class _Folder:
         self._changes: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
         self._record, self._state, self._problems = before.record, before.state, before.problems
-        self._halting = before.view.halting
+        self._halting: Set[TopicPartition] = before.view.halting
+        self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
+        self._drop()
+        if "halting" in self._changes:
+            self._changes["halting"] = frozenset(self._halting)
         if "marks" in self._own:
             marks: Mapping[str, MarkSeen] = self._own["marks"]
             marked = frozenset(topic for topic, seen in marks.items() if seen.mark is not None or seen.unreadable)
@@ -126,7 +101,7 @@ class _Folder:
             self._own["parents"] = frozenset(self._own["parents"])
         before = self._before
         view = altered(before.view, **self._changes) if self._changes else before.view
-        return altered(before, view=view, record=self._record, state=self._state, problems=self._problems, **self._own)
+        return altered(before, view=view, record=self._record, state=self._state, **self._own)
 
     def _owned(self, name: str) -> Any:
         """The nodes' map or set of that name, to be changed."""
@@ -185,22 +160,21 @@ class _Folder:
             left = self._map(name)
             for each in gone:
                 del left[each]
-                self._forget_problems(f"{listed.path}/{each}")
+            self._forget_problems({f"{listed.path}/{each}" for each in gone})
 
     def _problem(self, path: str, what: str | None) -> None:
         if what is None and path not in self._problems:
             return
-        problems = dict(self._problems)
+        problems = self._problems = self._owned("problems")
         if what is None:
             del problems[path]
         else:
             problems[path] = what
-        self._problems = problems
 
-    def _forget_problems(self, path: str) -> None:
-        """The node is gone, with all below it."""
-        for known in [p for p in self._problems if p == path or p.startswith(f"{path}/")]:
-            self._problem(known, None)
+    def _forget_problems(self, gone: Set[str]) -> None:
+        """These nodes are gone, with all below them."""
+        for path in [p for p in self._problems if p in gone or not gone.isdisjoint(parents(p))]:
+            self._problem(path, None)
 
     def _unreadable(self, what: str, error: str | None) -> None:
         before: str | None = self._changes.get("unreadable", self._before.view.unreadable)
@@ -223,7 +197,7 @@ class _Folder:
         if node.stat is None:
             if node.kind is Kind.CHILDREN:  # watched, and perhaps read later than the data beside it: its word counts
                 channels.pop(address.name, None)
-                self._forget_problems(node.path)
+                self._forget_problems({node.path})
             return
         known = channels.get(address.name)
         if known is None or known.czxid != node.stat.czxid:  # made again under its name: nothing of the former holds
@@ -284,9 +258,12 @@ class _Folder:
         partition = address.partition
         if partition is None:
             return
+        if partition.topic in self._dropped:
+            self._drop()
         owners = self._map("owners")
         if node.data.startswith(HALTING_BYTES) is not (partition in self._halting):
-            self._changes["halting"] = self._halting = self._halting ^ {partition}
+            halting = self._own_halting()
+            (halting.discard if partition in halting else halting.add)(partition)
         if node.stat is None:
             owners.pop(partition, None)
             return
@@ -303,12 +280,7 @@ class _Folder:
         self._problem(node.path, None)
         if node.stat is None:
             if known is not None:  # removed with the topic, and with all that stood below it
-                owners = self._map("owners")
-                for partition in [p for p in owners if p.topic == topic]:
-                    del owners[partition]
-                if any(p.topic == topic for p in self._halting):
-                    left = frozenset(p for p in self._halting if p.topic != topic)
-                    self._changes["halting"] = self._halting = left
+                self._dropped.add(topic)
             return
         try:
             marks[topic] = MarkSeen(decode_mark(node.data), node.stat.version)
@@ -316,6 +288,25 @@ class _Folder:
             marks[topic] = MarkSeen(None, node.stat.version, unreadable=True)
             why = "an operator must mend it, or set it empty if it is the same topic still"
             self._problem(node.path, f"{error}: {why}; until then nothing of the topic is given to anybody")
+
+    def _drop(self) -> None:
+        """Take out the owners of the topics that were dropped: once for all of them, thousands may be."""
+        if not self._dropped:
+            return
+        owners = self._map("owners")
+        for partition in [p for p in owners if p.topic in self._dropped]:
+            del owners[partition]
+        halting = [p for p in self._halting if p.topic in self._dropped]
+        if halting:
+            self._own_halting().difference_update(halting)
+        self._dropped.clear()
+
+    def _own_halting(self) -> set[TopicPartition]:
+        """Who was told to stop, to be changed."""
+        if "halting" not in self._changes:
+            self._changes["halting"] = self._halting = set(self._halting)
+        changed: set[TopicPartition] = self._changes["halting"]
+        return changed
 
     def _offset(self, address: Address, node: Node) -> None:
         partition = address.partition

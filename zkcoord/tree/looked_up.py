@@ -1,0 +1,41 @@
+"""What was looked up of a group, beside its view: what is left of a topic, which offsets were committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Leftovers, OffsetSeen
+from zkcoord.errors import CorruptError
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import Layout, partition_number, partition_numbers
+from zkcoord.tree.view import GroupNodes
+
+
+def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
+    """What stands of a topic beside its owners; None while its lists are not read."""
+    group = nodes.view.group
+    owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
+    listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]
+    below = [node for node in listed if node is not None]
+    if len(below) < len(listed):
+        return None
+    stat = below[-1].stat
+    numbered = (TopicPartition(topic, number) for number in partition_numbers(below[-1].children))
+    return Leftovers(
+        offsets={p: nodes.offsets[p] for p in numbered if p in nodes.offsets},
+        version=stat.version if stat is not None else None,
+        strange=tuple(f"{n.path}/{name}" for n in below for name in n.children if partition_number(name) is None),
+    )
+
+
+def committed(nodes: GroupNodes, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    """The offsets of these, as read; None where there is none that anybody can read."""
+    return {partition: _offset(nodes.offsets.get(partition)) for partition in partitions}
+
+
+def _offset(seen: OffsetSeen | None) -> int | None:
+    try:
+        return None if seen is None else decode_offset(seen.text.encode("utf-8"))
+    except CorruptError:
+        return None
