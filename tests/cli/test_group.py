@@ -280,18 +280,20 @@ def test_groups_are_listed(world: World, run: Run) -> None:
     assert run("group", "list", "--zookeeper", world.address).stdout == ""
     world.settle()
     world.put("/consumers/groups/other")
+    world.put(DRAFT.record("removed"))  # what an old tool leaves of a group
 
     names = run("group", "list", "--zookeeper", world.address)
     states = run("group", "list", "--state", "--zookeeper", world.address)
     objects = run("group", "list", "--output", "json", "--zookeeper", world.address)
 
-    assert names.stdout == "g\nother\n"
+    assert names.stdout == "g\nother\nremoved\n"
     assert [line.split()[:2] for line in states.stdout.splitlines()] == [
         ["GROUP", "STATE"],
         ["g", "Stable"],
         ["other", "Empty"],
+        ["removed", "Empty"],
     ]
-    assert [json.loads(line)["group"] for line in objects.stdout.splitlines()] == ["g", "other"]
+    assert [json.loads(line)["group"] for line in objects.stdout.splitlines()] == ["g", "other", "removed"]
 
 
 def test_all_groups_are_described_one_after_the_other(world: World, run: Run) -> None:

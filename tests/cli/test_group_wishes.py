@@ -113,6 +113,17 @@ def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, membe
     assert (gone.exit_code, said(gone)) == (2, "error: there is no group 'g'; `zkcoord group list` shows them")
 
 
+def test_a_group_of_which_an_old_tool_left_the_record_is_found_and_deleted(world: World, run: Run) -> None:
+    at = ("--zookeeper", world.zookeeper)
+    with Tree(world.zookeeper) as tree:
+        tree.commit(Transaction(writes=(CreateNode(DRAFT.record("left")),)))
+
+    assert text(run, "group", "list", *at) == "left\n"
+    assert text(run, "group", "describe", "left", *at).startswith("Group left: Empty, ")
+    assert text(run, "group", "delete", "left", *at) == "group left: deleted\n"
+    assert text(run, "group", "list", *at) == ""
+
+
 def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: str, run: Run) -> None:
     with World(chroot) as world:
         world.topic("clicks", 1)

@@ -188,7 +188,7 @@ def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, 
     if state:
         return table(STATE_COLUMNS, [_state_row(above, report)])
     if members:
-        return table(MEMBER_COLUMNS, [_member_row(report, name) for name in sorted(report.view.members)])
+        return table(MEMBER_COLUMNS, [_member_row(report.view.group, member) for member in _members(report)])
     rows = [
         [
             report.view.group,
@@ -251,12 +251,11 @@ def _state_row(above: TreeReport, report: GroupReport) -> list[Any]:
     return [shown[key] for key in keys]
 
 
-def _member_row(report: GroupReport, name: str) -> list[Any]:
-    member = _member(report, name)
+def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
     topics = ",".join(f"{topic}:{threads}" for topic, threads in member["topics"].items())
     return [
-        report.view.group,
-        name,
+        group,
+        member["consumer"],
         member["instance"],
         len(member["partitions"]),
         len(member["commands"]),
@@ -269,7 +268,7 @@ def _document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, A
     """All that is known of the group."""
     return {
         **_state(above, report),
-        "members": [_member(report, name) for name in sorted(report.view.members)],
+        "members": _members(report),
         "partitions": _partitions(report, ends),
         "problems": dict(sorted(report.problems.items())),
     }
@@ -294,7 +293,15 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
     }
 
 
-def _member(report: GroupReport, name: str) -> dict[str, Any]:
+def _members(report: GroupReport) -> list[dict[str, Any]]:
+    """All members, by consumer id."""
+    owned: dict[str, list[str]] = {}
+    for partition, owner in sorted(report.view.owners.items()):
+        owned.setdefault(consumer_of(owner.thread), []).append(str(partition))
+    return [_member(report, name, owned.get(name, [])) for name in sorted(report.view.members)]
+
+
+def _member(report: GroupReport, name: str, partitions: list[str]) -> dict[str, Any]:
     view = report.view
     member, channel = view.members[name], view.channels.get(name)
     draft_only = channel is not None and not member.coordinated
@@ -307,7 +314,7 @@ def _member(report: GroupReport, name: str) -> dict[str, Any]:
         "consumer": name,
         "instance": member.instance,
         "topics": dict(sorted(member.threads.items())),
-        "partitions": [str(p) for p, owner in sorted(view.owners.items()) if consumer_of(owner.thread) == name],
+        "partitions": partitions,
         "commands": [
             {"sequence": c.sequence, "option": c.option, "partitions": c.threads and sorted(map(str, c.threads))}
             for c in (channel.commands if channel else ())

@@ -31,6 +31,7 @@ from zkcoord.tree.paths import (
     CANDIDATES,
     EPOCH,
     EVICTED_MARK,
+    RECORDS,
     ROOT,
     TOPICS,
     Layout,
@@ -115,13 +116,15 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
 
 
 def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
-    """All groups, in order."""
-    return tree.read([Read(layout.groups, Kind.CHILDREN)])[0].children
+    """All groups, in order: of what an old tool removed the record is left, and is to be found for its deletion."""
+    folders, records = tree.read([Read(layout.groups, Kind.CHILDREN), Read(RECORDS, Kind.CHILDREN)])
+    return tuple(sorted({*folders.children, *records.children}))
 
 
 def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
     """One group; UsageError if there is none of that name."""
-    if not group or "/" in group or not tree.read([Read(layout.group(group))])[0].exists:
+    nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if group and "/" not in group else ()
+    if not any(node.exists for node in nodes):
         raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
     return _Reading(tree, layout, group).report()
 
@@ -151,8 +154,8 @@ class _Reading:
     def report(self) -> GroupReport:
         """Read all of it."""
         layout, group = self._layout, self._group
-        for consumer in self._names(layout.ids(group), layout.registration(group, "")):
-            self._nodes = fold(self._nodes, [consumer], layout)
+        (listed,) = self._take([Read(layout.ids(group), Kind.CHILDREN)])
+        self._take([Read(layout.registration(group, name)) for name in listed.children])
         self._read_channels()
         owned = self._read_partitions(layout.owners(group))
         self._take([Read(layout.owner(group, partition)) for partition in owned])
@@ -195,11 +198,6 @@ class _Reading:
         nodes = self._tree.read(reads) if reads else ()
         self._nodes = fold(self._nodes, nodes, self._layout)
         return nodes
-
-    def _names(self, parent: str, prefix: str) -> tuple[Node, ...]:
-        """The data of a node's children, the list of children taken in before."""
-        (listed,) = self._take([Read(parent, Kind.CHILDREN)])
-        return self._tree.read([Read(f"{prefix}{name}") for name in listed.children]) if listed.children else ()
 
     def _read_channels(self) -> None:
         layout, group = self._layout, self._group
