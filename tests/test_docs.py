@@ -137,7 +137,6 @@ def test_python_examples_compile() -> None:
     assert {name: len(found) for name, found in blocks.items() if found} == {
         "README.md": 2,
         "consumers.md": 3,
-        "operations.md": 1,
     }
     for name, found in blocks.items():
         for block in found:

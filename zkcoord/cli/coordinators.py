@@ -47,7 +47,9 @@ def list_(settings: Settings) -> None:
 
 @coordinators.command()
 @click.argument("number", metavar="N", type=at_least(0))
-@click.option("--timeout-ms", type=at_least(0), default=60_000, show_default=True, help="How long to wait for it.")
+@click.option(
+    "--timeout-ms", type=at_least(0), default=60_000, show_default=True, metavar="N", help="How long to wait for it."
+)
 @pass_settings
 def resign(settings: Settings, number: int, timeout_ms: int) -> None:
     """Make coordinator N end what it has begun and step back; another one serves at once.

@@ -16,7 +16,12 @@ from zkcoord.errors import UsageError
 PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
 
 timeout = click.option(
-    "--timeout-ms", type=at_least(0), default=60_000, show_default=True, help="How long to wait until it is done."
+    "--timeout-ms",
+    type=at_least(0),
+    default=60_000,
+    show_default=True,
+    metavar="N",
+    help="How long to wait until it is done.",
 )
 
 

@@ -121,11 +121,16 @@ def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
     return tuple(sorted({*folders.children, *records.children}))
 
 
+def no_such_group(name: str) -> str:
+    """What a command says of a group that it does not find."""
+    return f"there is no group {name!r}; `zkcoord group list` shows them"
+
+
 def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
     """One group; UsageError if there is none of that name."""
     nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if group and "/" not in group else ()
     if not any(node.exists for node in nodes):
-        raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
+        raise UsageError(no_such_group(group))
     return _Reading(tree, layout, group).report()
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from zkcoord.cli.output import say
-from zkcoord.cli.reading import read_tree
+from zkcoord.cli.reading import no_such_group, read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import TOO_LARGE, Outcome
@@ -73,19 +73,21 @@ def _record(node: Node) -> GroupRecord | None:
         raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
 
 
-def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit) -> GroupRecord:
-    """Change the group's record by its version; UsageError if there is no such group. Returns the record as it is.
+def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False) -> GroupRecord:
+    """Change the group's record by its version; UsageError if there is no such group, unless it may be `new`.
+
+    Returns the record as it is.
 
     `edit` is asked again as `by_version` says: it must leave alone what it finds done.
     """
     if not group or "/" in group:
-        raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
+        raise UsageError(no_such_group(group))
     path = layout.record(group)
 
     def attempt() -> tuple[GroupRecord, Write | None]:
         folder, node = tree.read([Read(layout.group(group)), Read(path)])
-        if not folder.exists and not node.exists:
-            raise UsageError(f"there is no group {group!r}; `zkcoord group list` shows them")
+        if not (folder.exists or node.exists or new):
+            raise UsageError(no_such_group(group))
         before = _record(node) or DEFAULT_RECORD
         after = edit(before)
         if after == before:
@@ -93,7 +95,7 @@ def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit) -> G
         data = encode_record(after)
         return after, CreateNode(path, data) if node.stat is None else SetNode(path, data, node.stat.version)
 
-    return by_version(tree, path, f"{group}: wish", attempt)
+    return by_version(tree, path, f"{group}: record", attempt)
 
 
 def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tuple[T, Write | None]]) -> T:

@@ -26,7 +26,7 @@ RARE_KEYS = (
     "max_moves",
 )  # written when they are not at their default
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
-_WHAT = "group record"
+WHAT = "group record"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ cooperative or eager
     """
     if not data.strip():
         return DEFAULT_RECORD
-    document = read_document(_WHAT, data)
+    document = read_document(WHAT, data)
     document.version()
     offsets = document.section("offsets")
     weights, racks = document.section("weights"), document.section("racks")

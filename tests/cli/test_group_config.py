@@ -1,0 +1,127 @@
+"""`zkcoord group config`: the record of a group is shown, and changed only as a whole and only to what is allowed."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.group_tree import World
+from tests.cli.program import Run
+from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, Policy, decode_record
+from zkcoord.tree.snapshot import Read
+
+pytestmark = pytest.mark.zookeeper
+
+DEFAULTS = {
+    "rebalance": "cooperative",
+    "assignor": None,
+    "policy.on_timeout": "evict",
+    "policy.max_rebalance_retries": 4,
+    "policy.evict_grace_ms": None,
+    "policy.initial_delay_ms": 0,
+    "policy.probe_interval_ms": None,
+    "policy.max_probes": 3,
+    "policy.session_timeout_min_ms": 0,
+    "policy.max_moves": None,
+}
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[World]:
+    with Tree(chroot) as tree:
+        yield World(tree, chroot)
+
+
+def record(world: World, group: str = "g") -> GroupRecord | None:
+    """The group's record; None: there is none."""
+    (node,) = world.tree.read([Read(DRAFT.record(group))])
+    return decode_record(node.data) if node.exists else None
+
+
+def test_a_groups_record_is_shown_with_every_key(world: World, run: Run) -> None:
+    world.settle()
+    shown = run("group", "config", "g", "--zookeeper", world.address)
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert lines[0] == ["GROUP", "KEY", "VALUE"]
+    assert lines[1:] == [["g", key, "-" if value is None else str(value)] for key, value in DEFAULTS.items()]
+
+
+def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(world: World, run: Run) -> None:
+    world.settle()
+    at = ("--zookeeper", world.address)
+    wish = {"who": "ann", "run": "1"}
+    world.put(DRAFT.record("g"), json.dumps({"wish": {"hold": wish}, "later": 7}).encode())
+
+    pairs = ["rebalance=eager", "policy.max_moves=10", "assignor=range", "weights.a.b-0=5", "racks.a.b-0=west 1"]
+    shown = run("group", "config", "g", *pairs, "--output", "json", *at)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    wanted = {"rebalance": "eager", "policy.max_moves": 10, "assignor": "range"}
+    wanted |= {"weights.a.b-0": 5, "racks.a.b-0": "west 1"}
+    assert json.loads(shown.stdout) == {"group": "g", "config": {**DEFAULTS, **wanted}}
+    assert record(world) == GroupRecord(
+        assignor="range",
+        rebalance=Rebalance.EAGER,
+        policy=Policy(max_moves=10),
+        weights={TopicPartition("a.b", 0): 5},
+        racks={TopicPartition("a.b", 0): "west 1"},
+        wish={**DEFAULT_RECORD.wish, "hold": wish},
+        unknown={"later": 7},
+    )
+
+    back = ["rebalance=", "policy.max_moves=null", "assignor=", "weights.a.b-0=", "racks.a.b-0="]
+    assert run("group", "config", "g", *back, *at).exit_code == 0
+    assert record(world) == GroupRecord(wish={**DEFAULT_RECORD.wish, "hold": wish}, unknown={"later": 7})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        (["rebalance=gentle"], "rebalance is 'gentle', allowed is cooperative or eager"),
+        (["policy.max_moves=0"], "policy.max_moves is '0', allowed is an integer from 1 to 2147483647"),
+        (
+            ["rebalance=eager", "weights.clicks-0=x"],
+            "weights.clicks-0 is 'x', allowed is an integer from 1 to 2147483647",
+        ),
+        (["racks.clicks-0=a\nb"], "racks.clicks-0: 'a\\nb' is no printable text"),
+        (["rebalance"], "'rebalance': write KEY=VALUE; KEY= takes a key back to its default"),
+        (["weights.clicks=5"], "'weights.clicks' is no key of a group; choose from rebalance, assignor, policy."),
+        (["wish.pause=1"], "'wish.pause' is no key of a group; choose from rebalance, assignor, policy."),
+    ],
+)
+def test_what_is_not_allowed_changes_nothing(world: World, run: Run, pairs: list[str], why: str) -> None:
+    world.settle()
+    refused = run("group", "config", "g", *pairs, "--zookeeper", world.address)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: {why}")
+    assert record(world) == DEFAULT_RECORD
+
+
+def test_a_group_is_decided_about_before_its_first_consumer_joins(world: World, run: Run) -> None:
+    at = ("--zookeeper", world.address)
+    unknown = run("group", "config", "new", *at)
+    assert (unknown.exit_code, unknown.stderr) == (
+        2,
+        "error: there is no group 'new'; `zkcoord group list` shows them\n",
+    )
+    done = run("group", "config", "new", "policy.initial_delay_ms=3000", *at)
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "warning: there is no group new yet: this counts once its first consumer joins\n",
+    )
+    assert record(world, "new") == GroupRecord(policy=Policy(initial_delay_ms=3_000))
+    illegal = run("group", "config", "a b", "rebalance=eager", *at)
+    assert (illegal.exit_code, record(world, "a b")) == (2, None)
+
+
+def test_a_record_that_nobody_can_read_is_named_and_left_alone(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.record("g"), b"{")
+    for pairs in ([], ["rebalance=eager"]):
+        result = run("group", "config", "g", *pairs, "--zookeeper", world.address)
+        assert result.exit_code == 6
+        assert result.stderr.startswith("error: /zkcoord/groups/g: bad group record '{': no JSON")
+    (node,) = world.tree.read([Read(DRAFT.record("g"))])
+    assert node.data == b"{"

@@ -1,0 +1,111 @@
+"""`zkcoord group config`: what people decide about a group, each key checked before its record is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import print_json, table, warn
+from zkcoord.cli.reading import group_names, no_such_group, read_tree
+from zkcoord.cli.wishing import edit_record, read_record
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.subscription import check_name
+from zkcoord.tree.codec import compact, corrupt, partition_of
+from zkcoord.tree.record import DEFAULT_RECORD, POLICY_KEYS, WHAT, GroupRecord, decode_record, encode_record
+
+BY_PARTITION = ("weights", "racks")
+PLAIN_KEYS = ("rebalance", "assignor", *(f"policy.{key}" for key in POLICY_KEYS))
+COLUMNS = ("GROUP", "KEY", "VALUE")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="G")
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE]...")
+@pass_settings
+def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
+    """Show what is decided about group G, or change it: `rebalance=eager`, `policy.max_moves=10`.
+
+    KEY= takes a key back to its default. All keys of a call are changed at once, and count at once; a value that is not
+    allowed changes nothing. Also before the group's first consumer joins. The keys: rebalance, assignor, policy.…,
+    weights.TOPIC-PARTITION, racks.TOPIC-PARTITION; docs/operations.md ("The group record") says what they do.
+    """
+    chosen = _chosen(pairs)
+    address = settings.zookeeper_address()
+    with settings.tree() as tree:
+        layout = read_tree(tree, address).layout
+        known = name in group_names(tree, layout)
+        if not known:
+            check_name("group", name)
+        if chosen:
+            record: GroupRecord | None = edit_record(tree, layout, name, lambda now: changed(now, chosen), new=True)
+        else:
+            record = read_record(tree, layout, name)
+    if record is None and not known:
+        raise UsageError(no_such_group(name))
+    if chosen and not known:
+        warn(f"there is no group {name} yet: this counts once its first consumer joins")
+    values = flat(record or DEFAULT_RECORD)
+    if settings.json:
+        print_json({"group": name, "config": values})
+    else:
+        click.echo(table(COLUMNS, [[name, key, value] for key, value in values.items()]))
+
+
+def _chosen(pairs: Sequence[str]) -> dict[str, str]:
+    """Key -> value as text, empty: the default."""
+    chosen: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"{pair!r}: write KEY=VALUE; KEY= takes a key back to its default")
+        section, _, rest = key.partition(".")
+        if key not in PLAIN_KEYS and not (section in BY_PARTITION and partition_of(rest)):
+            known = ", ".join([*PLAIN_KEYS, *(f"{name}.TOPIC-PARTITION" for name in BY_PARTITION)])
+            raise UsageError(f"{key!r} is no key of a group; choose from {known}")
+        if not value.isprintable():
+            raise UsageError(f"{key}: {value!r} is no printable text")
+        chosen[key] = value
+    return chosen
+
+
+def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
+    """The record with these values; an empty one, or `null`, is the default. UsageError for one that is not allowed.
+
+    >>> changed(DEFAULT_RECORD, {"policy.max_moves": "10"}).policy.max_moves
+    10
+    >>> changed(DEFAULT_RECORD, {"policy.max_moves": "many"})
+    Traceback (most recent call last):
+    ...
+    zkcoord.errors.UsageError: policy.max_moves is 'many', allowed is an integer from 1 to 2147483647
+    """
+    document = json.loads(encode_record(record))
+    for key, value in chosen.items():
+        section, dot, name = key.partition(".")
+        place, name = (document.setdefault(section, {}), name) if dot else (document, key)
+        place.pop(name, None)
+        if value not in ("", "null"):
+            place[name] = value
+    data = compact(document)
+    try:
+        return decode_record(data)
+    except CorruptError as error:
+        raise UsageError(str(error).removeprefix(str(corrupt(WHAT, data, "")))) from error
+
+
+def flat(record: GroupRecord) -> dict[str, Any]:
+    """What people decided, key -> value; None: it is left to the members, or there is no limit.
+
+    >>> flat(changed(DEFAULT_RECORD, {"assignor": "range"}))["assignor"]
+    'range'
+    """
+    return {
+        "rebalance": record.rebalance.value,
+        "assignor": record.assignor,
+        **{f"policy.{key}": getattr(record.policy, key) for key in POLICY_KEYS},
+        **{f"weights.{partition}": weight for partition, weight in sorted(record.weights.items())},
+        **{f"racks.{partition}": rack for partition, rack in sorted(record.racks.items())},
+    }
