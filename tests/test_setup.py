@@ -1,4 +1,6 @@
-"""`scripts/setup` on machines that lack something; Python's venv and pip are played, so nothing is fetched."""
+"""`scripts/setup` on machines that lack something; Python's venv and pip are played, so nothing is fetched.
+
+And what every script answers who asks for help, or calls it from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-SETUP = Path(__file__).parent.parent / "scripts" / "setup"
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+SETUP = SCRIPTS / "setup"
 TOOLS = ("bash", "cat", "cp", "cut", "dirname", "flock", "grep", "head", "id", "ls", "mkdir", "mv", "rm", "sha256sum")
 DEADLINE_S = 20
 PLAYED = f"""#!/usr/bin/env bash
@@ -187,3 +190,39 @@ def test_an_interrupt_ends_it_with_130(checkout: Checkout) -> None:
         said = process.communicate(timeout=DEADLINE_S)[1]
     assert process.returncode == 130
     assert said == setting_up("demo") + "scripts/setup: interrupted; the next run goes on\n"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.iterdir()))
+def test_who_asks_a_script_for_help_has_it_and_nothing_is_set_up(checkout: Checkout, name: str) -> None:
+    shutil.copy(SCRIPTS / name, checkout.folder / "scripts")
+    sed = shutil.which("sed")
+    assert sed
+    (checkout.bin / "sed").symlink_to(sed)
+    command = ["bash", checkout.folder / "scripts" / name, "--help"]
+    done = subprocess.run(
+        command, env={"PATH": str(checkout.bin)}, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"scripts/{name} [")
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_what_is_no_extra_but_an_option_is_refused(checkout: Checkout) -> None:
+    refused = (2, "scripts/setup: there is no option --extras; see scripts/setup --help\n")
+    assert checkout.run("--extras") == refused
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_a_journal_is_looked_for_where_the_script_was_called(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("hello\n")
+    done = subprocess.run(
+        [SCRIPTS / "replay", "journal"],
+        cwd=tmp_path,
+        env={**os.environ, "ZKCOORD_VENV": sys.prefix},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (6, "")
+    assert done.stderr.startswith("error: journal: line 1 is no JSON")
