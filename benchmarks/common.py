@@ -276,14 +276,27 @@ class Pings:
 def repeated(what: str) -> argparse.ArgumentParser:
     """The options of a benchmark that measures each point several times."""
     parser = arguments(what)
-    parser.add_argument("--runs", type=int, metavar="N", help="runs of each (default 7, quick 1 or 2)")
-    parser.add_argument("--point", action="append", metavar="N,P", help="only this point: members, partitions")
+    parser.add_argument("--runs", type=whole, metavar="N", help="runs of each (default 7, quick 1 or 2)")
+    where = "only this point: members, partitions"
+    parser.add_argument("--point", type=wholes(2), action="append", metavar="N,P", help=where)
     return parser
 
 
-def points(chosen: Sequence[str] | None) -> tuple[tuple[int, int], ...]:
-    """The points to measure."""
-    if not chosen:
-        return POINTS
-    pairs = (text.partition(",") for text in chosen)
-    return tuple((int(members), int(partitions)) for members, _, partitions in pairs)
+def whole(text: str) -> int:
+    """A number of an option: a wrong one is told before anything is measured."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return number
+
+
+def wholes(many: int) -> Callable[[str], tuple[int, ...]]:
+    """So many numbers with commas between them."""
+
+    def numbers(text: str) -> tuple[int, ...]:
+        found = tuple(map(whole, text.split(",")))
+        if len(found) != many:
+            raise argparse.ArgumentTypeError(f"{text!r}: write {many} numbers with commas between them")
+        return found
+
+    return numbers

@@ -33,10 +33,10 @@ from typing import Any
 
 from common import (
     GROUP,
+    POINTS,
     SESSION_TIMEOUT_MS,
     Child,
     Result,
-    points,
     repeated,
 )
 from floor_actors import TOPIC_PATH, FloorCoordinator, FloorMembers
@@ -170,7 +170,7 @@ def main() -> int:
     runs = chosen.runs or (2 if chosen.quick else 7)
     measures: list[Measure] = []
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
-        for members, partitions in points(chosen.point):
+        for members, partitions in chosen.point or POINTS:
             found = [
                 run_floor(
                     server.hosts, f"floor-{members}-{partitions}-{n}", members, partitions, merged=not chosen.piecewise

@@ -31,7 +31,7 @@ from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
-from common import DEADLINE_S, SESSION_TIMEOUT_MS, Child, Result, now_ns, points, repeated
+from common import DEADLINE_S, POINTS, SESSION_TIMEOUT_MS, Child, Result, now_ns, repeated
 from floor import COMMANDS, fresh_tree, run_floor, topic
 from floor_actors import TOPIC_PATH
 from members import Members, OneCoordinator
@@ -214,7 +214,7 @@ def main() -> int:
     with EmbeddedZooKeeper(max_session_timeout_ms=2 * SESSION_TIMEOUT_MS) as server:
         run_floor(server.hosts, "warm-floor", 2, 100)
         run_product(server, "warm-product", 2, 100)
-        for members, partitions in points(chosen.point):
+        for members, partitions in chosen.point or POINTS:
             product, floor = [], []
             for number in range(runs):
                 name = f"{members}-{partitions}-{number}"

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from common import DEADLINE_S, SESSION_TIMEOUT_MS, Child, now_ns
+from common import DEADLINE_S, SESSION_TIMEOUT_MS, Child, now_ns, wholes
 from crowd import Crowd
 from members import Seen
 from verdict import OUT, Measure, arguments, conclude
@@ -219,12 +219,12 @@ def report(point: tuple[int, int, int], found: dict[str, dict[str, float]]) -> l
 def main() -> int:
     """Each point on a server of its own."""
     parser = arguments("One coordinator and thousands of members.")
-    parser.add_argument("--point", action="append", metavar="G,M,P", help="only this one: groups, members, partitions")
+    where = "only this one: groups, members, partitions"
+    parser.add_argument("--point", type=wholes(3), action="append", metavar="G,M,P", help=where)
     chosen = parser.parse_args()
-    chosen_points = [tuple(map(int, text.split(","))) for text in chosen.point or ()]
     measures: list[Measure] = []
     raw = {}
-    for point in chosen_points or (QUICK_POINTS if chosen.quick else POINTS):
+    for point in chosen.point or (QUICK_POINTS if chosen.quick else POINTS):
         groups, members, partitions = point
         began_ns = now_ns()
         with (

@@ -19,6 +19,25 @@ TIMEOUT_S = 600
 
 
 @pytest.mark.zookeeper
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["handover", "--point", "10"], "argument --point: '10': write 2 numbers with commas between them"),
+        (["floor", "--point", "10,x"], "argument --point: 'x' is no whole number from 1 on"),
+        (["scale", "--point", "1,2,3,4"], "argument --point: '1,2,3,4': write 3 numbers with commas between them"),
+        (["handover", "--runs", "0"], "argument --runs: '0' is no whole number from 1 on"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_measured(words: list[str], why: str) -> None:
+    name, *options = words
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"{name}.py: error: {why}\n")
+
+
+@pytest.mark.zookeeper
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.long
