@@ -53,7 +53,10 @@ class Coordinator:
             raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
         chosen = layout_named(layout)
         if chosen is not DRAFT:
-            raise UsageError(f"the layout {layout!r} is not served by this version: start it with --layout draft")
+            raise UsageError(
+                f"the layout {layout!r} is not served by this version: use a tree of the layout draft, or a version"
+                " that serves it"
+            )
         known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
         sessions = zookeeper_sessions(

@@ -8,11 +8,11 @@ import uuid
 import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
-from zkcoord.cli.output import print_json, table
+from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.wishing import who
 from zkcoord.errors import SchemaError
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
-from zkcoord.tree.paths import LAYOUTS
+from zkcoord.tree.paths import DRAFT, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
@@ -45,6 +45,8 @@ def current_(settings: Settings, check: bool) -> None:
         click.echo(f"{schema.revision}{' (head)' if schema.revision == head else ''}, layout {schema.layout}")
         if mark is not None:
             click.echo(f"in progress: {mark.old} -> {mark.new}, run {mark.run}")
+    if check and schema is not None and schema.revision not in [revision.revision for revision in history()]:
+        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
     if check and (schema is None or mark is not None or schema.revision != head):
         raise SchemaError(f"the tree is not at revision {head}: run `zkcoord migrate upgrade`")
 
@@ -72,6 +74,8 @@ def history_(settings: Settings) -> None:
 @pass_settings
 def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -> None:
     """Bring the tree to revision GOAL (default: head); finishes a migration that broke off."""
+    if layout not in (None, DRAFT.name):
+        warn(f"no coordinator of this version serves the layout {layout}")
 
     def report(transaction: Transaction) -> None:
         if settings.json:
