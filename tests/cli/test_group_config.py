@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.group_tree import World
 from tests.cli.program import Run
+from tests.integration.world import World as RealWorld
+from tests.integration.world import named, wait_until
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
@@ -125,3 +127,16 @@ def test_a_record_that_nobody_can_read_is_named_and_left_alone(world: World, run
         assert result.stderr.startswith("error: /zkcoord/groups/g: bad group record '{': no JSON")
     (node,) = world.tree.read([Read(DRAFT.record("g"))])
     assert node.data == b"{"
+
+
+def test_what_was_decided_before_counts_when_consumers_join(chroot: str, run: Run) -> None:
+    with RealWorld(chroot) as world:
+        world.topic("clicks", 4)
+        world.coordinate()
+        assert run("group", "config", "g", "weights.clicks-0=3", "--zookeeper", chroot).exit_code == 0
+        members = [world.join("g", "clicks") for _ in range(2)]
+
+        def held() -> list[list[str]]:
+            return sorted(member.held() for member in members)
+
+        wait_until(lambda: held() == [named("clicks", 0), named("clicks", 1, 2, 3)], "the sums of weights are even")
