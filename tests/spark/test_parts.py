@@ -146,13 +146,28 @@ def test_a_terminal_gets_one_line_that_is_written_over_and_a_sum() -> None:
     line.close()
     first, last = stream.getvalue().split("\r\x1b[K")[1:]
     assert first.startswith("g · batch 3: 5 offsets in 50 ms (100/s) · lag 1,234")
-    assert last.startswith("g · 1 batches, 5 offsets in ")
+    assert last.startswith("g · 1 batch, 5 offsets in ")
     assert last.endswith("\n")
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+class ClosedTerminal(Terminal):
+    """Its window is gone: the system answers EIO."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_consumer_outlives_the_terminal_that_its_live_line_was_on() -> None:
+    line = LiveLine(ClosedTerminal(), "g")
+    line.batch_done(REPORT)
+    line.idle(7)
+    log_event(logging.WARNING, "batch_slow", "it makes room")
+    line.close()
 
 
 def test_a_warning_begins_where_the_live_line_began() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import shutil
 import signal
 import sys
@@ -87,14 +88,17 @@ def _keep(stage: Stage) -> None:
     python = python.relative_to(here) if python.is_relative_to(here) else python
     zkcoord = python.with_name("zkcoord")
     zookeeper, kafka = stage.zookeeper.hosts, stage.kafka.bootstrap_servers
+    java = shlex.quote(spark_environment()["JAVA_HOME"])  # an example has the Java that the consumers here have
+    examples = [f"{python} examples/word_count.py {zookeeper} {kafka} {TOPIC} /tmp/words"] * Path("examples").is_dir()
     stage.voice.say("everything but the producer runs on until Ctrl-C; look at it from another terminal:")
     for command in (
-        f"export ZKCOORD_ZOOKEEPER={zookeeper} ZKCOORD_BOOTSTRAP_SERVERS={kafka}",
+        f"export ZKCOORD_ZOOKEEPER={zookeeper} ZKCOORD_BOOTSTRAP_SERVERS={kafka} JAVA_HOME={java}",
         f"{zkcoord} group describe {GROUP}",
         f"{zkcoord} group describe {GROUP} --members",
         f"{zkcoord} group describe {GROUP} --state",
         f"{zkcoord} consume --group another --topic {TOPIC} --from-beginning",
         f"{python} -m {' '.join(stage.producer_command(stage.options.rate))}",
+        *examples,
         f"tail -f {stage.places.folder}/*.log",
     ):
         stage.voice.show(f"    {command}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from contextlib import suppress
 from typing import TextIO
 
 from zkcoord.spark.ports import Progress, Report
@@ -126,16 +127,14 @@ class LiveLine:
             each.removeFilter(self._make_room)
         seconds = (time.monotonic_ns() - self._began_ns) / 1e9
         self._drawn_ns = 0
-        lost = f", {self._lost:,} batches dropped" if self._lost else ""
-        self._draw(f"{self._batches:,} batches, {self._offsets:,} offsets in {seconds:.1f} s{lost}")
-        self._stream.write("\n")
-        self._stream.flush()
+        lost = f", {_count(self._lost)} dropped" if self._lost else ""
+        self._draw(f"{_count(self._batches)}, {self._offsets:,} offsets in {seconds:.1f} s{lost}")
+        self._show("\n")
 
     def _make_room(self, record: logging.LogRecord) -> bool:
         """A filter that lets everything pass: what is printed now begins at the line's beginning."""
         if record.levelno >= logging.WARNING:
-            self._stream.write(CLEARED)
-            self._stream.flush()
+            self._show(CLEARED)
         return True
 
     def _draw(self, text: str) -> None:
@@ -144,5 +143,14 @@ class LiveLine:
             return
         self._drawn_ns = now
         width = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
-        self._stream.flush()
+        self._show(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
+
+    def _show(self, text: str) -> None:
+        """A terminal may be closed at any time, which is nothing to a consumer that runs on."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def _count(batches: int) -> str:
+    return f"{batches:,} batch{'' if batches == 1 else 'es'}"
