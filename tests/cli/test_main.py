@@ -212,7 +212,10 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
             "'--threads': 'x' is not a valid whole number.",
         ),
         ([*CONSUME, "--bootstrap-servers", "http://h:1"], "'http://h:1' is no broker; write HOST:PORT[,HOST:PORT…]"),
-        ([*CONSUME, "--group", ""], "group '': letters, digits"),
+        ([*CONSUME, "--group", "a b"], "group 'a b': letters, digits"),
+        ([*CONSUME, "--group", ""], "--group is empty: give a value, or leave the option out"),
+        ([*CONSUME, "--topic", " "], "--topic is empty: give a value, or leave the option out"),
+        (["coordinator", "--zookeeper", "h:1", "--journal", ""], "--journal is empty: give a value, or leave"),
         ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': 1 to 255 printable characters, no '/'"),
         (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
         (

@@ -109,12 +109,17 @@ def _option(*names: str, **attributes: Any) -> click.Option:
     return click.Option(list(names), expose_value=False, callback=_keep, **attributes)
 
 
+def _refuse_empty(option: click.Parameter, value: Any) -> None:
+    """A script's unset variable: another server would hide it, and a file's name would be the folder that one is in."""
+    if any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, tuple) else (value,))):
+        raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
+
+
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
     known = context.ensure_object(Settings)
     name = option.name or ""
     if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        if isinstance(value, str) and not value.strip():  # a script's unset variable: another server would hide it
-            raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
+        _refuse_empty(option, value)
         setattr(known, name, known.verbose + value if name == "verbose" else value)
         if name == "log_format":  # now: also what is wrong with the rest of the line is told in it
             known.configure_log(logging.WARNING)
@@ -154,6 +159,9 @@ class Command(_Listed):
     def invoke(self, ctx: click.Context) -> Any:
         """Run it."""
         ctx.ensure_object(Settings).configure_log(self._usual_log_level)
+        for option in self.params:
+            if isinstance(option, click.Option):
+                _refuse_empty(option, ctx.params.get(option.name or ""))
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
