@@ -305,13 +305,13 @@ def test_all_groups_are_described_one_after_the_other(world: World, run: Run) ->
     assert [json.loads(line)["group"] for line in result.stdout.splitlines()] == ["g", "other"]
 
 
-@pytest.mark.parametrize("name", ["none", "a/b", ""])
+@pytest.mark.parametrize("name", ["none", "a/b", "", "..", "a\nb", "no-utf8-\udcff"])
 def test_a_group_that_does_not_exist_is_a_wrong_call(world: World, run: Run, name: str) -> None:
     result = run("group", "describe", f"{name}", "--zookeeper", world.address)
 
     assert result.exit_code == 2
     if name:
-        assert f"there is no group '{name}'; `zkcoord group list` shows them" in result.stderr
+        assert f"there is no group {name!r}; `zkcoord group list` shows them" in result.stderr
 
 
 def test_without_a_tree_it_says_what_to_do(chroot: str, run: Run) -> None:

@@ -8,7 +8,8 @@ import pytest
 from tests.cli.group_tree import World
 from tests.cli.program import Run
 from tests.integration.world import World as RealWorld
-from tests.integration.world import named, wait_until
+from tests.integration.world import named
+from tests.waiting import wait_until
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT

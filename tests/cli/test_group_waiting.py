@@ -31,6 +31,17 @@ def test_waiting_ends_when_the_group_is_stable(world: World, spawn: Spawn) -> No
     assert program.end() == 0
 
 
+def test_waiting_begins_before_the_first_coordinator_has_made_the_tree(chroot: str, run: Run, spawn: Spawn) -> None:
+    early = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", chroot)
+    assert (early.exit_code, early.stderr.partition(" at ")[0]) == (7, "error: no zkcoord tree")
+
+    program = spawn("group", "describe", "g", "--wait", "stable", "--output", "json", "--zookeeper", chroot)
+    with Tree(chroot) as tree:
+        World(tree, chroot).settle()
+        assert json.loads(program.line())["settled"] is True
+    assert program.end() == 0
+
+
 def test_waiting_for_a_group_that_does_not_come_to_rest_ends_in_time(world: World, run: Run) -> None:
     world.settle()
     world.start_for_a()

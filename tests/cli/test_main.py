@@ -212,6 +212,8 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
             "'--threads': 'x' is not a valid whole number.",
         ),
         ([*CONSUME, "--bootstrap-servers", "http://h:1"], "'http://h:1' is no broker; write HOST:PORT[,HOST:PORT…]"),
+        ([*CONSUME, "--hold-ms", "x"], "'--hold-ms': 'x' is not a valid whole number."),
+        ([*CONSUME, "--hold-ms", "5"], "--hold-ms is for a consumer that comes back: give it a stable name with"),
         ([*CONSUME, "--group", "a b"], "group 'a b': letters, digits"),
         ([*CONSUME, "--group", ""], "--group is empty: give a value, or leave the option out"),
         ([*CONSUME, "--topic", " "], "--topic is empty: give a value, or leave the option out"),

@@ -42,9 +42,7 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.option("--threads", type=at_least(1), default=1, show_default=True, metavar="N", help="Shares of the work.")
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
 @click.option("--consumer-id", metavar="C", help="A stable name for this consumer (its instance); part of its id.")
-@click.option(
-    "--hold-ms", type=click.IntRange(0), default=0, metavar="N", help="Its share waits so long for its return."
-)
+@click.option("--hold-ms", type=at_least(0), default=0, metavar="N", help="Its share waits so long for its return.")
 @click.option("--assignor", "assignors", multiple=True, metavar="A", help="What it offers, most wanted first.")
 @click.option("--rack", metavar="R", help="Where it runs; `sticky` prefers partitions of that rack.")
 @click.option("--capacity", type=at_least(1), metavar="N", help="The most partitions (by weight) that it takes.")
@@ -68,6 +66,8 @@ def consume(settings: Settings, **options: Any) -> None:
     if servers is None:
         raise UsageError(f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}")
     topics = _topics(options["topics"], options["include"], options["exclude"])
+    if options["hold_ms"] and options["consumer_id"] is None:
+        raise UsageError("--hold-ms is for a consumer that comes back: give it a stable name with --consumer-id")
     from zkcoord.kafka.consumer import KafkaConsumer
 
     consumer = KafkaConsumer(

@@ -10,12 +10,12 @@ import click
 
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.cli.reading import GroupReport, TreeReport, group_names, may_name_a_group, read_group, read_tree
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
 from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
-from zkcoord.migrate import BlockingTree
+from zkcoord.migrate import BlockingTree, current
 
 WAIT_TURN_SECONDS = 0.1
 LOG_ENDS_TIMEOUT_MS = 10_000
@@ -77,8 +77,8 @@ def describe(
     with all of it.
 
     Stable is a group that has members, each with its share. --wait waits for that: a group without members, or one
-    that does not exist yet, is one whose consumers are still starting. With --all-groups those without members are
-    passed over. Exit code 5 when it took too long.
+    that does not exist yet, is one whose consumers, or whose first coordinator, are still starting. With --all-groups
+    those without members are passed over. Exit code 5 when it took too long.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")
@@ -86,9 +86,11 @@ def describe(
         raise UsageError("choose one of --members and --state")
     address = settings.zookeeper_address()
     with settings.tree() as tree:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while wait and current(tree) is None and time.monotonic() < deadline:
+            time.sleep(WAIT_TURN_SECONDS)  # the first coordinator is still starting
         above = read_tree(tree, address)
         names = [name] if name else list(group_names(tree, above.layout))
-        deadline = time.monotonic() + timeout_ms / 1000
         if wait:
             reports = [_wait_stable(tree, above, one, deadline, empty_too=all_groups) for one in names]
             above = read_tree(tree, address)
@@ -130,7 +132,7 @@ def _report_or_none(tree: BlockingTree, above: TreeReport, name: str, deadline: 
     try:
         return read_group(tree, above.layout, name)
     except UsageError:
-        if "/" in name or time.monotonic() >= deadline:
+        if not may_name_a_group(name) or time.monotonic() >= deadline:
             raise
         return None
 

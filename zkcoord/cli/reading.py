@@ -121,6 +121,11 @@ def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
     return tuple(sorted({*folders.children, *records.children}))
 
 
+def may_name_a_group(name: str) -> bool:
+    """Whether a node can have this name: others than this program name groups, too."""
+    return name not in ("", ".", "..") and "/" not in name and name.isprintable()
+
+
 def no_such_group(name: str) -> str:
     """What a command says of a group that it does not find."""
     return f"there is no group {name!r}; `zkcoord group list` shows them"
@@ -128,7 +133,7 @@ def no_such_group(name: str) -> str:
 
 def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
     """One group; UsageError if there is none of that name."""
-    nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if group and "/" not in group else ()
+    nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
     if not any(node.exists for node in nodes):
         raise UsageError(no_such_group(group))
     return _Reading(tree, layout, group).report()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from zkcoord.cli.output import say
-from zkcoord.cli.reading import no_such_group, read_tree
+from zkcoord.cli.reading import may_name_a_group, no_such_group, read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import TOO_LARGE, Outcome
@@ -80,7 +80,7 @@ def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, n
 
     `edit` is asked again as `by_version` says: it must leave alone what it finds done.
     """
-    if not group or "/" in group:
+    if not may_name_a_group(group):
         raise UsageError(no_such_group(group))
     path = layout.record(group)
 

@@ -145,7 +145,8 @@ def _jaas(java: Mapping[str, str]) -> dict[str, str]:
     module, _, options = java["sasl.jaas.config"].strip().partition(" ")
     name = module.rpartition(".")[2]
     if name not in PASSWORD_MODULES:
-        raise UsageError(f"sasl.jaas.config with {name or 'no module'} cannot be used here, only {PASSWORD_MODULES}")
+        known = " and ".join(PASSWORD_MODULES)
+        raise UsageError(f"sasl.jaas.config with {name or 'no module'} cannot be used here, only {known}")
     values = {key: _unescape(double or single) or bare for key, double, single, bare in _JAAS_OPTION.findall(options)}
     if not values.get("username") or "password" not in values:
         raise UsageError(f"sasl.jaas.config names no username and password for {name}")
