@@ -65,7 +65,7 @@ class Coordinator:
         self.gate = threading.Event()  # a commit waits for it
         self.gate.set()
         self.committing = threading.Event()
-        self.left = 0
+        self.joined = self.left = 0
         self.settings: dict[str, Any] = {}
         self._worker: ThreadPoolExecutor | None = None
 
@@ -77,6 +77,7 @@ class Coordinator:
     # what the consumer calls
 
     def start(self) -> None:
+        self.joined += 1
         self._worker = ThreadPoolExecutor(1, "membership")
 
     def stop(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read
+from tests.kafka.helpers import Broker, Coordinator, Open, read
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UnknownPartitionError, UsageError
+from zkcoord.errors import FencedError, RefusedError, UnknownPartitionError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.resets import Log, Resets
 
@@ -105,21 +105,21 @@ def test_settings_that_are_not_the_users_are_refused(open_consumer: Open, key: s
         open_consumer(config={key: value})
 
 
-def test_refused_credentials_are_an_error_and_an_absent_broker_is_none(
-    open_consumer: Open, coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
+def test_refused_credentials_are_told_before_the_group_is_joined_and_an_absent_broker_is_waited_for(
+    coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "zkcoord.kafka")
-    secured = open_consumer(
-        config={
-            "security.protocol": "sasl_plaintext",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": "secret",
-        }
+    config = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    config["sasl.password"] = "secret"
+    refused = KafkaConsumer(
+        *("zk:2181", broker.bootstrap_servers, "g", ["clicks"]), config=config, membership=coordinator
     )
-    with pytest.raises(UsageError, match="credentials"):
-        secured.poll(PATIENCE_SECONDS)
-    secured.close()
-    with KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["clicks"], membership=Coordinator()) as away:
+    for join in (refused.start, lambda: refused.poll(0.0)):
+        with pytest.raises(RefusedError, match=f"Kafka at {broker.bootstrap_servers} refused to .*credentials"):
+            join()
+    refused.close()
+    assert (coordinator.joined, coordinator.left) == (0, 0)
+    with KafkaConsumer("zk:2181", "127.0.0.1:1", "g", ["clicks"], membership=coordinator) as away:
         assert away.poll(0.3) is None
+    assert (coordinator.joined, coordinator.left) == (1, 1)
     assert "secret" not in caplog.text

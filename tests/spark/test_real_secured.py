@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.embedded.server import LOOPBACK, free_ports
 from zkcoord.errors import RefusedError
+from zkcoord.kafka import KafkaConsumer
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.spark import SparkConsumer, register_source
 from zkcoord.tree.paths import DRAFT
@@ -87,6 +89,10 @@ def test_security_settings_in_either_spelling_reach_every_client(
         assert streamed(spark, chroot, address, topic, tmp_path) == sorted(records)
         with pytest.raises(RefusedError, match="check the client's credentials"):
             consumer("refused", "kafka", as_in_java(ca, "wrong")).run(lambda df, batch: None)
+        wrong = {**as_in_librdkafka(ca), "sasl.password": "wrong"}
+        plain = KafkaConsumer(chroot, address, "refused", [topic.name], config=wrong)
+        with closing(plain), pytest.raises(RefusedError, match="check the client's credentials"):
+            plain.start()
     tree = Tree(chroot)
     try:
         assert not tree.read([Read(DRAFT.group("refused"))])[0].exists, "who may not read has not joined"

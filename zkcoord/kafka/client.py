@@ -24,6 +24,7 @@ ResetPolicy = Literal["latest", "earliest"]
 Where = ResetPolicy | int  # a place in a log; a number is a time, in milliseconds since 1970
 
 TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to be asked again
+CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen when such a wait is over; a broker delays it by 0.1 s
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
 
 # ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
@@ -160,6 +161,7 @@ class KafkaClient:
         self._servers = bootstrap_servers
         self._timeout_ms = timeout_ms
         self._denied: Any = None  # the last KafkaError about credentials
+        self._down = False  # all brokers were away at once
         asking = {key: value for key, value in settings.items() if not key.startswith(CONSUMER_ONLY)}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
         with native_errors(bootstrap_servers, "configure the Kafka client"):
@@ -176,6 +178,21 @@ class KafkaClient:
     def close(self) -> None:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
         self._admin = None  # librdkafka's handle is destroyed with its last reference
+
+    def check_credentials(self) -> None:
+        """RefusedError if the brokers refuse us. Returns as soon as one answers or all are away, after CHECK_SECONDS at
+        the latest: that nobody answers is no error here."""
+        module, admin = librdkafka(), self._open()
+        for seconds in CHECK_SECONDS:
+            try:
+                admin.list_topics(timeout=seconds)
+                return
+            except module.KafkaException as error:
+                admin.poll(0)  # serves _on_error
+                if self._denied is not None:
+                    raise self._translate(error.args[0], "list its topics") from error
+                if self._down:
+                    return
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
@@ -308,6 +325,7 @@ class KafkaClient:
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:
             self._denied = error
+        self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
 
     def _translate(self, error: Any, doing: str) -> ZkcoordError:
         """A request that timed out because the brokers refuse the credentials is about the credentials."""

@@ -122,13 +122,15 @@ class KafkaConsumer:
                 yield message
 
     def start(self) -> None:
-        """Join the group. Idempotent. Raises what the membership raises."""
+        """Join the group. Idempotent. Raises what the membership raises, and RefusedError if Kafka refuses us."""
         with self._changed:
             self._check_open()
             if self._started:
                 return
             self._started = True
         try:
+            self._resets.check_credentials()
+            self._check_open()  # another thread may have closed it meanwhile
             self._membership.start()
         except BaseException:
             self._started = False

@@ -1,4 +1,5 @@
-"""Where reading begins in a partition without an offset, or with one outside of its log: the reset policy.
+"""What a consumer asks Kafka now and then: whether it lets us in, and where reading begins in a partition without an
+offset, or with one outside of its log (the reset policy).
 
 Each question opens a client of its own: they are rare, and a consumer's fetching client answers none.
 """
@@ -27,6 +28,11 @@ class Resets:
 
     def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
         self._servers, self._config, self.policy = servers, config, policy
+
+    def check_credentials(self) -> None:
+        """RefusedError if the brokers refuse us; that they are away is no error."""
+        with KafkaClient(self._servers, self._config) as client:
+            client.check_credentials()
 
     def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Where partitions without an offset start."""
