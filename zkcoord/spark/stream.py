@@ -18,7 +18,6 @@ import signal
 import threading
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -140,9 +139,10 @@ class Source:
         partitions = [each.topic_partition for each in ranges]
         client = self._parts.log_ends()
         try:
-            with suppress(UnknownPartitionError):  # what that is about is gone
-                client.reset_positions(partitions, "earliest")  # waits for a broker that has only just come back
-            starts, _ = client.ask_offsets(partitions, "earliest", None, None)
+            try:
+                starts = client.reset_positions(partitions, "earliest")  # waits for a broker that has just come back
+            except UnknownPartitionError as gone:
+                starts = client.reset_positions(set(partitions) - gone.partitions, "earliest")
             ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
         finally:
             client.close()
