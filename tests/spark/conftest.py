@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -101,7 +102,14 @@ class Topic:
         for each in admin.delete_records([TopicPartition(self.name, partition, offset)]).values():
             each.result(TIMEOUT_S)
 
-    def fill(self, partition: int, count: int, headers: list[tuple[str, bytes]] | None = None) -> None:
+    def fill(
+        self,
+        partition: int,
+        count: int,
+        headers: list[tuple[str, bytes]] | None = None,
+        times: Sequence[datetime] = (),
+    ) -> None:
+        """`times` are those of the records, if they are not of now."""
         from confluent_kafka import Producer
 
         failed: list[Any] = []
@@ -113,6 +121,7 @@ class Topic:
                 key=b"key",
                 partition=partition,
                 headers=headers,
+                timestamp=int(times[number].timestamp() * 1000) if times else 0,
                 on_delivery=lambda error, message: failed.append(error) if error else None,
             )
             producer.poll(0)

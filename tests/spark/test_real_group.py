@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tests.integration.world import World as Tree
@@ -147,6 +148,47 @@ def test_partitions_and_topics_of_a_wildcard_that_come_later_are_read_from_their
         await_records((first, 0), (first, 1), (later, 0))
         consumer.stop()
         running.result()
+
+
+def test_a_topic_without_offsets_is_read_from_where_its_own_policy_says(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
+) -> None:
+    old, since, new = topics = [make_topic(1) for _ in range(3)]
+    now = datetime.now(UTC)
+    for topic in topics:
+        topic.fill(0, 6, times=[now - timedelta(hours=hours) for hours in range(6, 0, -1)])
+        topic.show_in(chroot)
+    seen: list[tuple[str, int]] = []
+    done = threading.Event()
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        seen.extend((row.topic, row.offset) for row in df.select("topic", "offset").collect())
+        if len(seen) == 6 + 3 + 0 + 3 * 2:
+            done.set()
+
+    def offsets() -> list[bytes]:
+        return [world.data(DRAFT.offset("g", TopicPartition(topic.name, 0))) for topic in topics]
+
+    with Tree(chroot) as world:
+        world.coordinate()
+        consumer = SparkConsumer(
+            *(spark, chroot, old.bootstrap_servers, "g", [topic.name for topic in topics]),
+            starting_offsets={
+                old.name: "earliest",
+                since.name: now - timedelta(hours=3, minutes=30),
+                "*": "latest",
+            },
+        )
+        running = InThread(lambda: consumer.run(process))
+        wait_until(lambda: all(offsets()), "all are started")
+        for topic in topics:
+            topic.fill(0, 2)
+        assert done.wait(DEADLINE_S), seen
+        consumer.stop()
+        running.result()
+        assert offsets() == [b"8"] * 3
+    first = {old.name: 0, since.name: 3, new.name: 6}
+    assert sorted(seen) == sorted((name, offset) for name in first for offset in range(first[name], 8))
 
 
 def test_of_a_stop_the_next_reads_at_once_what_the_running_batch_does_not_read(

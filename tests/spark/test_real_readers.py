@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,19 +196,13 @@ def test_a_batch_whose_records_are_deleted_under_it_goes_on_by_the_policy_or_fai
 
 
 def test_a_time_is_the_first_record_since_then_or_the_logs_end(make_topic: Callable[[int], Topic]) -> None:
-    from confluent_kafka import Producer
-
-    topic = make_topic(2)
-    producer = Producer({"bootstrap.servers": topic.bootstrap_servers})
-    for hour in range(6):
-        stamp = datetime(2026, 1, 1, hour, tzinfo=UTC)
-        producer.produce(topic.name, b"x", partition=0, timestamp=int(stamp.timestamp() * 1000))
-    producer.produce(topic.name, b"x", partition=1, timestamp=1)  # 0 would be now
-    assert producer.flush(30) == 0
-    noon = int(datetime(2026, 1, 1, 3, 30, tzinfo=UTC).timestamp() * 1000)
+    topic, now = make_topic(2), datetime.now(UTC)
+    topic.fill(0, 6, times=[now - timedelta(hours=hours) for hours in range(6, 0, -1)])
+    topic.fill(1, 1, times=[now - timedelta(hours=3)])
+    since = int((now - timedelta(hours=2, minutes=30)).timestamp() * 1000)
     both = [TopicPartition(topic.name, partition) for partition in range(2)]
     with KafkaClient(topic.bootstrap_servers) as client:
-        assert client.reset_positions(both, noon) == {both[0]: 4, both[1]: 1}
+        assert client.reset_positions(both, since) == {both[0]: 4, both[1]: 1}
 
 
 def test_bytes_are_counted_when_they_are_asked_for(
