@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.world import World, wait_until
+from tests.integration.world import World
 from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, endless
+from tests.waiting import wait_until
 from zkcoord.spark import Batch, OffsetRange, SparkConsumer
 from zkcoord.spark.alarm import NEAR_SHARE
 from zkcoord.tree.paths import DRAFT

@@ -93,12 +93,14 @@ def test_a_loss_cancels_the_running_job_and_commits_nothing(
     first, second = TopicPartition(topic.name, 0), TopicPartition(topic.name, 1)
     world.given = {first: 0, second: 0}
     counts: list[int] = []
-    running = InThread(
-        lambda: consume(topic).run(
-            lambda df, batch: counts.append(endless(df) if batch.seq == 0 else df.count()), max_batches=1
-        )
-    )
-    assert world.joined.wait(DEADLINE_S)
+    begun = threading.Event()
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        begun.set()
+        counts.append(endless(df) if batch.seq == 0 else df.count())
+
+    running = InThread(lambda: consume(topic).run(process, max_batches=1))
+    assert begun.wait(DEADLINE_S)  # before it, Spark may tell of the warm-up's job
     await_job(spark)
     world.member.lose(first)
     assert running.result() == 1
@@ -169,14 +171,16 @@ def test_a_table_has_what_was_committed_and_nothing_of_a_batch_that_was_cancelle
     database.execute('CREATE TABLE written (topic, "partition", next_offset, PRIMARY KEY (topic, "partition"))')
 
     def process(df: DataFrame, batch: Batch) -> None:
+        begun.set()
         rows = df.selectExpr("topic", "partition", "offset", "cast(value as string) as value")
         if batch.seq == 0:  # rows come now and then, and never end
             rows = rows.crossJoin(spark.range(10**13)).where("hash(value, id) % 1000000 = 1").drop("id")
         sent.append(write_sql(rows, batch, connect, "clicks", offsets_table="written"))
 
     sent: list[int] = []
+    begun = threading.Event()
     running = InThread(lambda: consume(topic).run(process, max_batches=1))
-    assert world.joined.wait(DEADLINE_S)
+    assert begun.wait(DEADLINE_S)
     await_job(spark)
     world.member.lose(first)
     assert running.result() == 1
