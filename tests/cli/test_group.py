@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.group_tree import P0, P1, A, B, World
+from tests.cli.group_tree import P0, P1, TARGET, A, B, World
 from tests.cli.program import Run
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.zk.blocking import Tree
@@ -12,6 +12,7 @@ from zkcoord.tree.command import Command, Option, encode_command
 from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Read
+from zkcoord.tree.state import GroupState, digest, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 
 pytestmark = pytest.mark.zookeeper
@@ -136,9 +137,20 @@ def test_members_and_state_have_tables_of_their_own(world: World, run: Run) -> N
         "g      g_h-1-aaaaaaaa  etl-1     2            1          clicks:1  -",
     ]
     assert state.stdout.splitlines() == [
-        "GROUP  STATE         GENERATION  COORDINATOR  EPOCH  #COMMANDS  #MEMBERS  FAILED",
-        "g      AwaitingSync  7           3            0      1          1         -",
+        "GROUP  STATE         GENERATION  COORDINATOR  EPOCH  #COMMANDS  #MEMBERS  FAILED  NOTE",
+        "g      AwaitingSync  7           3            0      1          1         -       -",
     ]
+
+
+def test_what_a_state_does_not_tell_stands_beside_it(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.record("g"), b'{"assignor":"mine","wish":{"hold":{"who":"ann@db1","run":"1"}}}')
+    state = GroupState(generation=7, target=digest(TARGET), problem="nobody has 'mine'")
+    world.put(DRAFT.state("g"), encode_state(state))
+
+    listed = run("group", "list", "--state", "--zookeeper", world.address)
+
+    assert listed.stdout.splitlines()[1].endswith("  -       held by ann@db1, PROBLEM: nobody has 'mine'")
 
 
 def test_an_outstanding_command_shows_with_its_member(world: World, run: Run) -> None:

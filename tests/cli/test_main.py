@@ -264,5 +264,15 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
+    command = f'"{sys.executable}" -m zkcoord.cli.main migrate history {closed}'
+
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("0001" in done.stdout) is (closed == "2>&-")
+
+
 def test_these_nouns_and_verbs_exist() -> None:
     assert sorted(cli.commands) == ["consume", "coordinator", "coordinators", "demo", "group", "migrate"]

@@ -170,6 +170,7 @@ def test_a_lane_that_is_refused_again_and_again_waits_and_says_so_once() -> None
     assert bench.loop.ready("another", 105)
     [(name, fields)] = bench.events
     assert (name, fields["path"], fields["level"]) == ("write_refused", "/a", "warning")
+    assert fields["why"].endswith(": an operator must grant this user the right to write there (ACL)")
     bench.loop.commit(WRITE, "tag", 9_000, "lane")
     token = next(asked[1] for asked in reversed(store.asked) if asked[0] == "commit")
     bench.step(9_001, CommitDone(token, Outcome.COMMITTED, versions=(1,)))

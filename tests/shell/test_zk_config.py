@@ -96,6 +96,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
         ("tls.verify = true", "not tls = true"),
         ("tls = true\ntls.verify = false\ntls.check-hostname = true", "needs tls.verify = true"),
         ("acl = everybody", "no SCHEME:ID:PERMS"),
+        ("acl = creator-world-reads", "nobody does: give digest, sasl.… or tls.certificate"),
         ("acl = world:anyone:xyz", "no SCHEME:ID:PERMS"),
         ("sasl.username = alice", "sasl.mechanism is missing"),
     ],

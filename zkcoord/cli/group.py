@@ -21,7 +21,7 @@ WAIT_TURN_SECONDS = 0.1
 LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
-STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED")
+STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
 WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
@@ -217,15 +217,19 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
         f"{_count(report.commands(), 'command')} outstanding",
         _count(len(view.members), "member"),
     ]
+    return cell(", ".join([*words, *([f"FAILED: {view.failed}"] if view.failed else []), *_remarks(report)]))
+
+
+def _remarks(report: GroupReport) -> list[str]:
+    """What a state alone does not tell."""
+    view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
-    words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
+    words = [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
         f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
-    words += [f"FAILED: {view.failed}"] if view.failed else []
-    words += [f"PROBLEM: {view.problem}"] if view.problem else []
-    return cell(", ".join(words))
+    return words + ([f"PROBLEM: {view.problem}"] if view.problem else [])
 
 
 def _changed(report: GroupReport) -> dict[str, str]:
@@ -250,7 +254,7 @@ def _state_row(above: TreeReport, report: GroupReport) -> list[Any]:
     document = _state(above, report)
     shown: dict[str, Any] = {**document, "coordinator": document["coordinator"] or "NONE ELECTED"}
     keys = ("group", "state", "generation", "coordinator", "epoch", "commands", "member_count", "failed")
-    return [shown[key] for key in keys]
+    return [*(shown[key] for key in keys), ", ".join(_remarks(report)) or None]
 
 
 def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:

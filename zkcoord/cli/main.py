@@ -45,6 +45,7 @@ class _Root(Group):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run with these arguments (default: the process's), then exit."""
         extra["standalone_mode"] = False
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows its number
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
@@ -67,6 +68,13 @@ class _Root(Group):
         except Exception as error:
             code = _say_bug(error)
         sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Of a process that was started without standard output or error what it prints goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
 def _say(text: str, code: int) -> int:

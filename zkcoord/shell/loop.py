@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from zkcoord.shell.ports import (
+    TOO_LARGE,
     CallDone,
     CommitDone,
     FromStore,
@@ -39,6 +40,12 @@ REOPEN_MS = 250
 REFUSALS_FREE, REFUSED_MS, REFUSED_MS_MAX = 3, 20, 5_000
 """So many refusals in a row are ordinary racing; then the lane waits, doubling, since reading again did not help: a
 missing right, for example, which somebody must grant."""
+
+WHO_ACTS = {
+    "NoAuth": ": an operator must grant this user the right to write there (ACL)",
+    TOO_LARGE: ": an operator must make smaller what stands there",
+}
+"""Of refusals that reading again will never help."""
 
 UNREADABLE_MS, UNREADABLE_BREAKING_MS = 30_000, 300_000
 """When a node that cannot be read is asked for again: once a right is granted, that heals it. Later when each attempt
@@ -307,7 +314,8 @@ class Loop:
             lane.until_ms = now_ms + min(REFUSED_MS << min(excess, 20), REFUSED_MS_MAX)
         if excess == 1:
             why = f"{done.reason}, {lane.refused} times in a row, at: {sent.transaction.why}"
-            self._report("write_refused", {"path": path, "why": why, "level": "warning"})
+            acts = WHO_ACTS.get(done.reason, "")
+            self._report("write_refused", {"path": path, "why": why + acts, "level": "warning"})
 
     def _take_sync(self, role: Role, session: _Session, token: int, ok: bool, now_ms: int) -> None:
         sent_ms, gate = session.syncs.pop(token)

@@ -172,6 +172,11 @@ def _check(sasl: Mapping[str, str], found: Mapping[str, Any], path: Path | str) 
         raise UsageError(f"{path}: there are keys of TLS, but not tls = true")
     if found.get("tls_check_hostname") and not found.get("tls_verify", True):
         raise UsageError(f"{path}: tls.check-hostname needs tls.verify = true")
+    logs_in = sasl or found.get("digest") or found.get("tls_certificate")
+    if not logs_in and any(acl.scheme == "auth" for acl in found.get("acl", ())):
+        raise UsageError(
+            f"{path}: this acl is for who logs in, and nobody does: give digest, sasl.… or tls.certificate"
+        )
 
 
 def _plain(value: str, _where: str) -> str:
