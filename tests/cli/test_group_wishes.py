@@ -9,6 +9,7 @@ from click.testing import Result
 from tests.cli.program import Run, Spawn
 from tests.integration.world import Member, World, named
 from tests.waiting import wait_until
+from zkcoord.cli.wishing import wait
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
@@ -137,6 +138,16 @@ def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: s
             "error: pause of group g is not done after 200 ms (no coordinator is elected): it stands, and will be",
         )
         assert json.loads(world.data(DRAFT.record("g")))["wish"]["pause"]["run"]
+
+
+def test_who_interrupts_a_wish_is_told_that_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wait("pause of group g", 60_000, interrupted, lambda: "coordinator 0 serves")
+
+    assert capsys.readouterr().err == "notice: pause of group g is not done yet: it stands, and will be\n"
 
 
 def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot: str, run: Run, spawn: Spawn) -> None:

@@ -149,17 +149,24 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
 
 
 def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str]) -> Answer:
-    """Ask until there is an answer; says now and then what is waited for; UnavailableError when it takes too long."""
+    """Ask until there is an answer; says now and then what is waited for; UnavailableError when it takes too long.
+
+    Whoever interrupts it is told that what was asked for stands.
+    """
     began = time.monotonic()
     said = began
-    while (answer := ask()) is None:
-        now = time.monotonic()
-        if now - began >= timeout_ms / 1000:
-            raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): it stands, and will be")
-        if now - said >= PROGRESS_SECONDS:
-            say("waiting", f"{what}: {doing()}")
-            said = now
-        time.sleep(TURN_SECONDS)
+    try:
+        while (answer := ask()) is None:
+            now = time.monotonic()
+            if now - began >= timeout_ms / 1000:
+                raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): it stands, and will be")
+            if now - said >= PROGRESS_SECONDS:
+                say("waiting", f"{what}: {doing()}")
+                said = now
+            time.sleep(TURN_SECONDS)
+    except KeyboardInterrupt:
+        say("notice", f"{what} is not done yet: it stands, and will be")
+        raise
     return answer
 
 
