@@ -114,6 +114,45 @@ def test_one_request_asks_for_a_bounded_number_oldest_first() -> None:
     assert tracker.take(2) == [Read(f"/{READS_PER_REQUEST_MAX}")]
 
 
+def test_a_group_has_its_share_of_a_request_however_much_of_another_waits() -> None:
+    tracker = Tracker()
+    for n in range(READS_PER_REQUEST_MAX + 1):
+        tracker.want(f"/crowd/{n}", scope="crowd")
+    tracker.want("/g/ids", scope="g")
+    tracker.want("/brokers/topics/t", scope="/brokers/topics/t")
+    tracker.want("/brokers/topics/u", scope="/brokers/topics/u")
+    first = [read.path for read in tracker.take(1)]
+    assert (len(first), first[0]) == (READS_PER_REQUEST_MAX, "/crowd/0")
+    assert first[-3:] == ["/g/ids", "/brokers/topics/t", "/brokers/topics/u"]
+
+
+def test_so_many_reads_are_under_way_and_no_more_until_one_request_is_over() -> None:
+    tracker = Tracker()
+    for n in range(3 * READS_PER_REQUEST_MAX):
+        tracker.want(f"/{n}", scope="g")
+    first = tracker.take(1)
+    assert (len(first), len(tracker.take(2)), tracker.take(3)) == (READS_PER_REQUEST_MAX, READS_PER_REQUEST_MAX, [])
+    assert not tracker.asks
+    tracker.answered(1, [node(read.path) for read in first])
+    assert len(tracker.take(4)) == READS_PER_REQUEST_MAX
+    assert tracker.take(5) == []
+    tracker.touch_all()
+    assert [read.path for read in tracker.take(6)] == [f"/{n}" for n in range(READS_PER_REQUEST_MAX)]
+
+
+def test_what_was_asked_for_without_an_answer_is_asked_for_again_once() -> None:
+    tracker = Tracker()
+    for path in ("/a", "/b"):
+        tracker.want(path, scope="g")
+    tracker.take(1)
+    tracker.unanswered(1)
+    tracker.unanswered(1)
+    assert tracker.take(2) == [Read("/a"), Read("/b")]
+    assert (tracker.take(3), tracker.clean("g")) == ([], False)
+    tracker.answered(2, [node("/a"), node("/b")])
+    assert tracker.clean("g")
+
+
 def test_what_stands_beside_a_list_is_read_behind_it_when_a_stranger_changed_the_list() -> None:
     tracker = clean_tracker()
     tracker.want_data(["/a/x", "/a/y"], "g")

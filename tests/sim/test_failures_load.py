@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,14 +11,11 @@ from tests.sim.field import START, STOP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell import coordinating, tracker
-from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.writes import BYTES_MAX, ITEMS_MAX, CreateNode, Transaction
+from zkcoord.tree.writes import BYTES_MAX, ITEMS_MAX, Transaction
 
 OTHER = "other"
-BIG = "a"
 
 
 def standing(script: Script, name: str) -> dict[str, int]:
@@ -91,63 +86,6 @@ def test_f10_a_group_in_turmoil_does_not_starve_another(seed: int) -> None:
     assert world.now_ms - joined_ms < 2_000
     turmoil.end()
     script.calm()
-
-
-@on_seeds(1)
-@pytest.mark.parametrize("size", [500, pytest.param(5_000, marks=pytest.mark.long)])
-def test_f10_a_crowd_that_comes_at_once_delays_another_group_by_no_more_than_a_step(seed: int, size: int) -> None:
-    """A second one joins a group of one behind it: what goes before its stop was sent in one step."""
-    script = Script(seed, consumers=0, coordinators=1, topics={"t": 4, "big": size})
-    script.consumers = ConsumerFactory(script.logs, {"t": 1})
-    world = script.world
-    script.join("first")
-    world.run_until(lambda: len(script.field.holdings) == 4 and not script.outstanding(), what="it reads all")
-    steps = Steps(script)
-    join_crowd(script, size)
-    world.run_until(lambda: len(steps.of[BIG]) > 1, what="the crowd is decided on")
-    script.join("second")
-    world.run_until(lambda: bool(steps.of[GROUP]), 100_000, "so is the other group")
-    found, *decided = steps.of[BIG]  # the record; then raise, mark, and a start for everybody
-    assert found < decided[0] and decided == [decided[0]] * (size + 2)
-    assert steps.of[GROUP][0] == steps.read
-    partitions = [TopicPartition("t", n) for n in range(4)]
-    world.run_until(lambda: len({script.owner(p) for p in partitions}) == 2, what="the two share")
-
-
-def join_crowd(script: Script, size: int) -> None:
-    """Members of a group that comes before all others. They obey nothing: what is looked at is the coordinator."""
-    ensemble, registration = script.world.ensemble, Registration(subscription={"big": 1}, coordination=MARKER)
-    data = encode_registration(replace(registration, assignors=("sticky",)))
-    for path in (DRAFT.ids(BIG), DRAFT.channels_of(BIG)):
-        ensemble.ensure(path)
-    for number in range(size):
-        name = f"{BIG}_h-1-{number:08x}"
-        ensemble.operate(CreateNode(DRAFT.channel(BIG, name)), CreateNode(DRAFT.registration(BIG, name), data))
-
-
-class Steps:
-    """The numbers of the coordinator's steps: in which it sent a group's multis, in which it had read two members."""
-
-    def __init__(self, script: Script) -> None:
-        self.of: dict[str, list[int]] = {BIG: [], GROUP: []}
-        self.read = self._count = 0
-        self._actor = script.actor("coordinator0")
-        (store,) = script.process("coordinator0").stores
-        self._step, self._actor.step = self._actor.step, self._counted
-        self._commit, store.commit = store.commit, self._noted  # type: ignore[method-assign]
-
-    def _counted(self, inputs: Sequence[Input], now_ms: int) -> int | None:
-        self._count += 1
-        before, wake_ms = len(self.of[GROUP]), self._step(list(inputs), now_ms)
-        known = len(self._actor.role._groups[GROUP].nodes.view.members) == 2
-        if not self.read and known and (len(self.of[GROUP]) > before or self._actor.loop.tracker.clean(GROUP)):
-            self.read = self._count
-        return wake_ms
-
-    def _noted(self, token: int, transaction: Transaction) -> None:
-        group = next(group for group in self.of if transaction.writes[1].path == DRAFT.record(group))
-        self.of[group].append(self._count)
-        self._commit(token, transaction)
 
 
 @on_seeds()

@@ -260,7 +260,9 @@ class Loop:
             case ReadDone(token, nodes, unreadable):
                 for refused in unreadable:
                     self._put_off(session, token, refused, now_ms)
-                if nodes is not None and session.connected:
+                if nodes is None:
+                    session.tracker.unanswered(token)
+                elif session.connected:
                     fresh = session.tracker.answered(token, nodes)
                     if fresh:
                         for node in fresh if session.unreadable else ():

@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
+from zkcoord.shell.waiting import Key, Waiting
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
-
-
-Key = tuple[str, Kind]
 
 
 @dataclass(slots=True)
@@ -31,6 +29,7 @@ class _Want:
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
     beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
+    lane: str = ""  # in which it waits: its scope; one for all topics and all other paths
     by_writes: bool = False  # answered by the reply to an own multi, too: that sets or creates it, or (of a list) what
     # the multi makes in it with a sequence
 
@@ -40,11 +39,12 @@ class Tracker:
 
     def __init__(self) -> None:
         self._wants: dict[Key, _Want] = {}
-        self._queue: dict[Key, None] = {}
+        self._queue = Waiting()
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting: set[Key] = set()
         self._put_off: dict[Key, int] = {}  # what cannot be read -> when it is asked for again
         self._unclean: dict[str, int] = {}  # invariant: scope -> wants that are dirty or reading, never 0
+        self._under_way: dict[int, int] = {}  # token of a request without an answer -> how many reads it has
 
     def want(
         self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "", by_writes: bool = False
@@ -57,27 +57,27 @@ class Tracker:
         key = (path, kind)
         if key in self._wants:
             return
-        self._wants[key] = _Want(scope, watch, by_writes=by_writes)
-        self._queue[key] = None
+        self._wants[key] = _Want(scope, watch, lane=_lane(scope), by_writes=by_writes)
+        self._queue.add(key, _lane(scope))
         self._count(scope, 1)
 
     def want_later(self, path: str, scope: str) -> None:
         """Know this node's data from the first time on that something makes it dirty: it is not read before."""
-        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False))
+        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False, lane=_lane(scope)))
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many.
 
         `by_writes`: as of `want`.
         """
-        fresh = 0
+        fresh, lane = 0, _lane(scope)
         for path in paths:
             key = (path, Kind.DATA)
             if key in self._wants:
                 self._soil(key)
                 continue
-            self._wants[key] = _Want(scope, by_writes=by_writes)
-            self._queue[key] = None
+            self._wants[key] = _Want(scope, lane=lane, by_writes=by_writes)
+            self._queue.add(key, lane)
             fresh += 1
         if fresh:
             self._count(scope, fresh)
@@ -103,7 +103,7 @@ class Tracker:
         want = self._wants.pop((path, kind), None)
         if want is None:
             return
-        self._queue.pop((path, kind), None)
+        self._queue.discard((path, kind), want.lane)
         self._expecting.discard((path, kind))
         self._put_off.pop((path, kind), None)
         if want.dirty or want.reading:
@@ -115,9 +115,8 @@ class Tracker:
         for key in [key for key, want in self._wants.items() if want.scope == scope]:
             want = self._wants.pop(key)
             unclean += want.dirty or bool(want.reading)
-            for waiting in (self._queue, self._put_off):
-                if waiting:
-                    waiting.pop(key, None)
+            self._queue.discard(key, want.lane)
+            self._put_off.pop(key, None)
             self._expecting.discard(key)
         if unclean:
             self._count(scope, -unclean)
@@ -146,7 +145,7 @@ class Tracker:
                 continue
             self._soil(key)
             if want.by_writes and not want.watch and not want.reading:
-                del self._queue[key]
+                self._queue.discard(key, want.lane)
                 want.dirty, want.reading = False, token
         return wanted, tells
 
@@ -156,7 +155,7 @@ class Tracker:
         for path in made:
             listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
-                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False)
+                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False, lane=listed.lane)
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
 
@@ -164,14 +163,15 @@ class Tracker:
         """The outcome of that write is there: what is still expected to fire did not change, or fires no more; and what
         was left to its reply and is not answered must be read."""
         for key in touched:
+            want = self._wants.get(key)
+            if want is None:
+                continue
             if key in self._expecting:
                 self._expecting.discard(key)
-                self._queue[key] = None
-                continue
-            want = self._wants.get(key)
-            if want is not None and want.reading == token:
+                self._queue.add(key, want.lane)
+            elif want.reading == token:
                 want.reading, want.dirty = 0, True
-                self._queue[key] = None
+                self._queue.add(key, want.lane)
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:
         """A watch event came."""
@@ -182,7 +182,7 @@ class Tracker:
             want.armed = False
             if (path, kind) in self._expecting:
                 self._expecting.discard((path, kind))
-                self._queue[(path, kind)] = None
+                self._queue.add((path, kind), want.lane)
             else:
                 self._soil((path, kind))
                 for other in want.beside:
@@ -192,31 +192,39 @@ class Tracker:
         """The link broke: every watch is lost, every answer under way will not come. All is read again in the order of
         wanting: what was wanted behind a list (a status) is read behind it."""
         self._queue.clear()
+        self._under_way.clear()
         for key, want in self._wants.items():
             if not (want.dirty or want.reading):
                 self._count(want.scope, 1)
             want.reading, want.dirty, want.armed = 0, True, False
             if key not in self._put_off:
-                self._queue[key] = None
+                self._queue.add(key, want.lane)
         self._expecting.clear()
 
     @property
     def asks(self) -> bool:
-        """True while there is something to be read."""
-        return bool(self._queue)
+        """True while there is something to be read, and room for a request."""
+        return bool(self._queue) and not self._full()
 
     def take(self, token: int) -> list[Read]:
-        """The reads to send as request `token` (not 0), oldest want first, at most READS_PER_REQUEST_MAX."""
+        """The reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every scope,
+        the oldest first. None while more than that is under way: what waits stands behind no more than two (F10)."""
         reads: list[Read] = []
-        for key in list(self._queue)[:READS_PER_REQUEST_MAX]:
-            del self._queue[key]
+        for key in self._queue.take(READS_PER_REQUEST_MAX if self.asks else 0):
             want = self._wants[key]
             want.dirty, want.reading = False, token
             reads.append(Read(*key, want.watch))
+        if reads:
+            self._under_way[token] = len(reads)
         return reads
+
+    def _full(self) -> bool:
+        """True when an answer must come before more is asked: while one is taken in the server has another to do."""
+        return sum(self._under_way.values()) > READS_PER_REQUEST_MAX
 
     def answered(self, token: int, nodes: Iterable[Node]) -> list[Node]:
         """Take in the answers to request `token`; returns those still wanted and not dirty again, in their order."""
+        self._under_way.pop(token, None)
         fresh = []
         clean: dict[str, int] = {}  # scope -> wants that have become so
         for node in nodes:
@@ -227,13 +235,22 @@ class Tracker:
             want.reading = 0
             want.armed = want.watch
             if want.dirty:
-                self._queue[key] = None
+                self._queue.add(key, want.lane)
             else:
                 clean[want.scope] = clean.get(want.scope, 0) + 1
                 fresh.append(node)
         for scope, number in clean.items():
             self._count(scope, -number)
         return fresh
+
+    def unanswered(self, token: int) -> None:
+        """Request `token` is over without an answer: ask for the same again (which a broken link does, too)."""
+        if self._under_way.pop(token, None) is None:
+            return
+        for key, want in self._wants.items():
+            if want.reading == token:
+                want.reading, want.dirty = 0, True
+                self._queue.add(key, want.lane)
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
         """Request `token` (or one of a connection that broke since) told that this node cannot be read: not before
@@ -248,9 +265,9 @@ class Tracker:
         want.reading, want.dirty, want.armed = 0, True, False
         self._expecting.discard(key)
         if changed:
-            self._queue[key] = None
+            self._queue.add(key, want.lane)
         else:
-            self._queue.pop(key, None)
+            self._queue.discard(key, want.lane)
             self._put_off[key] = until_ms
 
     def put_aside(self, path: str, kind: Kind = Kind.DATA) -> bool:
@@ -263,7 +280,7 @@ class Tracker:
             return None
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
             del self._put_off[key]
-            self._queue[key] = None
+            self._queue.add(key, self._wants[key].lane)
         return min(self._put_off.values(), default=None)
 
     def clean(self, scope: str) -> bool:
@@ -279,13 +296,13 @@ class Tracker:
         if want is None:
             return
         if self._put_off.pop(key, None) is not None:
-            self._queue[key] = None
+            self._queue.add(key, want.lane)
         if want.dirty:
             return
         want.dirty = True
         if not want.reading:
             self._count(want.scope, 1)
-            self._queue[key] = None
+            self._queue.add(key, want.lane)
 
     def _count(self, scope: str, change: int) -> None:
         count = self._unclean.get(scope, 0) + change
@@ -293,3 +310,8 @@ class Tracker:
             self._unclean[scope] = count
         else:
             del self._unclean[scope]
+
+
+def _lane(scope: str) -> str:
+    """Groups wait each in a lane of its own, so that none waits for another's; all topics together are one."""
+    return "" if scope[:1] == "/" else scope
