@@ -74,7 +74,8 @@ class ConsumerFactory:
         assignors: Sequence[str] = ("sticky", "range"),
         pattern: str = "static",
     ) -> None:
-        self._logs, self._topics, self._group, self._reset = logs, dict(topics), group, reset
+        self._logs, self._topics, self._group = logs, dict(topics), group
+        self.reset = reset  # policy of who starts from now on
         self._rebalance_timeout_ms, self._assignors = rebalance_timeout_ms, tuple(assignors)
         self._pattern = pattern
         self.wall_offset_ms = 0  # of the machine's wall clock; nothing may depend on it
@@ -119,7 +120,7 @@ class ConsumerFactory:
             return f"{self._group}_{process.name}-{world.now_ms + self.wall_offset_ms}-{process.random_hex()}"
 
         loop = Loop(process.open_session, process.inbox.put)
-        application = self._application(process, self._logs, self._group, reset=self._reset)
+        application = self._application(process, self._logs, self._group, reset=self.reset)
         settings = MemberSettings(
             group=self._group,
             new_id=new_id,

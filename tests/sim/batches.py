@@ -6,6 +6,7 @@ It forgets what it announced when it is stopped or loses a partition: what is to
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -138,13 +139,18 @@ class BatchApplication(Application):
         self._act = self._plan
 
 
-class Sink:
-    """What a sink keyed by (topic, partition, start, end) holds: no two of its ranges may overlap."""
+Key = tuple[str, TopicPartition, int]
+"""Of a sink: the group, the partition, the incarnation of its topic."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._starts: dict[tuple[str, TopicPartition], list[int]] = {}  # sorted
-        self._ends: dict[tuple[str, TopicPartition, int], int] = {}
+
+class Sink:
+    """What a sink keyed by (topic, partition, start, end) holds: no two ranges of one incarnation may overlap."""
+
+    def __init__(self, world: World, incarnation: Callable[[str, str], int]) -> None:
+        """`incarnation`: the number of a group's topic, by its mark."""
+        self._world, self._incarnation = world, incarnation
+        self._starts: dict[Key, list[int]] = {}  # sorted
+        self._ends: dict[tuple[Key, int], int] = {}
         self.again = 0  # ranges that were written more than once
         world.on_journal.append(self._take)
 
@@ -155,24 +161,31 @@ class Sink:
 
     def write(self, entry: Entry) -> Iterator[str]:
         """Take a range in; a complaint when it overlaps another one and is not the same."""
-        key = entry.group, entry.partition
+        key = entry.group, entry.partition, self._incarnation(entry.group, entry.partition.topic)
         starts = self._starts.setdefault(key, [])
-        if self._ends.get((*key, entry.start)) == entry.end:
+        if self._ends.get((key, entry.start)) == entry.end:
             self.again += 1
             return
         place = bisect_left(starts, entry.end)
-        if place and self._ends[(*key, starts[place - 1])] > entry.start:
-            known = starts[place - 1], self._ends[(*key, starts[place - 1])]
+        if place and self._ends[key, starts[place - 1]] > entry.start:
+            known = starts[place - 1], self._ends[key, starts[place - 1]]
             yield f"{entry.client} processes {entry.partition} {entry.start}..{entry.end} beside {known[0]}..{known[1]}"
             return
         starts.insert(bisect_left(starts, entry.start), entry.start)
-        self._ends[(*key, entry.start)] = entry.end
+        self._ends[key, entry.start] = entry.end
 
     def complete(self) -> list[str]:
         """Complaints about partitions of which something is missing: what it holds has gaps."""
         found = []
-        for (group, partition), starts in sorted(self._starts.items()):
-            ends = [self._ends[group, partition, start] for start in starts]
+        for key, starts in sorted(self._starts.items()):
+            group, partition, _ = key
+            ends = [self._ends[key, start] for start in starts]
             gaps = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if end != start]
             found += [f"{partition} {end}..{start} of {group} was never processed" for end, start in gaps]
         return found
+
+    @property
+    def incarnations(self) -> int:
+        """The most incarnations of one partition of which it holds something."""
+        seen = Counter(key[:2] for key in self._starts)
+        return max(seen.values(), default=0)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from random import Random
 from typing import Any
 
 from tests.sim import checkers
@@ -16,6 +17,7 @@ from tests.sim.field import Field, parse_json
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.topics import DELETED_MS
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
@@ -50,7 +52,7 @@ class Scene:
         self.consumers = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms)
         if batches:
             self.consumers.announce(BatchApplication)
-            self.sink = Sink(world)
+            self.sink = Sink(world, lambda group, topic: self.field.incarnations.get((group, topic), 0))
             world.rest_checks.append(self.sink.complete)
         if hold_ms:
             self.consumers.are_static(hold_ms)
@@ -156,7 +158,10 @@ def storm(seed: int) -> World:
 
 
 def announcing_storm(seed: int) -> Scene:
-    """One seed of a group that announces what it processes: everybody may die anywhere, and its sink is exact."""
+    """One seed of a group that announces what it processes: everybody may die anywhere, and its sink is exact.
+
+    In every other seed its topic is deleted while ranges are announced, and created again, soon or late.
+    """
     world = World(seed)
     scene = Scene(world, topics={"t": 5}, batches=True, hold_ms=(0, 0, 8_000)[seed % 3])
     if seed % 2:
@@ -171,6 +176,12 @@ def announcing_storm(seed: int) -> Scene:
     ):
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
     world.at(world.now_ms + STORM_MS, scene.resume)
+    drawn = Random(f"topics {seed}")
+    if drawn.random() < 0.5:
+        deleted_ms = world.now_ms + int(drawn.random() * STORM_MS)
+        partitions, gap_ms = drawn.randint(1, 6), int(drawn.random() ** 6 * 2 * DELETED_MS)
+        world.at(deleted_ms, lambda: scene.delete_topic("t"))
+        world.at(deleted_ms + gap_ms, lambda: scene.create_topic("t", partitions))
     world.storm(2_500)
     scene.calm()
     return scene

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.sim.application import Application, Logs
+from tests.sim.batches import Sink
 from tests.sim.options import Options
 from tests.sim.process import SimProcess
 from tests.sim.world import Entry, World
@@ -126,3 +127,20 @@ def test_in_a_calm_it_reads_to_the_end_commits_that_and_is_silent() -> None:
     world.run_for(10_000)
     answer()
     assert len(committed) == count
+
+
+def test_a_sink_complains_of_ranges_that_overlap_and_of_gaps_within_one_incarnation_of_a_topic() -> None:
+    number = 1
+    sink = Sink(World(1, Options()), lambda group, topic: number)
+
+    def write(start: int, end: int) -> list[str]:
+        return list(sink.write(Entry(0, "a", "a#1", "g", "read", P0, start, end)))
+
+    assert write(0, 9) == write(0, 9) == write(9, 12) == []
+    assert (sink.again, sink.incarnations, sink.complete()) == (1, 1, [])
+    assert write(5, 9) == ["a#1 processes t-0 5..9 beside 0..9"]
+    number = 2
+    assert write(5, 9) == []
+    assert (sink.incarnations, sink.complete()) == (2, [])
+    assert write(20, 30) == []
+    assert sink.complete() == ["t-0 9..20 of g was never processed"]

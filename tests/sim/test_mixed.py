@@ -1,7 +1,5 @@
-"""Storms of members that announce what they process, in strange conditions, while brokers and replicas change racks.
-
-Topics are not deleted here: of another incarnation a sink that is keyed by ranges cannot tell.
-"""
+"""Storms of members that announce what they process, in strange conditions, while brokers and replicas change racks and
+topics are deleted and created again."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from tests.sim.batches import BatchApplication
 from tests.sim.field import parse_json
 from tests.sim.options import seeds
 from tests.sim.test_strange import Strange, odd_scene
+from zkcoord.core.topics import DELETED_MS
 from zkcoord.tree.paths import BROKERS, TOPICS
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
@@ -23,7 +22,8 @@ SEEDS = 20
 BROKER_IDS = range(4)
 RACKS = ("a", "b", "c")
 OFTEN = ("join", "leave", "swap_coordinator", "grow", "record", "close", "nonsense", "odd_rules", "broker", "place")
-KINDS = (*OFTEN, "rules", "wish", "resign", "says", "change_subscription", "rebalance", "join_odd", "join_in_a_rack")
+SELDOM = ("rules", "wish", "resign", "says", "change_subscription", "rebalance", "join_odd", "join_in_a_rack")
+KINDS = (*OFTEN, "recreate", "recreate", *SELDOM)
 
 
 class Mixed(Strange):
@@ -31,6 +31,7 @@ class Mixed(Strange):
 
     def begin(self) -> None:
         """Brokers in racks, replicas on them, and members in racks."""
+        self.scene.consumers.reset = "earliest"  # else hardly anything would be read of a topic that was created again
         for number in BROKER_IDS:
             self._register(f"{BROKERS}/{number}", RACKS[number % 2])
         for topic in ("t", "u"):
@@ -47,6 +48,13 @@ class Mixed(Strange):
             ensemble.operate(DeleteNode(path, ANY_VERSION))
         else:
             self._register(path, self._pick((*RACKS, None)), readable=self.world.rng.random() > 0.05)
+
+    def recreate(self) -> None:
+        """Delete a topic and, mostly soon, create it again: what was announced of the first is not of the second."""
+        topic, gap_ms = self._pick(["t", "u"]), int(self.world.rng.random() ** 6 * 2 * DELETED_MS)
+        partitions = 1 + int(self.world.rng.random() * 9)
+        self.scene.delete_topic(topic)
+        self.world.at(self.world.now_ms + gap_ms, lambda: self.scene.create_topic(topic, partitions))
 
     def place(self) -> None:
         """The replicas of a topic are elsewhere now."""
@@ -72,7 +80,7 @@ class Mixed(Strange):
         self._set(path, json.dumps(text).encode())
 
     def _join(self, subscription: dict[str, int], assignors: tuple[str, ...], fields: dict[str, Any]) -> None:
-        factory = ConsumerFactory(self.scene.logs, subscription, assignors=assignors)
+        factory = ConsumerFactory(self.scene.logs, subscription, assignors=assignors, reset="earliest")
         factory.announce(BatchApplication)
         factory.registers(**{name: value for name, value in fields.items() if name != "offers"})
         self.world.spawn(f"consumer{self.next_consumer}", factory)
@@ -84,13 +92,14 @@ class Reached(NamedTuple):
 
     again: int  # ranges that were processed more than once
     racks: bool  # the last target was made with brokers' racks
+    incarnations: int  # the most of one partition of which something was processed
 
 
 @cache
 def mixed(seed: int) -> Reached:
     """One seed of such a storm."""
     scene = odd_scene(seed, Mixed, KINDS, batches=True)
-    return Reached(scene.sink.again, bool(scene.state().get("brokers")))
+    return Reached(scene.sink.again, bool(scene.state().get("brokers")), scene.sink.incarnations)
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
@@ -98,8 +107,9 @@ def test_a_sink_is_exact_in_a_storm_of_everything(seed: int) -> None:
     mixed(seed)
 
 
-def test_such_storms_replay_ranges_and_know_racks() -> None:
-    """Else the test above would show nothing of the two."""
-    reached = [mixed(seed) for seed in range(SEEDS)]
-    assert sum(each.again for each in reached) >= 5
-    assert sum(each.racks for each in reached) >= SEEDS // 2
+def test_such_storms_replay_ranges_know_racks_and_process_topics_that_were_created_again() -> None:
+    """Else the test above would show nothing of the three."""
+    reached = [mixed(seed) for seed in range(2 * SEEDS)]
+    assert sum(each.again for each in reached) >= 3
+    assert sum(each.racks for each in reached) >= SEEDS
+    assert sum(each.incarnations > 1 for each in reached) >= SEEDS // 2
