@@ -40,6 +40,11 @@ class Announcing:
         """Announce these ranges; `future` ends with None, a FencedError, a UsageError, or an UnavailableError."""
         self._queue.append((announced, future))
 
+    @property
+    def asked(self) -> bool:
+        """True while something is to be announced."""
+        return bool(self._queue)
+
     def fail(self, error: Exception) -> None:
         """Nothing can be announced any more."""
         for _, future in self._queue:

@@ -46,6 +46,11 @@ class Committing:
         self._queue.append((wanted, future))
 
     @property
+    def asked(self) -> bool:
+        """True while a commit or an announcement is asked for, or a commit's outcome is looked up."""
+        return bool(self._queue) or self._lookup is not None or self.announcing.asked
+
+    @property
     def busy(self) -> bool:
         """True while a commit has no certain outcome."""
         return bool(self._active)

@@ -221,23 +221,24 @@ class MembershipRole:
             self._loop.end_session(now_ms, reopen_in_ms=None)
             self._lost("left without a word to ZooKeeper")
             self._left()
-        if self.lease is None:
+        lease, loop = self.lease, self._loop
+        if lease is None:
             return None
-        if self._loop.connected and self.lease.sync_due(now_ms):
-            self._loop.sync(now_ms)
+        if loop.connected and lease.sync_due(now_ms):
+            loop.sync(now_ms)
         try:
             if not self.member and self._able_to_join(now_ms) and self.may_join():
                 self._join(now_ms)
         except SchemaError as error:
             self._loop.fail(error, now_ms)
             return None
-        if self.member and self.desk is not None:
-            self.desk.now_ms, self.desk.holdings.said = now_ms, self.said
-            self._topics.member(self._loop.tracker, now_ms, idle=not self.desk.holdings.held)
-            self._decide_as_member(self.desk, self.lease, now_ms)
+        desk = self.desk
+        if self.member and desk is not None:
+            desk.now_ms, desk.holdings.said = now_ms, self.said
+            self._topics.member(loop.tracker, now_ms, idle=not desk.holdings.held)
+            self._decide_as_member(desk, lease, now_ms)
         self._publish()
-        lease = self.lease
-        return lease.wake_at_ms(now_ms, connected=self._loop.connected) if lease is not None else None
+        return lease.wake_at_ms(now_ms, connected=loop.connected) if self.lease is not None else None
 
     def _can_leave_cleanly(self, now_ms: int) -> bool:
         """False when there is nothing to release, or no link and no lease: then the session's end does it."""
@@ -299,7 +300,7 @@ class MembershipRole:
                 self._committing.lost(lost)
             desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
             self._loop.drop_connection()
-        if not self._loop.settled:
+        if not self._loop.settled or self._nothing_to_do(desk):
             return
         if self._draining is not None and (self._task is None or self._task.step in UNWRITTEN):
             self._draining.answer_ping()
@@ -313,6 +314,11 @@ class MembershipRole:
                 return
             if not self._committing.advance():
                 return
+
+    def _nothing_to_do(self, desk: Desk) -> bool:
+        """True when nothing was asked of it and all that it holds runs: so it is at most steps."""
+        asked = self._task is not None or desk.commands or desk.short_of_room or self._leaving or desk.holdings.idle
+        return not asked and (self._committing is None or not self._committing.asked)
 
     def _work(self, desk: Desk, now_ms: int) -> None:
         """Take up commands and advance them until something has to be waited for."""
@@ -335,7 +341,7 @@ class MembershipRole:
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
-        if not (desk.commands or desk.short_of_room or self._leaving) or not self._take_next(desk):
+        if not self._take_next(desk):
             return False
         task = self._task
         if self._reviving is not None and task is not None:

@@ -44,6 +44,7 @@ def describe(data: bytes) -> dict[str, Any]:
         return {}
 
 
+@lru_cache(maxsize=64)  # asked of all candidates whenever one of them is read
 def protocols_of(data: bytes) -> tuple[int, int]:
     """The lowest and the highest protocol that a candidate speaks; the first alone, if it says nothing readable.
 

@@ -11,8 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.errors import CorruptError
@@ -198,8 +197,7 @@ def _key(key: str) -> str:
     return key if _PLAIN.fullmatch(key) else shown(key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(NamedTuple):
     """A JSON object being read: each method gives one key's value, or a CorruptError that names key and rule.
 
     A key with null counts as missing. A missing key gives `default`; without a default it is an error.
