@@ -20,6 +20,7 @@ import pytest
 from tests.spark.fakes import DEADLINE_S, InThread, World
 from tests.spark.played import consumer_of
 from tests.spark.together import ON_REAL_SERVERS, endless
+from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
 
@@ -49,6 +50,12 @@ def await_job(spark: SparkSession) -> None:
             return
         tick.wait(0.05)
     raise AssertionError("no job became active")
+
+
+def await_no_job(spark: SparkSession) -> None:
+    """Nothing is left running. (Spark's tracker hears of a job's end a moment after the job's caller.)"""
+    tracker = spark.sparkContext.statusTracker()
+    wait_until(lambda: not tracker.getActiveJobsIds(), "no job is active")
 
 
 def test_every_record_is_read_once_and_in_order(
@@ -106,7 +113,7 @@ def test_a_loss_cancels_the_running_job_and_commits_nothing(
     assert running.result() == 1
     assert counts == [10]
     assert world.commits == [{second: 10}]
-    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    await_no_job(spark)
 
 
 def test_sigterm_during_a_job_lets_it_finish(
@@ -123,6 +130,37 @@ def test_sigterm_during_a_job_lets_it_finish(
     assert consume(topic, max_offsets_per_batch=100).run(process) >= 1
     assert world.commits == [{TopicPartition(topic.name, 0): 100 * (n + 1)} for n in range(len(counts))]
     assert world.events[-1] == "leave"
+
+
+def test_a_second_ctrl_c_cancels_the_job_and_leaves_a_session_that_works(
+    consume: Any,
+    make_topic: Callable[[int], Topic],
+    world: World,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = make_topic(1)
+    topic.fill(0, 10)
+
+    def interrupt_twice() -> None:
+        await_job(spark)
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: "Ctrl-C again breaks it off" in caplog.text, "the first one is heard")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    helpers: list[InThread] = []
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        helpers.append(InThread(interrupt_twice))
+        endless(df)
+
+    consumer = consume(topic)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.run(process)
+    helpers[0].result()
+    assert (world.commits, consumer.metrics.lost, world.events[-1]) == ([], 1, "leave")
+    assert spark.range(7).count() == 7
+    await_no_job(spark)
 
 
 def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says(
@@ -188,7 +226,7 @@ def test_a_table_has_what_was_committed_and_nothing_of_a_batch_that_was_cancelle
     assert database.execute("SELECT * FROM written").fetchall() == [(topic.name, 1, 1_500)]
     counts = 'SELECT "partition", count(*), count(DISTINCT "offset") FROM clicks GROUP BY "partition"'
     assert database.execute(counts).fetchall() == [(1, 1_500, 1_500)]
-    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    await_no_job(spark)
     database.close()
 
 

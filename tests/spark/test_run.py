@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.fakes import FakeMembership, World
+from tests.spark.fakes import FakeMembership, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.spark.ranges import Batch
@@ -111,14 +111,35 @@ def test_a_signal_stops_like_stop_and_the_handlers_are_restored(world: World, nu
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_a_second_sigint_breaks_the_batch_off_and_commits_nothing(world: World) -> None:
+def interrupt(times: int) -> None:
+    for _ in range(times):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_sigint_drops_the_batch_and_is_raised_when_the_group_is_left(world: World) -> None:
+    job = Job(world)
+
     def process(frame: object, batch: Batch) -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+        interrupt(2)
+        job(frame, batch)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        world.consumer().run(process)
+    assert (world.commits, world.lost, world.events[-1]) == ([], 1, "leave")
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_third_sigint_does_not_wait_for_a_batch_that_cannot_be_cancelled(world: World) -> None:
+    went_on: list[Batch] = []
+
+    def process(frame: object, batch: Batch) -> None:
+        interrupt(3)
+        went_on.append(batch)
 
     with pytest.raises(KeyboardInterrupt):
         world.consumer().run(process)
-    assert (world.commits, world.events[-1]) == ([], "leave")
+    assert (went_on, world.commits, world.events[-1]) == ([], [], "leave")
 
 
 def test_partitions_that_are_allowed_together_are_read_together_though_they_are_asked_for_one_by_one(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 CANCEL_REPEAT_MS = 100  # a cancellation hits active jobs only; a batch that is planning has none yet
 AT_STOP = "the consumer was told to stop at once (at_stop)"
+AGAIN = "Ctrl-C came a second time"
 PROBED_MAX = 64  # partitions that the warm-up looks at for a record to read
 
 
@@ -137,9 +138,9 @@ class SparkConsumer:
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Join the group and hand each batch to `process(df, batch)`; returns how many were committed.
 
-        Ends by `stop`, by SIGTERM or the first SIGINT (when called on the main thread; a second SIGINT is the
-        program's, with KeyboardInterrupt as a rule), after `max_batches`, or when there was nothing to read (no
-        records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with the session's end.
+        Ends by `stop`, by SIGTERM or the first SIGINT (when called on the main thread), after `max_batches`, or when
+        there was nothing to read (no records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with
+        the session's end. A second SIGINT drops the batch and ends it with KeyboardInterrupt; a third is the program's.
         What `process` raises is raised here, with that batch uncommitted. UsageError without the connector, with wrong
         settings or refused credentials, UnavailableError when Kafka does not answer before the group is joined.
         """
@@ -291,8 +292,8 @@ class _Run:
 
     def _cancel(self, tag: str) -> None:
         canceller = threading.Thread(target=self._cancel_until_back, args=(tag,), name=f"cancel-{tag}", daemon=True)
-        self._cancellers.append(canceller)
         canceller.start()
+        self._cancellers.append(canceller)  # started: the batch may be over, and its thread be joining, at any moment
 
     def _cancel_until_back(self, tag: str) -> None:
         while True:
@@ -328,20 +329,33 @@ def _leave(membership: Membership) -> Callable[..., bool]:
     return leave
 
 
-def _stop_at_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
-    """SIGTERM and the first SIGINT call `stop` while this is open, on a thread of its own, since that needs locks.
+@contextmanager
+def _stop_at_signals(stop: Callable[..., None]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop` while this is open, on a thread of its own, since that needs locks.
 
-    SIGINT's handler (PySpark's cancels all jobs) is what it was before from the first one on.
+    From the second SIGINT on, which drops the batch and is KeyboardInterrupt at the end, its handler is what it was
+    before. (PySpark's raises inside of a call to the JVM, whose answer is then taken for that of the next call.)
     """
+    interrupts = 0
 
     def handle(number: int, before: Handlers) -> None:
-        if number == signal.SIGINT:
-            signal.signal(number, before[signal.SIGINT])
-        threading.Thread(target=act, args=[number], name="stop-at-signal", daemon=True).start()
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if interrupts > 1:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+        again = number == signal.SIGINT and interrupts > 1
+        threading.Thread(target=act, args=[number, again], name="stop-at-signal", daemon=True).start()
 
-    def act(number: int) -> None:
+    def act(number: int, again: bool) -> None:
+        if again:
+            log_event(logging.WARNING, "stopping", "breaks the batch off; Ctrl-C again does not wait for its end")
+            stop(cancel=True, why=AGAIN)
+            return
         if number == signal.SIGINT:
             log_event(logging.WARNING, "stopping", "stops when the batch that runs is done; Ctrl-C again breaks it off")
         stop()
 
-    return at_signals((signal.SIGTERM, signal.SIGINT), handle)
+    with at_signals((signal.SIGTERM, signal.SIGINT), handle):
+        yield
+    if interrupts > 1:
+        raise KeyboardInterrupt
