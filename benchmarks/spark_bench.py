@@ -159,8 +159,8 @@ def stderr_to(file: Path) -> Iterator[None]:
         os.close(kept)
 
 
-def start(stack: ExitStack, name: str, prepare: Callable[[str], None]) -> Bench:
-    """Servers, what `prepare(bootstrap servers)` makes, a coordinator, Spark (`local[2]`)."""
+def start(stack: ExitStack, name: str, prepare: Callable[[str], None], heap: str = "2g") -> Bench:
+    """Servers, what `prepare(bootstrap servers)` makes, a coordinator, Spark (`local[2]`, with so much heap)."""
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zkcoord-bench-")))
     zookeeper = stack.enter_context(EmbeddedZooKeeper(fsync=False))
     kafka = stack.enter_context(EmbeddedKafka(zookeeper.hosts, heap="1g"))
@@ -176,7 +176,7 @@ def start(stack: ExitStack, name: str, prepare: Callable[[str], None]) -> Bench:
             jars=connector_jars(),
             environment=spark_environment(),
             log_level="OFF",
-            config={"spark.driver.memory": "2g", "spark.local.dir": str(scratch)},
+            config={"spark.driver.memory": heap, "spark.local.dir": str(scratch)},
         )
     stack.callback(spark.stop)
     register_source(spark)

@@ -196,7 +196,8 @@ def main() -> int:
     if chosen.quick:
         names = ["loop", "loop_unannounced", "loop_python", "source", "foreach", "noop_tuned"]
     with ExitStack() as stack:
-        bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes))
+        heap = "2g" if partitions == 8 else "8g"  # each tuned native consumer may hold 4 MB of each partition, twice
+        bench = start(stack, "spark_loop", lambda servers: fill(servers, partitions, rows, record_bytes), heap)
         times = measure(bench, warm, sizes, tuple(names))
     show(times)
     measures = verdict(times, goals=chosen.shape == SHAPES[0])
