@@ -84,7 +84,9 @@ def test_a_multi_is_spelled_as_kazoo_spells_it() -> None:
 
 def test_of_a_transaction_that_is_too_large_the_largest_write_is_refused() -> None:
     writes = (CheckNode("/zkcoord/epoch", 3), SetNode("/a", b"x" * 200, 0), CreateNode("/b", b"x" * 100))
-    assert too_large(7, Transaction(writes=writes)) == CommitDone(7, Outcome.REFUSED, (), 1, TOO_LARGE)
+    done = too_large(7, Transaction(writes=writes))
+    assert done == CommitDone(7, Outcome.REFUSED, (), 1, TOO_LARGE)
+    assert not done.answered  # it extends no lease
 
 
 def test_a_multi_read_is_cut_by_number_and_by_size() -> None:

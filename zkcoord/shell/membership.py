@@ -21,7 +21,7 @@ from zkcoord.shell.joining import JOIN, Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.obeying import Step, StopTask, Task
-from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Outcome, Request
+from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
 from zkcoord.shell.reviving import REVIVE, Reviving
 from zkcoord.shell.starting import StartTask
 from zkcoord.shell.topic_check import TopicCheck
@@ -165,7 +165,7 @@ class MembershipRole:
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """An outcome: it extends the lease, and goes to its writer when all of them are there."""
-        if done.outcome is not Outcome.UNKNOWN:
+        if done.answered:
             self.synced(sent_ms, now_ms)
         if tag == JOIN and self._joining is not None:
             self._joining.answered(done.outcome)

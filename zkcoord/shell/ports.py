@@ -89,6 +89,11 @@ class CommitDone:
     reason: str = ""
     made: tuple[str, ...] = ()
 
+    @property
+    def answered(self) -> bool:
+        """True when a server has answered, whatever: the session stood then."""
+        return self.outcome is not Outcome.UNKNOWN and self.reason != TOO_LARGE
+
 
 def too_large(token: int, transaction: Transaction) -> CommitDone:
     """What becomes of a transaction that is larger than servers take: its largest write is to blame."""
