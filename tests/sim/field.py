@@ -221,10 +221,9 @@ class Field:
                 own = registration.session is facts.session
                 by = "deleted" if own else "removed" if facts.session is self.ensemble.operator else "evicted"
                 how = by if txn.kind == "multi" else txn.kind
-                session = registration.session
-                self.gone[key] = Gone(
-                    txn.time_ms, how, session.timeout_ms, session, "coordination" in registration.text
-                )
+                session, text = registration.session, registration.text
+                timeout_ms = int(text.get("session_timeout_ms", session.timeout_ms))  # as registered
+                self.gone[key] = Gone(txn.time_ms, how, timeout_ms, session, "coordination" in text)
         for key in facts.channels_gone:
             self.channels.discard(key)
             self.commands.pop(key, None)

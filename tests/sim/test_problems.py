@@ -1,8 +1,8 @@
-"""What was wrong with a node is forgotten with the node: programs that fail may come and go for years."""
+"""What is known of a node, or was wrong with it, is forgotten with it: programs and topics come and go for years."""
 
 from __future__ import annotations
 
-from tests.sim.actors import GROUP
+from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.script import Script, on_seeds
 from zkcoord.core.patience import JOINING_MS
 from zkcoord.shell.coordinating import CoordinatorRole
@@ -32,6 +32,31 @@ def test_a_coordinator_remembers_nothing_of_registrations_and_commands_that_nobo
     assert role._groups[GROUP].nodes.problems == {}
     assert role._report._of_groups[GROUP] == {}
     assert role._report._problems == {}
+
+
+@on_seeds(2)
+def test_a_coordinator_remembers_nothing_of_topics_that_came_and_went(seed: int) -> None:
+    script = Script(seed, consumers=0, coordinators=1, topics={"t": 1})
+    script.consumers = ConsumerFactory(script.logs, {".*": 1}, pattern="white_list")
+    script.join("consumer0")
+    world = script.world
+    for number in range(TIMES):
+        topic = f"job-{number}"
+        script.create_topic(topic, 2)
+        world.run_until(lambda topic=topic: {p.topic for p in script.held()} == {"t", topic}, what="it is read")  # type: ignore[misc]
+        script.delete_topic(topic)
+        world.run_until(lambda topic=topic: topic not in marked(script), what="what it left is dropped")  # type: ignore[misc]
+    world.run_for(1_000)
+    role = script.actor(script.leader()).role
+    assert isinstance(role, CoordinatorRole)
+    nodes = role._groups[GROUP].nodes
+    known = [*nodes.lists, *nodes.marks, *nodes.offsets, *nodes.view.owners, *nodes.parents]
+    assert [str(name) for name in known if "job" in str(name)] == []
+
+
+def marked(script: Script) -> list[str]:
+    """The topics that have a mark."""
+    return list(script.world.ensemble.names(DRAFT.owners(GROUP)))
 
 
 @on_seeds(2)

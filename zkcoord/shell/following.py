@@ -191,6 +191,7 @@ class Following:
                 self._want(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.CHILDREN)
         for topic in sorted(self._looking - topics):
+            self._forget_lists(topic)
             self._unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
             for partition in [p for p in self._offsets if p.topic == topic]:
                 self._offsets.discard(partition)
@@ -200,6 +201,11 @@ class Following:
         if not topics and self.nodes.offsets.keys() - self._announced.keys():
             kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
             self.nodes = altered(self.nodes, offsets=kept)
+
+    def _forget_lists(self, topic: str) -> None:
+        """They are read anew when the topic is looked up again: there may be a new one each minute, for years."""
+        over = (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic))
+        self.nodes = altered(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in over})
 
     def take_leftovers(self) -> None:
         """Let the view have what was read of the topics that were looked up; called when all is clean."""
