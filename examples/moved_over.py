@@ -109,7 +109,7 @@ def after(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: st
 
 
 def main() -> None:
-    """One of the three."""
+    """One of the three, then how many rows there are."""
     if len(sys.argv) != 6 or sys.argv[1] not in ("before", "stream", "after"):
         sys.exit(__doc__)
     which, zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
@@ -120,6 +120,9 @@ def main() -> None:
         stream(spark, zookeeper, bootstrap_servers, topic, Path(folder))
     else:
         after(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    if not any(Path(folder).rglob("*.parquet")):
+        sys.exit(f"nothing has been read into {folder} yet")
+    print(f"{spark.read.parquet(folder).count():,} rows in {folder}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ LOG = logging.getLogger("zkcoord.spark")
 LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"))  # whose warnings come between
 CLEARED = "\r\x1b[K"  # the line that the cursor is in
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
+SAME_MS = 1_000  # what has not changed is drawn again for who wrote over it: Spark's own line is on this terminal, too
 
 
 def log_event(level: int, event: str, text: str, **fields: object) -> None:
@@ -93,7 +94,7 @@ class LiveLine:
         self._group = group
         self._log = LogLines(group)
         self._began_ns = time.monotonic_ns()
-        self._drawn_ns = 0
+        self._drawn_ns, self._drawn = 0, ""
         self._batches = 0
         self._lost = 0
         self._offsets = 0
@@ -139,9 +140,9 @@ class LiveLine:
 
     def _draw(self, text: str) -> None:
         now = time.monotonic_ns()
-        if now - self._drawn_ns < REDRAW_MS * 1_000_000:
+        if now - self._drawn_ns < (SAME_MS if text == self._drawn else REDRAW_MS) * 1_000_000:
             return
-        self._drawn_ns = now
+        self._drawn_ns, self._drawn = now, text
         width = shutil.get_terminal_size().columns - 1
         self._show(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
 
