@@ -189,11 +189,11 @@ class Application:
             self._look()
 
     def _look(self) -> None:
-        world = self._world
+        draining, random = self._world.draining, self._world.rng.random
         for partition in sorted(self.positions):
-            if (world.draining or world.rng.random() < 0.5) and self.allowed(partition):
+            if (draining or random() < 0.5) and self.allowed(partition):
                 self._read(partition)
-        if self.commits and (world.draining or world.rng.random() < 0.3):
+        if self.commits and (draining or random() < 0.3):
             self._commit_positions()
         self._look_later()
 

@@ -150,16 +150,25 @@ def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaint
 def _coordinators_work(facts: Facts, field: Field) -> Iterator[str]:
     """What in a transaction only a coordinator may do."""
     refused = {tuple(c[:3]) for c in facts.gone_commands}  # a consumer may rewrite what it refuses
-    yield from (f"command {c.sequence} for {c.consumer}" for c in facts.made_commands if tuple(c[:3]) not in refused)
-    yield from (f"owner of {v.partition}" for v in _grants(facts))
-    yield from (f"state of {group}" for group, _, _ in facts.states)
-    yield from (f"eviction of {consumer}" for _, consumer in facts.evicted_marks)
-    yield from (f"channel of {consumer} deleted" for _, consumer in facts.channels_gone)
-    yield from (f"mark of {topic}" for _, topic, _, _ in facts.marks)
-    yield from (f"offset of {v.partition} removed" for v in facts.offsets if v.after is None)
-    if facts.txn.kind == "multi":
-        foreign = (key for key in facts.unregistered if not field.owned_by(facts.session, *key))
-        yield from (f"registration of {consumer} deleted" for _, consumer in foreign)
+    for command in facts.made_commands:
+        if tuple(command[:3]) not in refused:
+            yield f"command {command.sequence} for {command.consumer}"
+    for value in _grants(facts):
+        yield f"owner of {value.partition}"
+    for group, _, _ in facts.states:
+        yield f"state of {group}"
+    for _, consumer in facts.evicted_marks:
+        yield f"eviction of {consumer}"
+    for _, consumer in facts.channels_gone:
+        yield f"channel of {consumer} deleted"
+    for _, topic, _, _ in facts.marks:
+        yield f"mark of {topic}"
+    for value in facts.offsets:
+        if value.after is None:
+            yield f"offset of {value.partition} removed"
+    for key in facts.unregistered if facts.txn.kind == "multi" else ():
+        if not field.owned_by(facts.session, *key):
+            yield f"registration of {key[1]} deleted"
 
 
 # -- invariants 4 and 5: whose commands, whose owners

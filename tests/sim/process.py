@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.sim.store import NUMBERS, SimStore
@@ -125,17 +126,15 @@ class SimProcess:
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call `action` in this incarnation after `delay_ms`; not while paused, never once it has crashed."""
-        incarnation = self.incarnation
+        self.world.at(self.world.now_ms + delay_ms, partial(self._due, self.incarnation, action))
 
-        def due() -> None:
-            if not self.running or self.incarnation != incarnation:
-                return
-            if self.paused:
-                self._deferred.append(due)
-            else:
-                action()
-
-        self.world.at(self.world.now_ms + delay_ms, due)
+    def _due(self, incarnation: int, action: Callable[[], None]) -> None:
+        if not self.running or self.incarnation != incarnation:
+            return
+        if self.paused:
+            self._deferred.append(partial(self._due, incarnation, action))
+        else:
+            action()
 
     def step(self) -> None:
         """One step of the actor with everything in its inbox."""

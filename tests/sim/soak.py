@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -98,10 +98,10 @@ def report(result: Result, verbose: bool) -> None:
     print(f"  repeat with: {repeat_line(result)}", flush=True)
 
 
-def jobs(first: int, seeds: int | None) -> Iterator[tuple[str, int]]:
-    """All scenes of each seed; without end unless told how many."""
+def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Iterator[tuple[str, int]]:
+    """These scenes (all) of each seed; without end unless told how many."""
     for seed in count(first) if seeds is None else range(first, first + seeds):
-        for scene in SCENES:
+        for scene in scenes:
             yield scene, seed
 
 
@@ -111,13 +111,13 @@ def _begin_worker() -> None:
     collect_never()
 
 
-def soak(first: int, seeds: int | None, workers: int, verbose: bool) -> int:
+def soak(first: int, wanted: Iterable[tuple[str, int]], workers: int, verbose: bool) -> int:
     """Play until the jobs or somebody's patience ends; the exit code of the worst kind of failure seen."""
     played, kinds, began, told = 0, set[int](), time.monotonic(), time.monotonic()
     context = get_context("spawn")  # nothing of this process, its signals above all, is in the workers
     with context.Pool(workers, initializer=_begin_worker) as pool:
         try:
-            for result in pool.imap_unordered(play, jobs(first, seeds)):
+            for result in pool.imap_unordered(play, wanted):
                 played += 1
                 if result.kind:
                     kinds.add(result.kind)
@@ -131,7 +131,8 @@ def soak(first: int, seeds: int | None, workers: int, verbose: bool) -> int:
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
     verdict = "no failure" if not kinds else "; ".join(NAMES[kind] for kind in sorted(kinds))
-    print(f"{played} worlds from seed {first} on in {time.monotonic() - began:.0f} s: {verdict}")
+    seconds = time.monotonic() - began
+    print(f"{played} worlds from seed {first} on in {seconds:.0f} s, {played / seconds:.1f} a second: {verdict}")
     return min(kinds, default=0)
 
 
@@ -140,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__, formatter_class=_Plain)
     parser.add_argument("--first", type=int, help="the first seed (default: drawn from the time)")
     parser.add_argument("--seeds", type=int, help="how many (default: until Ctrl-C or SIGTERM)")
+    parser.add_argument("--scene", action="append", choices=SCENES, help="only this one, or several (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("-v", "--verbose", action="store_true", help="the whole trace of each failure")
     chosen = parser.parse_args(arguments)
@@ -147,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--workers and --seeds are 1 or more")
     first = int(time.time()) if chosen.first is None else chosen.first
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return soak(first, chosen.seeds, chosen.workers, chosen.verbose)
+    return soak(first, jobs(first, chosen.seeds, chosen.scene or SCENES), chosen.workers, chosen.verbose)
 
 
 class _Plain(argparse.RawDescriptionHelpFormatter):

@@ -84,6 +84,11 @@ def test_it_plays_until_told_to_stop() -> None:
     assert out.endswith(": no failure\n")
 
 
+def test_all_scenes_of_a_seed_come_before_the_next_seed_or_only_those_that_are_asked_for() -> None:
+    assert list(soak.jobs(3, 2)) == [(scene, seed) for seed in (3, 4) for scene in soak.SCENES]
+    assert list(soak.jobs(3, 2, ["storm"])) == [("storm", 3), ("storm", 4)]
+
+
 def test_a_wrong_call_ends_with_2() -> None:
     with pytest.raises(SystemExit) as ended:
         soak.main(["--workers", "0"])
