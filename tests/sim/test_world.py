@@ -328,9 +328,11 @@ def test_what_happens_between_two_parts_of_a_read_is_told_before_it() -> None:
     pytest.fail("no read was torn")
 
 
-def test_a_request_that_is_too_large_ends_the_connection() -> None:
+def test_a_request_that_is_too_large_is_refused_and_the_connection_stays() -> None:
     hands = Hands(World(1, QUIET)).connected()
-    assert hands.commit(CreateNode("/large", bytes(1 << 20))).outcome is Outcome.UNKNOWN
+    done = hands.commit(CreateNode("/large", bytes(1 << 20)))
+    assert done == CommitDone(1, Outcome.REFUSED, failed_at=0, reason="TooLarge")
+    assert hands.links() == [Link.CONNECTED]
     assert hands.world.ensemble.data("/large") is None
 
 
