@@ -52,6 +52,19 @@ def test_waiting_for_a_group_that_does_not_come_to_rest_ends_in_time(world: Worl
     assert "group g is not stable yet (AwaitingSync, 1 command outstanding)" in result.stderr
 
 
+def test_a_group_that_is_left_alone_is_not_stable(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.record("g"), b"{")
+
+    result = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", world.address)
+
+    assert result.exit_code == 5
+    left_alone = (
+        "error: group g is left alone until an operator mends what cannot be read: record: bad group record '{'"
+    )
+    assert result.stderr.startswith(left_alone)
+
+
 def test_waiting_for_a_group_that_was_given_up_fails_at_once(world: World, run: Run) -> None:
     world.settle()
     failed = GroupState(generation=7, failed=Failure(error="A is silent", since_generation=7))

@@ -141,6 +141,8 @@ def _not_stable(report: GroupReport) -> str:
     name, commands = report.view.group, _count(report.commands(), "command")
     if report.phase is Phase.EMPTY:
         return f"group {name} has no members (Empty): start its consumers, or wait longer"
+    if report.view.unreadable is not None:
+        return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
     standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)
     if standing:
         return (

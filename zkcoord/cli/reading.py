@@ -59,7 +59,10 @@ class TreeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """One group as read. `settled`: stable, and a coordinator that read the same would change nothing."""
+    """One group as read. `settled`: stable, and a coordinator that read the same would change nothing.
+
+    Nor is it when its record or state cannot be read: a coordinator leaves it alone, whatever should be done.
+    """
 
     view: GroupView
     phase: Phase
@@ -190,7 +193,7 @@ class _Reading:
         return GroupReport(
             view=view,
             phase=now,
-            settled=now is Phase.STABLE and not pending,
+            settled=now is Phase.STABLE and not pending and view.unreadable is None,
             offsets=offsets,
             idle=set_aside(view, rejected) | rejected,
             target=memory.target.assignment,
