@@ -72,3 +72,19 @@ def test_a_group_deleted_and_made_again_while_the_coordinator_was_paused_is_serv
     world.resume(leader)
     script.settle()
     script.calm()
+
+
+@on_seeds()
+def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_waited_for(seed: int) -> None:
+    """An operator removed all of it in that moment: no answer comes of nodes that nobody asks for."""
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    world = script.world
+    world.run_for(1_000)
+    role = script.actor(script.leader()).role
+    role._groups[GROUP].channels.sent("g_gone-1-00000000", script.partitions())
+    role._groups[GROUP].channels.sent("g_gone-2-00000000", ())
+    for partition in script.partitions():
+        role._groups[GROUP].tracker.unwant(DRAFT.owner(GROUP, partition))
+    script.wish("hold")
+    world.run_until(lambda: "hold" in (script.record().get("done") or {}), 5_000, "it is answered")

@@ -162,27 +162,23 @@ class Channels:
         else:
             self._pinged.add(consumer_id)
 
-    def look_again(self, nodes: GroupNodes) -> bool:
-        """Read what own commands named that were obeyed before anybody looked; True when there were any.
+    def look_again(self, nodes: GroupNodes) -> None:
+        """Read what own commands named that were obeyed before anybody looked, as far as it is still followed.
 
         Asked when everything is clean: what no command in the channel names now has been acknowledged.
         """
         sent, self._sent = self._sent, {}
         pinged, self._pinged = self._pinged, set()
-        found = False
         for consumer_id in sorted(pinged):
             channel = nodes.view.channels.get(consumer_id)
             if channel is not None and not channel.outstanding(Option.PING.value):  # answered before anybody looked
                 self._touch_status(consumer_id)
-                found = True
         for consumer_id, partitions in sent.items():
             channel = nodes.view.channels.get(consumer_id)
             unseen = [p for p in partitions if channel is None or not channel.names(p)]
             if unseen:
                 self._touch_owners(unseen)
                 self._touch_status(consumer_id)
-                found = True
-        return found
 
     # what becomes dirty
 

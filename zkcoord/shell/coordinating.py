@@ -319,7 +319,11 @@ class CoordinatorRole:
         following.judge(table, self._root_czxid)
         following.set_protocols(self._protocols)
         following.take_leftovers()
-        if not tracker.clean(group) or following.channels.look_again(following.nodes) or following.know_committed():
+        if not tracker.clean(group):
+            return False
+        following.channels.look_again(following.nodes)
+        following.know_committed()
+        if not tracker.clean(group):  # what they ask for, if it is still followed: else there is nothing to wait for
             return False
         following.set_leavings()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())

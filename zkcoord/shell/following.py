@@ -214,15 +214,15 @@ class Following:
         if left != self.nodes.view.leftovers:
             self.nodes = altered(self.nodes, view=altered(self.nodes.view, leftovers=left))
 
-    def know_committed(self) -> bool:
-        """Let the view have the offsets of what was announced and nobody living owns; True when any are to be read.
+    def know_committed(self) -> None:
+        """Let the view have the offsets of what was announced and nobody living owns; what is not known is read.
 
         Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
         """
         view = self.nodes.view
         found = open_ranges(view)
         if not found and not self._announced:
-            return False
+            return
         versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
         for partition in sorted(self._announced.keys() - versions.keys()):
             del self._announced[partition]
@@ -236,7 +236,6 @@ class Following:
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
             self.nodes = altered(self.nodes, view=altered(view, committed=known))
-        return bool(new)
 
     @property
     def listing(self) -> bool:
