@@ -190,22 +190,24 @@ class Following:
             for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
                 self._want(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.CHILDREN)
-        for topic in sorted(self._looking - topics):
-            self._forget_lists(topic)
-            self._unwant(self.layout.topic_offsets(self.group, topic), Kind.CHILDREN)
-            for partition in [p for p in self._offsets if p.topic == topic]:
-                self._offsets.discard(partition)
-                if partition not in self._announced:
-                    self._unwant(self.layout.offset(self.group, partition))
+        if not self._looking <= topics:
+            self._look_no_more(self._looking - topics)
         self._looking = set(topics)
         if not topics and self.nodes.offsets.keys() - self._announced.keys():
             kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
             self.nodes = altered(self.nodes, offsets=kept)
 
-    def _forget_lists(self, topic: str) -> None:
-        """They are read anew when the topic is looked up again: there may be a new one each minute, for years."""
-        over = (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic))
-        self.nodes = altered(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in over})
+    def _look_no_more(self, topics: Set[str]) -> None:
+        """Forget what was read of these: it is read anew when one is looked up again."""
+        offsets = {topic: self.layout.topic_offsets(self.group, topic) for topic in sorted(topics)}
+        lists = {*offsets.values(), *(self.layout.mark(self.group, topic) for topic in topics)}
+        self.nodes = altered(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in lists})
+        for path in offsets.values():
+            self._unwant(path, Kind.CHILDREN)
+        for partition in [p for p in self._offsets if p.topic in topics]:
+            self._offsets.discard(partition)
+            if partition not in self._announced:
+                self._unwant(self.layout.offset(self.group, partition))
 
     def take_leftovers(self) -> None:
         """Let the view have what was read of the topics that were looked up; called when all is clean."""
