@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from zkcoord.errors import CorruptError, UsageError
+from zkcoord.tree.codec import is_topic
 from zkcoord.tree.registration import BLACK_LIST, MARKER, WHITE_LIST, Registration, legal_instance
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
@@ -67,8 +68,7 @@ def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> di
 
 def check_name(what: str, name: str) -> None:
     """UsageError for what cannot be the name of a group or a topic (`what` says which)."""
-    legal = isinstance(name, str) and name and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
-    if not legal or name in (".", "..") or len(name) > NAME_CHARS_MAX:
+    if not (isinstance(name, str) and is_topic(name) and len(name) <= NAME_CHARS_MAX):
         raise UsageError(
             f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
         )
