@@ -9,6 +9,7 @@ import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
+from zkcoord.cli.reading import refuse_newer
 from zkcoord.cli.wishing import who
 from zkcoord.errors import SchemaError
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
@@ -45,8 +46,8 @@ def current_(settings: Settings, check: bool) -> None:
         click.echo(f"{schema.revision}{' (head)' if schema.revision == head else ''}, layout {schema.layout}")
         if mark is not None:
             click.echo(f"in progress: {mark.old} -> {mark.new}, run {mark.run}")
-    if check and schema is not None and schema.revision not in [revision.revision for revision in history()]:
-        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
+    if check and schema is not None:
+        refuse_newer(schema)
     if check and (schema is None or mark is not None or schema.revision != head):
         raise SchemaError(f"the tree is not at revision {head}: run `zkcoord migrate upgrade`")
 

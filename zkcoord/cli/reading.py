@@ -39,7 +39,7 @@ from zkcoord.tree.paths import (
     layout_named,
     partition_numbers,
 )
-from zkcoord.tree.schema import decode_epoch
+from zkcoord.tree.schema import Schema, decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark, changes_of, decode_replicas, topic_of
@@ -101,8 +101,7 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
     schema = current(tree)
     if schema is None:
         raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
-    if schema.revision not in [revision.revision for revision in history()]:
-        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
+    refuse_newer(schema)
     layout = layout_named(schema.layout)
     leader, epoch = tree.read([Read(layout.coordinator), Read(EPOCH)])
     number: int | None = None
@@ -116,6 +115,12 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
         epoch=number,
         epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
     )
+
+
+def refuse_newer(schema: Schema) -> None:
+    """SchemaError for a tree at a revision that this program does not know."""
+    if schema.revision not in [revision.revision for revision in history()]:
+        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
 
 
 def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
