@@ -15,7 +15,7 @@ from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.script import SESSION_MS, Script, on_seeds
 from tests.sim.test_mutations import must_be_missed
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell import tracker
+from zkcoord.shell import tracker, waiting
 from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import DRAFT, TOPICS
@@ -175,7 +175,7 @@ def test_f10_a_crowd_of_5000_delays_another_group_by_no_more_than_a_step(moment:
 
 def all_wait_in_one_line(patch: pytest.MonkeyPatch) -> None:
     """What waits to be read is asked for in the order of coming, whosever it is."""
-    patch.setattr(tracker, "_lane", lambda scope: "")
+    patch.setattr(waiting, "_lane", lambda scope: "")
 
 
 def any_number_of_reads_is_under_way(patch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ class _Want:
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
     beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
-    lane: str = ""  # in which it waits: its scope; one for all topics and all other paths
     by_writes: bool = False  # answered by the reply to an own multi, too: that sets or creates it, or (of a list) what
     # the multi makes in it with a sequence
 
@@ -57,27 +56,27 @@ class Tracker:
         key = (path, kind)
         if key in self._wants:
             return
-        self._wants[key] = _Want(scope, watch, lane=_lane(scope), by_writes=by_writes)
-        self._queue.add(key, _lane(scope))
+        self._wants[key] = _Want(scope, watch, by_writes=by_writes)
+        self._queue.add(key, scope)
         self._count(scope, 1)
 
     def want_later(self, path: str, scope: str) -> None:
         """Know this node's data from the first time on that something makes it dirty: it is not read before."""
-        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False, lane=_lane(scope)))
+        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False))
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many.
 
         `by_writes`: as of `want`.
         """
-        fresh, lane = 0, _lane(scope)
+        fresh = 0
         for path in paths:
             key = (path, Kind.DATA)
             if key in self._wants:
                 self._soil(key)
                 continue
-            self._wants[key] = _Want(scope, lane=lane, by_writes=by_writes)
-            self._queue.add(key, lane)
+            self._wants[key] = _Want(scope, by_writes=by_writes)
+            self._queue.add(key, scope)
             fresh += 1
         if fresh:
             self._count(scope, fresh)
@@ -103,7 +102,7 @@ class Tracker:
         want = self._wants.pop((path, kind), None)
         if want is None:
             return
-        self._queue.discard((path, kind), want.lane)
+        self._queue.discard((path, kind), want.scope)
         self._expecting.discard((path, kind))
         self._put_off.pop((path, kind), None)
         if want.dirty or want.reading:
@@ -115,7 +114,7 @@ class Tracker:
         for key in [key for key, want in self._wants.items() if want.scope == scope]:
             want = self._wants.pop(key)
             unclean += want.dirty or bool(want.reading)
-            self._queue.discard(key, want.lane)
+            self._queue.discard(key, want.scope)
             self._put_off.pop(key, None)
             self._expecting.discard(key)
         if unclean:
@@ -145,7 +144,7 @@ class Tracker:
                 continue
             self._soil(key)
             if want.by_writes and not want.watch and not want.reading:
-                self._queue.discard(key, want.lane)
+                self._queue.discard(key, want.scope)
                 want.dirty, want.reading = False, token
         return wanted, tells
 
@@ -155,7 +154,7 @@ class Tracker:
         for path in made:
             listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
-                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False, lane=listed.lane)
+                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False)
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
 
@@ -168,10 +167,10 @@ class Tracker:
                 continue
             if key in self._expecting:
                 self._expecting.discard(key)
-                self._queue.add(key, want.lane)
+                self._queue.add(key, want.scope)
             elif want.reading == token:
                 want.reading, want.dirty = 0, True
-                self._queue.add(key, want.lane)
+                self._queue.add(key, want.scope)
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:
         """A watch event came."""
@@ -182,7 +181,7 @@ class Tracker:
             want.armed = False
             if (path, kind) in self._expecting:
                 self._expecting.discard((path, kind))
-                self._queue.add((path, kind), want.lane)
+                self._queue.add((path, kind), want.scope)
             else:
                 self._soil((path, kind))
                 for other in want.beside:
@@ -198,7 +197,7 @@ class Tracker:
                 self._count(want.scope, 1)
             want.reading, want.dirty, want.armed = 0, True, False
             if key not in self._put_off:
-                self._queue.add(key, want.lane)
+                self._queue.add(key, want.scope)
         self._expecting.clear()
 
     @property
@@ -210,7 +209,7 @@ class Tracker:
         """The reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every scope,
         the oldest first. None while more than that is under way: what waits stands behind no more than two (F10)."""
         reads: list[Read] = []
-        for key in self._queue.take(READS_PER_REQUEST_MAX if self.asks else 0):
+        for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
             want = self._wants[key]
             want.dirty, want.reading = False, token
             reads.append(Read(*key, want.watch))
@@ -235,7 +234,7 @@ class Tracker:
             want.reading = 0
             want.armed = want.watch
             if want.dirty:
-                self._queue.add(key, want.lane)
+                self._queue.add(key, want.scope)
             else:
                 clean[want.scope] = clean.get(want.scope, 0) + 1
                 fresh.append(node)
@@ -250,7 +249,7 @@ class Tracker:
         for key, want in self._wants.items():
             if want.reading == token:
                 want.reading, want.dirty = 0, True
-                self._queue.add(key, want.lane)
+                self._queue.add(key, want.scope)
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
         """Request `token` (or one of a connection that broke since) told that this node cannot be read: not before
@@ -265,9 +264,9 @@ class Tracker:
         want.reading, want.dirty, want.armed = 0, True, False
         self._expecting.discard(key)
         if changed:
-            self._queue.add(key, want.lane)
+            self._queue.add(key, want.scope)
         else:
-            self._queue.discard(key, want.lane)
+            self._queue.discard(key, want.scope)
             self._put_off[key] = until_ms
 
     def put_aside(self, path: str, kind: Kind = Kind.DATA) -> bool:
@@ -280,7 +279,7 @@ class Tracker:
             return None
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
             del self._put_off[key]
-            self._queue.add(key, self._wants[key].lane)
+            self._queue.add(key, self._wants[key].scope)
         return min(self._put_off.values(), default=None)
 
     def clean(self, scope: str) -> bool:
@@ -296,13 +295,13 @@ class Tracker:
         if want is None:
             return
         if self._put_off.pop(key, None) is not None:
-            self._queue.add(key, want.lane)
+            self._queue.add(key, want.scope)
         if want.dirty:
             return
         want.dirty = True
         if not want.reading:
             self._count(want.scope, 1)
-            self._queue.add(key, want.lane)
+            self._queue.add(key, want.scope)
 
     def _count(self, scope: str, change: int) -> None:
         count = self._unclean.get(scope, 0) + change
@@ -310,8 +309,3 @@ class Tracker:
             self._unclean[scope] = count
         else:
             del self._unclean[scope]
-
-
-def _lane(scope: str) -> str:
-    """Groups wait each in a lane of its own, so that none waits for another's; all topics together are one."""
-    return "" if scope[:1] == "/" else scope

@@ -14,7 +14,7 @@ Key = tuple[str, Kind]
 
 
 class Waiting:
-    """Keys, each once in its lane."""
+    """Keys, each once. A group's scope is a lane of its own; all paths (topics, for example) share one."""
 
     __slots__ = ("_added", "_lanes")
 
@@ -22,13 +22,14 @@ class Waiting:
         self._lanes: dict[str, dict[Key, int]] = {}  # invariant: none is empty; a key's number tells when it was added
         self._added = 0
 
-    def add(self, key: Key, lane: str) -> None:
+    def add(self, key: Key, scope: str) -> None:
         """A key waits from now on, unless it does so already."""
         self._added += 1
-        self._lanes.setdefault(lane, {}).setdefault(key, self._added)
+        self._lanes.setdefault(_lane(scope), {}).setdefault(key, self._added)
 
-    def discard(self, key: Key, lane: str) -> None:
+    def discard(self, key: Key, scope: str) -> None:
         """It waits no more, if it did."""
+        lane = _lane(scope)
         keys = self._lanes.get(lane)
         if keys is not None and keys.pop(key, None) is not None and not keys:
             del self._lanes[lane]
@@ -63,3 +64,7 @@ class Waiting:
                 del self._lanes[lane]
             taken += [(number, key) for key, number in first]
         return taken
+
+
+def _lane(scope: str) -> str:
+    return "" if scope[:1] == "/" else scope
