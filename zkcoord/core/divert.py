@@ -28,20 +28,24 @@ def divert(
     absent: Set[str],
     barred: Barred,
     joined: Mapping[str, int],
-) -> dict[TopicPartition, str]:
-    """The answer with what its consumer must not be given at its present owner if that may have it, else at the thread
-    with the least whose consumer has room; one that nobody may have, or has room for, stays where it is.
+) -> Mapping[TopicPartition, str]:
+    """The answer without what is in quarantine; what its consumer must not be given is at its present owner if that may
+    have it, else at the thread with the least whose consumer has room; one that nobody can have stays where it is.
 
     `absent`: consumers that are given only what they own. `joined`: the other subscribers' czxids.
     """
-    diverted = dict(answer)
+    if barred.quarantined:
+        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
+    if not (absent or barred.pairs or barred.newer):
+        return answer
     consumers = {thread: consumer_of(thread) for thread in {*answer.values(), *given.owned.values()}}
     wrong = _beyond_their_own(given, answer, consumers, absent)
     for partition in {partition for partition, _ in barred.pairs}.union(barred.newer) & answer.keys():
         if barred.bars(partition, consumers[answer[partition]], joined):
             wrong.add(partition)
     if not wrong:
-        return diverted
+        return answer
+    diverted = dict(answer)
     choice = _Choice(given, answer, consumers, wrong, barred, joined)
     for partition in sorted(wrong):
         chosen = choice.of(partition)

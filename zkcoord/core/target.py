@@ -101,7 +101,7 @@ class Target:
                 )
             else:
                 self.stands_still, left = False, unassigned(question, answer)
-                allowed = _barred_from(question, answer, absent, barred, _joined(eligible))
+                allowed = divert(question, answer, absent, barred, _joined(eligible))
                 self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
                 self._answered(allowed, eligible, absent, digest)
                 self.problem = "; ".join(filter(None, (_no_room(left), self._not_waited_for(eligible)))) or None
@@ -194,21 +194,6 @@ class Target:
 def _joined(eligible: Iterable[Member]) -> dict[str, int]:
     """Since when who can be given work is a member, by consumer."""
     return {m.consumer_id: m.czxid for m in eligible}
-
-
-def _barred_from(
-    given: AssignorInput,
-    answer: Mapping[TopicPartition, str],
-    absent: frozenset[str],
-    barred: Barred,
-    joined: Mapping[str, int],
-) -> Mapping[TopicPartition, str]:
-    """The answer without what is in quarantine, and with what somebody must not be given at somebody else."""
-    if barred.quarantined:
-        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
-    if not (absent or barred.pairs or barred.newer):
-        return answer
-    return divert(given, answer, absent, barred, joined)
 
 
 def _question(
