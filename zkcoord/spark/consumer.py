@@ -341,9 +341,9 @@ def _stop_at_signals(stop: Callable[..., None]) -> Iterator[None]:
     def handle(number: int, before: Handlers) -> None:
         nonlocal interrupts
         interrupts += number == signal.SIGINT
-        if interrupts > 1:
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
         again = number == signal.SIGINT and interrupts > 1
+        if again:
+            signal.signal(number, before[signal.SIGINT])
         threading.Thread(target=act, args=[number, again], name="stop-at-signal", daemon=True).start()
 
     def act(number: int, again: bool) -> None:
