@@ -101,6 +101,10 @@ class Scene:
         wish = {"who": "test", "run": run or f"{name}-{self.world.now_ms}", **fields}
         self.edit_record(wish={**self.record().get("wish", {}), name: wish})
 
+    def answered(self, name: str) -> bool:
+        """True when the record has an answer to that wish."""
+        return name in (self.record().get("done") or {})
+
     def resume(self) -> None:
         """A tool takes a hold and a pause back."""
         self.edit_record(wish={**self.record().get("wish", {}), "hold": None, "pause": None})

@@ -87,4 +87,4 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
     for partition in script.partitions():
         role._groups[GROUP].tracker.unwant(DRAFT.owner(GROUP, partition))
     script.wish("hold")
-    world.run_until(lambda: "hold" in (script.record().get("done") or {}), 5_000, "it is answered")
+    world.run_until(lambda: script.answered("hold"), 5_000, "it is answered")

@@ -101,7 +101,7 @@ def test_what_a_wished_rebalance_forgave_stays_forgiven_when_the_coordinator_die
         mend(script.application(name))
         go_on.append(hold_calls(script.application(name)))
     script.wish("rebalance", run="r1")
-    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    world.run_until(lambda: script.answered("rebalance"), what="the answer")
     assert script.commands_sent(START, POISON, since_ms=world.now_ms - 100)
     old = script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
@@ -127,7 +127,7 @@ def test_what_a_wish_forgave_stays_forgiven_over_a_failover_when_its_new_owner_g
     for name in names:  # what was broken is mended
         mend(script.application(name))
     script.wish("rebalance", run="r1")
-    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    world.run_until(lambda: script.answered("rebalance"), what="the answer")
     script.settle()
     old = script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
@@ -168,7 +168,7 @@ def test_what_a_wished_rebalance_forgives_in_an_eager_group_is_granted_before_th
         world.run_for(2_000)
     generation = script.generation()
     go_on()
-    world.run_until(lambda: "rebalance" in script.record()["done"], 20_000, "the answer")
+    world.run_until(lambda: script.answered("rebalance"), 20_000, "the answer")
     assert poisoned(script) == []
     assert script.owner(POISON)
     script.settle()

@@ -103,7 +103,7 @@ def test_a_group_with_members_is_not_deleted_and_reads_on(seed: int) -> None:
     script.settle()
     since_ms = script.world.now_ms + 1  # in this very millisecond the last of it may have been granted
     script.wish("delete", run="r1", offsets=True)
-    script.world.run_until(lambda: "delete" in script.record()["done"], what="the answer")
+    script.world.run_until(lambda: script.answered("delete"), what="the answer")
     assert script.record()["done"]["delete"] == {
         "run": "r1",
         "state": "refused",

@@ -41,7 +41,7 @@ def test_an_answer_for_which_a_record_has_no_room_waits_and_all_else_goes_on(see
     assert stat is not None
     del record["notes"]
     assert not ensemble.operate(SetNode(RECORD, json.dumps(record).encode(), stat.version)).reason
-    world.run_until(lambda: "hold" in (script.record().get("done") or {}), what="it is answered")
+    world.run_until(lambda: script.answered("hold"), what="it is answered")
     assert script.record()["done"]["hold"]["state"] == "held"
     script.resume()
     script.calm()

@@ -75,12 +75,12 @@ def test_an_answer_replaces_nothing_that_somebody_wrote_into_the_record_meanwhil
     script.settle()
     world = script.world
     script.wish("hold", run="r1")
-    world.run_until(lambda: "hold" in script.record()["done"], what="the answer")
+    world.run_until(lambda: script.answered("hold"), what="the answer")
     world.run_for(1_000)
     script.edit_record(wish={"delete": {"who": "test", "run": "r2"}})  # and the hold is taken back
     world.run_until(under_way(script, answers), what="the answers are sent")
     script.set_policy(max_moves=5)
-    world.run_until(lambda: "hold" not in script.record()["done"], what="the answers")
+    world.run_until(lambda: not script.answered("hold"), what="the answers")
     world.run_for(1_000)
     assert script.record()["policy"]["max_moves"] == 5
     assert script.record()["done"]["delete"]["state"] == "refused"
@@ -94,7 +94,7 @@ def test_what_is_sent_with_an_answer_is_refused_when_somebody_wishes_something_m
     script.settle()
     world = script.world
     script.wish("pause", run="r1")
-    world.run_until(lambda: "pause" in script.record()["done"], what="everything is stopped")
+    world.run_until(lambda: script.answered("pause"), what="everything is stopped")
     script.resume()
     world.run_until(under_way(script, sends("start-fetcher")), what="starts are sent")
     script.wish("pause", run="r2")
@@ -121,7 +121,7 @@ def test_a_rebalance_that_is_wished_while_a_young_group_waits_for_joins_is_answe
     world.run_until(lambda: script.registered("late"))
     world.run_for(500)
     script.wish("rebalance", run="r1")
-    world.run_until(lambda: "rebalance" in script.record()["done"], what="the answer")
+    world.run_until(lambda: script.answered("rebalance"), what="the answer")
     world.run_for(5_000)
     assert script.owned("late") == script.partitions()
 
@@ -143,7 +143,7 @@ def test_a_pause_is_answered_when_whoever_was_evicted_has_stopped_too(seed: int,
     if failover:
         old = script.leader()
         world.crash(old, restart_after_ms=None, exact=True)
-    world.run_until(lambda: "pause" in script.record()["done"], 20_000, "the answer")
+    world.run_until(lambda: script.answered("pause"), 20_000, "the answer")
     assert world.now_ms - evicted_ms >= SESSION_MS
     assert script.record()["done"]["pause"] == {"run": "r1", "state": "paused"}
     assert {holding.consumer for holding in script.field.holdings.values()} <= {gone}
