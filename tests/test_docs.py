@@ -220,10 +220,11 @@ def failure_tests() -> dict[str, set[str]]:
     return found
 
 
-def test_the_failure_cases_are_54_and_each_names_its_tests() -> None:
+def test_the_failure_cases_are_numbered_and_each_names_its_tests() -> None:
     text = (ROOT / "docs/failures.md").read_text(encoding="utf-8")
     rows = {row[0]: row for row in (line.strip("| ").split(" | ") for line in text.splitlines()) if row[0][:1] == "F"}
-    assert list(rows) == [f"F{number}" for number in range(1, 55)]
+    assert list(rows) == sorted(rows, key=lambda name: int(name[1:]))
+    assert {f"F{number}" for number in range(1, 55)} <= rows.keys()
     named = {number: set(spans(row[3])) for number, row in rows.items()}
     assert {n: tests - named[n] for n, tests in failure_tests().items() if tests - named[n]} == {}
     files = {test: ROOT / "tests" / test.partition("::")[0] for tests in named.values() for test in tests}
