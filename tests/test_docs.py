@@ -21,8 +21,10 @@ from zkcoord.tree.topic import decode_mark, encode_mark
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PERFORMANCE = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = ("zkcoord/", "migrations/", "tests/", "scripts/", "benchmarks/", "docs/", "examples/")
@@ -125,7 +127,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 def test_the_table_of_changes_names_a_file_and_a_test_for_each_intent() -> None:
-    rows = [line for line in section(README, "Where do I change ...?").splitlines() if line.startswith("| ")][2:]
+    rows = [line for line in section(CONTRIBUTING, "Where do I change ...?").splitlines() if line.startswith("| ")][2:]
     named = [spans(row) for row in rows]
     assert len(rows) > 30
     assert [row for row, files in zip(rows, named, strict=True) if len(files) < 2] == []
@@ -143,8 +145,8 @@ def test_python_examples_compile() -> None:
             compile(block, name, "exec")
 
 
-def test_the_command_line_is_as_the_readme_shows_it() -> None:
-    text = re.sub(r"\n {10,}", " ", section(README, "Command line"))
+def test_the_command_line_is_as_its_page_shows_it() -> None:
+    text = re.sub(r"\n {10,}", " ", COMMANDS)
     lines = [line.strip() for line in text.splitlines() if line.startswith("    zkcoord ")]
     assert len(lines) > 8
     assert {line: wrong for line in lines if (wrong := unknown_options(line))} == {}
@@ -157,20 +159,19 @@ def test_commands_in_the_text_have_their_options(page: Path) -> None:
     assert {span: wrong for span in known if (wrong := unknown_options(span))} == {}
 
 
-def test_every_option_of_every_command_is_named_in_the_readme() -> None:
+def test_every_option_of_every_command_is_named_on_its_page() -> None:
     commands = [cli, *cli.commands.values()]
     commands += [c for group in commands[1:] if isinstance(group, click.Group) for c in group.commands.values()]
     options = {name for c in commands for p in c.params if isinstance(p, click.Option) for name in p.opts}
-    text = section(README, "Command line")
-    missing = {name for name in options if name.startswith("--") and name not in text}
+    missing = {name for name in options if name.startswith("--") and name not in COMMANDS}
     assert missing == {"--verbose", "--version"}
 
 
-def test_every_benchmark_is_run_by_the_script_and_told_in_the_readme() -> None:
+def test_every_benchmark_is_run_by_the_script_and_told_on_the_page_of_figures() -> None:
     script = (ROOT / "scripts/bench").read_text(encoding="utf-8")
     (names,) = re.findall(r"^for name in (.*); do$", script, re.MULTILINE)
     programs = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text("utf-8")]
-    told = re.findall(r"^\| `benchmarks/(\w+)\.py` \|", section(README, "How it compares"), re.MULTILINE)
+    told = re.findall(r"^\| `benchmarks/(\w+)\.py` \|", PERFORMANCE, re.MULTILINE)
     assert sorted(names.split()) == sorted(programs) == sorted(told)
 
 
