@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.actors import GROUP, ConsumerFactory
+from tests.sim.mutations import must_be_missed
 from tests.sim.script import SESSION_MS, Script, on_seeds
-from tests.sim.test_mutations import must_be_missed
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell import tracker, waiting
 from zkcoord.shell.coordinating import CoordinatorRole

@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.sim.mutations import must_be_missed
 from tests.sim.scenarios import storm
-from tests.sim.test_mutations import (
-    a_lease_for_ever,
+from tests.sim.test_mutations_coordinator import (
     looks_at_no_owner_again,
-    must_be_missed,
-    no_check_of_ids,
     no_check_of_the_epoch,
     sends_beside_a_standing_command,
 )
+from tests.sim.test_mutations_member import a_lease_for_ever, no_check_of_ids
 from zkcoord.core import reconcile
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.membership import MembershipRole

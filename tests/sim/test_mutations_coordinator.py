@@ -1,8 +1,4 @@
-"""The simulator can fail: each rule of the product, taken away, is missed within a stated number of seeds.
-
-A mutation patches one place of the product. It is caught when a storm, or the script of its failure case, breaks a
-checker or an assertion, or does not come to rest; an exception of the mutated product counts, too.
-"""
+"""The simulator can fail: each rule of a coordinator, taken away, is missed within a stated number of seeds."""
 
 from __future__ import annotations
 
@@ -10,20 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.sim import test_failures_commands as commands
 from tests.sim import test_failures_coordinators as coordinators
-from tests.sim import test_failures_input as bad_input
 from tests.sim import test_failures_sessions as sessions
 from tests.sim import test_failures_stability as stability
 from tests.sim import test_failures_timeouts as timeouts
 from tests.sim import test_replay as replays
-from tests.sim.garbage import collect_between
+from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
-from tests.sim.script import Script
 from tests.sim.sweep import fingerprints
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.decisions import FailGroup, RaiseGeneration, SetStopping
@@ -33,31 +27,13 @@ from zkcoord.core.replay import Replays
 from zkcoord.core.view import Channel
 from zkcoord.shell import coordinating
 from zkcoord.shell.channels import Channels
-from zkcoord.shell.desk import Desk
-from zkcoord.shell.holdings import Holdings
-from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Loop
-from zkcoord.shell.membership import MembershipRole
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.shell.standing import Standing
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree import member
 from zkcoord.tree import plan as planning
 from zkcoord.tree.paths import EPOCH
 from zkcoord.tree.writes import ANY_VERSION, CheckNode, DeleteNode, SetNode, Transaction, Write
-
-STORM_STEPS = 2_500
-Patch = pytest.MonkeyPatch
-Play = Callable[[int], object]
-
-
-def storm(seed: int) -> None:
-    """A group that has settled, a storm, the calm."""
-    script = Script(seed, None, topics={"t": 8, "u": 3})
-    script.settle()
-    script.world.storm(STORM_STEPS)
-    script.calm()
-
 
 # -- what the coordinator sends
 
@@ -194,66 +170,6 @@ def looks_at_no_owner_again(patch: Patch) -> None:
     patch.setattr(Tracker, "read_beside", lambda self, path, kind, beside: None)
 
 
-# -- consumers and their sessions
-
-
-def no_check_of_ids(patch: Patch) -> None:
-    """A consumer's writes are not fenced by its registration (rule 1)."""
-    patch.setattr(member.MemberPaths, "check", lambda self: CheckNode("/zkcoord", 0))
-
-
-def one_name_for_ever(patch: Patch) -> None:
-    """A process registers under the same name each time (rule 1)."""
-    original = MembershipRole.__init__
-
-    def init(self: MembershipRole, loop: Any, settings: Any, *rest: Any) -> None:
-        name = settings.new_id().split("-")[0] + "-1-00000000"
-        original(self, loop, replace(settings, new_id=lambda: name), *rest)
-
-    patch.setattr(MembershipRole, "__init__", init)
-
-
-def a_lease_for_ever(patch: Patch) -> None:
-    """Reading does not end with the lease (rule 7)."""
-    patch.setattr(Lease, "holds", lambda self, now_ms: True)
-
-
-def a_lease_from_the_answer_on(patch: Patch) -> None:
-    """The lease counts from an answer's arrival, not from its question's sending (rule 7)."""
-    original = MembershipRole.synced
-    patch.setattr(MembershipRole, "synced", lambda self, sent_ms, now_ms: original(self, now_ms + 6_000, now_ms))
-
-
-def calls_are_counted_anew(patch: Patch) -> None:
-    """A late answer has the number of a call of the new session (F13)."""
-    original = MembershipRole._forget
-
-    def forget(self: MembershipRole) -> None:
-        original(self)
-        self._calls._tokens = count(1)
-
-    patch.setattr(MembershipRole, "_forget", forget)
-
-
-def watches_are_taken_for_kept(patch: Patch) -> None:
-    """After a broken link nothing is read again (F5)."""
-    patch.setattr(Tracker, "touch_all", lambda self: None)
-
-
-def nobody_watches_his_own_nodes(patch: Patch) -> None:
-    """The own registration and channel may go unnoticed."""
-    patch.setattr(Desk, "registration_gone", property(lambda self: False))
-
-
-def deletes_what_it_does_not_understand(patch: Patch) -> None:
-    """A refused command is deleted, which acknowledges it."""
-
-    def refuse(paths: Any, command: Any, *rest: Any, **more: Any) -> Transaction:
-        return Transaction(writes=(paths.check(), DeleteNode(command.path, command.stat.version)), why="refuse")
-
-    patch.setattr(member, "refuse", refuse)
-
-
 # -- announced ranges
 
 
@@ -267,36 +183,10 @@ def purges_what_is_announced(patch: Patch) -> None:
     patch.setattr(Replays, "need", lambda self, channel: False)
 
 
-def takes_nothing_over(patch: Patch) -> None:
-    """A receiver does not write into its status what it was handed (F49)."""
-    patch.setattr(Holdings, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held})
-
-
-class Case(NamedTuple):
-    """A mutation is missed by `play` within so many seeds."""
-
-    mutate: Callable[[Patch], None]
-    play: Play
-    seeds: int = 1
-
-
-def must_be_missed(mutate: Callable[[Patch], None], play: Play, seeds: int) -> None:
-    """Fail unless a play of one of the first seeds breaks under the mutation."""
-    for seed in range(seeds):
-        with pytest.MonkeyPatch.context() as patch:
-            mutate(patch)
-            try:
-                play(seed)
-            except Exception:  # a checker, an assertion of the script, or the mutated product itself
-                return
-        collect_between()
-    pytest.fail(f"not missed within {seeds} seeds: {mutate.__doc__}")
-
-
 CASES = (
     Case(no_check_of_the_epoch, coordinators.test_f01_two_coordinators_at_once_only_the_newest_epoch_writes),
-    Case(no_check_of_the_state, storm, 5),
-    Case(owners_without_a_version, storm, 5),
+    Case(no_check_of_the_state, group_storm, 5),
+    Case(owners_without_a_version, group_storm, 5),
     Case(deletes_without_a_version, sessions.test_f46_a_purge_that_was_decided_before_its_consumer_joined_is_refused),
     Case(
         sends_beside_a_standing_command,
@@ -338,32 +228,8 @@ CASES = (
     Case(
         looks_at_no_owner_again, commands.test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed
     ),
-    Case(no_check_of_ids, storm, 10),
     Case(no_range_is_handed_on, announcing_storm, 30),
     Case(purges_what_is_announced, replays.test_what_the_last_member_announced_waits_for_whoever_comes),
-    Case(takes_nothing_over, announcing_storm, 50),
-    Case(one_name_for_ever, storm, 5),
-    Case(
-        a_lease_for_ever,
-        partial(sessions.test_f15_a_consumer_stops_reading_before_its_session_can_expire, "black hole"),
-    ),
-    Case(
-        a_lease_from_the_answer_on,
-        partial(sessions.test_f15_a_consumer_stops_reading_before_its_session_can_expire, "black hole"),
-    ),
-    Case(calls_are_counted_anew, sessions.test_f13_a_callback_of_an_earlier_session_is_not_taken_for_the_present_one),
-    Case(
-        watches_are_taken_for_kept,
-        sessions.test_f05_a_command_written_while_its_watch_was_lost_in_a_long_outage_is_read,
-    ),
-    Case(
-        nobody_watches_his_own_nodes,
-        sessions.test_f21_a_consumer_whose_own_channel_is_deleted_takes_its_session_for_ended,
-    ),
-    Case(
-        deletes_what_it_does_not_understand,
-        partial(bad_input.test_f48_a_command_from_the_future_is_refused_removed_and_frees_what_it_named, "version"),
-    ),
 )
 
 
@@ -391,5 +257,5 @@ def unsorted_fingerprint(seed: int) -> tuple[int, int, int, int]:
 
 
 def test_a_set_that_is_not_sorted_is_missed_by_the_hash_seeds() -> None:
-    by_hash_seed = fingerprints("tests.sim.test_mutations:unsorted_fingerprint", range(3), (0, 1))
+    by_hash_seed = fingerprints("tests.sim.test_mutations_coordinator:unsorted_fingerprint", range(3), (0, 1))
     assert by_hash_seed[0] != by_hash_seed[1]
