@@ -6,6 +6,7 @@ The logs' `mono_ms` is one machine's monotonic clock, so lines of several proces
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Self
 
 from tests.waiting import wait_until
@@ -77,9 +79,13 @@ def now_ms() -> int:
 class Child:
     """A process whose log of events is kept."""
 
-    def __init__(self, code: str, zookeeper: str, session_timeout_ms: int = SESSION_MS) -> None:
+    def __init__(
+        self, code: str, zookeeper: str, session_timeout_ms: int = SESSION_MS, package: Path | None = None
+    ) -> None:
+        """`package`: the folder of another release of zkcoord, to be imported in place of this one."""
         command = [sys.executable, "-c", code, zookeeper, str(session_timeout_ms)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        env = None if package is None else {**os.environ, "PYTHONPATH": str(package)}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env, cwd=package)
         self.events: list[Event] = []
         self.noise: list[str] = []
         self._thread = threading.Thread(target=self._read)
@@ -137,9 +143,11 @@ class Scene:
     def __exit__(self, *_: object) -> None:
         self.stack.close()
 
-    def child(self, code: str, zookeeper: str = "", session_timeout_ms: int = SESSION_MS) -> Child:
+    def child(
+        self, code: str, zookeeper: str = "", session_timeout_ms: int = SESSION_MS, package: Path | None = None
+    ) -> Child:
         """Start a process; it is killed at the end."""
-        child = Child(code, zookeeper or self.zookeeper, session_timeout_ms)
+        child = Child(code, zookeeper or self.zookeeper, session_timeout_ms, package)
         self.stack.callback(child.close)
         self.stack.callback(child.signal, signal.SIGCONT)
         return child

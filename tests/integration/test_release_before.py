@@ -1,0 +1,69 @@
+"""The release before beside this one: coordinators and members of both share a tree, and take over from each other.
+
+`tests/data/release_before.zip` holds the earlier release's `zkcoord` (what a coordinator and a member need) and
+`migrations`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.integration.processes import COORDINATOR, GROUP, READER, Scene, judge, share
+from tests.waiting import wait_until
+from zkcoord.tree.paths import CANDIDATES, DRAFT
+
+pytestmark = pytest.mark.zookeeper
+
+ARCHIVE = Path(__file__).resolve().parents[1] / "data" / "release_before.zip"
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder from which the earlier release is imported."""
+    folder = tmp_path_factory.mktemp("release_before")
+    with ZipFile(ARCHIVE) as archive:
+        archive.extractall(folder)
+    (folder / "migrations").rename(folder / "zkcoord_migrations")
+    code = "import zkcoord, zkcoord_migrations; print(zkcoord.__file__, zkcoord_migrations.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", code]
+    told = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    assert [path.startswith(str(folder)) for path in told.stdout.split()] == [True, True]
+    return folder
+
+
+@pytest.mark.parametrize("first", ["before", "now"])
+def test_coordinators_and_members_of_both_releases_serve_each_other_in_either_order(
+    first: str, chroot: str, before: Path
+) -> None:
+    earlier, later = (before, None) if first == "before" else (None, before)
+    with Scene(chroot) as scene:
+        serving = scene.child(COORDINATOR, package=earlier)
+        assert serving.wait("elected")["epoch"] == 1
+        readers = [scene.child(READER, package=package) for package in (earlier, later)]
+        wait_until(share(readers), "a member of each release has its share, with the first coordinator")
+        next_one = scene.child(COORDINATOR, package=later)
+        wait_until(lambda: scene.names(CANDIDATES) == ["0", "1"], "the other release's coordinator stands by")
+        serving.signal(signal.SIGTERM)
+        assert next_one.wait("elected")["epoch"] == 2
+        readers.append(scene.child(READER, package=earlier))
+        wait_until(share(readers), "three members share, with the second coordinator")
+        readers[1].close()  # hard: its session ends by its timeout
+        wait_until(share([readers[0], readers[2]]), "the others take over what a dead one had")
+        returned = scene.child(READER, package=later)
+        wait_until(share([readers[0], readers[2], returned]), "a member of the second release has a share again")
+        wait_until(scene.owners_are_members, "every owner is a member")
+        wait_until(lambda: not _commands(scene), "no command is left")
+        judge([*readers, returned])
+
+
+def _commands(scene: Scene) -> list[str]:
+    channels = [DRAFT.channel(GROUP, consumer) for consumer in scene.names(DRAFT.channels_of(GROUP))]
+    return [name for channel in channels for name in scene.names(channel)]
