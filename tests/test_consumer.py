@@ -71,7 +71,7 @@ def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> None:
     with pytest.raises(UsageError, match=r"t-0: .* is no offset"):
         consumer.stopped([partition], {partition: offset})
     with pytest.raises(UsageError, match=r"t-0: .* is no offset"):
-        consumer._worker._functions["stop"]((partition,))
+        consumer._worker._callbacks.functions["stop"]((partition,))
 
 
 def test_a_consumer_that_was_never_started_stops_at_once() -> None:

@@ -18,6 +18,8 @@ from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.ports import Request
 
+DEADLINE_S = 10
+
 
 class _Store:
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -67,6 +69,41 @@ def test_stop_returns_although_a_callback_hangs() -> None:
         assert not stopping.is_alive()
     finally:
         never.set()
+
+
+def test_f59_a_loss_is_told_while_the_question_where_to_start_has_no_answer() -> None:
+    answered, asked, told = threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def reset(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        asked.set()
+        answered.wait()  # longer than anybody waits for the loss
+        return dict.fromkeys(partitions, 0)
+
+    def lost(partitions: object) -> None:
+        order.append("lost")
+        told.set()
+
+    consumer = Consumer(
+        "127.0.0.1:1",
+        "g",
+        ["t"],
+        on_start=lambda p: order.append("start"),
+        on_stop=lambda p: {},
+        on_lost=lost,
+        reset=reset,
+    )
+    consumer._worker.start()
+    try:
+        consumer._worker.call(1, "reset", (TopicPartition("t", 0),))
+        assert asked.wait(DEADLINE_S)
+        consumer._worker.call(2, "start", {})
+        consumer._worker.call(3, "lost", ())
+        assert told.wait(DEADLINE_S)
+        assert order == ["start", "lost"]  # the callbacks themselves stay in their order
+    finally:
+        answered.set()
+        consumer._worker.stop(DEADLINE_S)
 
 
 def test_a_bug_in_a_step_tells_the_application_and_whoever_waits() -> None:

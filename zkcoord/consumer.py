@@ -60,7 +60,9 @@ class Consumer:
         for it and that no commit has passed, `start` being the next offset. To be processed exactly so, before anything
         else of the partition. Raising is as raising in `on_start`. Without it no such ranges come.
     `reset(partitions) -> Mapping[partition, offset]`
-        where partitions without an offset start; without it such a start is refused.
+        where partitions without an offset start; without it such a start is refused. A question that changes nothing:
+        it runs beside the callbacks, on a thread of its own, so that a loss is told while Kafka does not answer. An
+        answer that comes after the loss of the registration is ignored.
 
     Instead of `topics`, `include` or `exclude` is a Java regex, for all topics whose whole names match, or do not,
     without Kafka's internal ones. As in the old consumers `,` means or, and spaces and outer quotes are dropped.
@@ -129,9 +131,9 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._starts: dict[TopicPartition, int] = {}
         self._replay: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
-        functions: dict[str, Any] = {"stop": _checked(on_stop), "lost": on_lost, "reset": _checked(reset or _no_reset)}
-        functions |= {"start": partial(self._start, on_start, on_replay), "replay": self._replay.update}
-        self._worker = Worker(functions, self._driver.put)
+        callbacks: dict[str, Any] = {"stop": _checked(on_stop), "lost": on_lost, "replay": self._replay.update}
+        callbacks["start"] = partial(self._start, on_start, on_replay)
+        self._worker = Worker(callbacks, {"reset": _checked(reset or _no_reset)}, self._driver.put)
         new_id = partial(new_consumer_id, group, instance)
         member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
         member = replace(member, wildcard=wildcard_of(document))

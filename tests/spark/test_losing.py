@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.spark.fakes import DEADLINE_S, InThread, World
+from tests.spark.fakes import DEADLINE_S, InThread, Job, World
+from tests.waiting import wait_until
+from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark import pulse
 from zkcoord.spark.failures import AWAY_BATCHES_MAX
+from zkcoord.spark.options import Options
 from zkcoord.spark.ranges import Batch
+from zkcoord.spark.wiring import RealParts
 
-A = TopicPartition("t", 0)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -113,3 +117,42 @@ def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
     assert running.result() == 0
     assert world.member.ready()
     assert world.commits == []
+
+
+def test_f59_a_batch_is_broken_off_while_kafka_does_not_tell_where_another_partition_starts(world: World) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def not_answered(partitions: Any, policy: Any) -> dict[TopicPartition, int]:
+        asked.set()
+        answered.wait()  # longer than anybody waits for the loss
+        return dict.fromkeys(partitions, 0)
+
+    def membership(**callbacks: Any) -> Consumer:
+        """The real one, with its threads, whose loop is played: it reaches no ZooKeeper."""
+        parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
+        made = parts.membership(**callbacks)
+        assert isinstance(made, Consumer)
+        made.start = made._worker.start  # type: ignore[method-assign]
+        made.allowed = lambda partition: True  # type: ignore[method-assign]
+        members.append(made)
+        return made
+
+    members: list[Consumer] = []
+    world.reset_positions = not_answered  # type: ignore[method-assign]
+    world.membership = membership  # type: ignore[method-assign,assignment]
+    job = Job(world)
+    consumer = world.consumer(announce=False)
+    running = InThread(lambda: consumer.run(job))
+    wait_until(lambda: members, "a membership")
+    worker = members[0]._worker
+    worker.call(1, "start", {A: 0})
+    job.await_begun(1)
+    worker.call(2, "reset", (B,))
+    assert asked.wait(DEADLINE_S)
+    worker.call(3, "lost", (A,))
+    wait_until(lambda: world.lost == 1, "the batch is broken off")
+    assert world.cancelled != []
+    answered.set()
+    consumer.stop()
+    assert running.result() == 0
+    worker.stop(DEADLINE_S)

@@ -180,9 +180,10 @@ class StoreFactory(Protocol):
 
 
 class Callbacks(Protocol):
-    """The application behind a consumer. `call` returns at once; one CallDone with `token` follows, in order.
+    """The application behind a consumer. `call` returns at once; one CallDone with `token` follows.
 
-    Of a `stop` parts may come before it: final offsets of some of its partitions, which are read no more.
+    Callbacks are answered in order. `reset` is a question beside them: its answer may come before or after theirs.
+    Of a `stop` parts may come before its answer: final offsets of some of its partitions, which are read no more.
     """
 
     def call(self, token: int, name: str, argument: Any) -> None: ...

@@ -1,4 +1,7 @@
-"""The thread on which an application's callbacks run: in order, one at a time, never on the loop's thread (F16).
+"""The threads on which an application's functions run, never on the loop's thread (F16).
+
+Callbacks run on one thread: in order, one at a time. A question (`reset`) changes nothing in the application, and its
+answer may take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59).
 
 What waits here is bounded by who asks. A registration has one task, which waits for its answer before it asks again,
 and a partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration
@@ -15,44 +18,79 @@ from typing import Any
 
 from zkcoord.shell.ports import CallDone
 
+Functions = Mapping[str, Callable[[Any], Any]]
+
+QUESTION_WAIT_SECONDS = 1.0  # at a stop; nobody needs the answer any more
+
 
 class Worker:
     """Implements the Callbacks port over plain functions, by name."""
 
-    def __init__(self, functions: Mapping[str, Callable[[Any], Any]], answer: Callable[[CallDone], None]) -> None:
-        self._functions, self._answer = dict(functions), answer
-        self._calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
-        self._at: tuple[int, str] | None = None  # the call that is being served
-        self._thread = threading.Thread(target=self._run, name="zkcoord-callbacks", daemon=True)
+    def __init__(self, callbacks: Functions, questions: Functions, answer: Callable[[CallDone], None]) -> None:
+        self._answer = answer
+        self._callbacks = _Line("zkcoord-callbacks", callbacks, answer)
+        self._questions = _Line("zkcoord-questions", questions, answer)
 
     def start(self) -> None:
         """Begin to serve calls."""
-        self._thread.start()
+        self._callbacks.start()
+        self._questions.start()
 
     def call(self, token: int, name: str, argument: Any) -> None:
         """Queue a call; its CallDone comes through `answer`."""
-        self._calls.put((token, name, argument))
+        line = self._questions if name in self._questions.functions else self._callbacks
+        line.calls.put((token, name, argument))
 
     def answer_part(self, name: str, value: Any) -> bool:
         """Answer a part of the call `name` that is being served on this very thread; False when there is none."""
-        at = self._at if threading.current_thread() is self._thread else None
+        at = self._callbacks.at if self._callbacks.is_this_thread else None
         if at is None or at[1] != name:
             return False
         self._answer(CallDone(at[0], value, part=True))
         return True
 
     def stop(self, timeout_seconds: float | None = None) -> None:
-        """Serve what is queued, then end the thread; called from another thread. One that hangs is left (a daemon)."""
-        self._calls.put(None)
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        """Serve what is queued, then end the threads; called from another thread. A callback that hangs is left (its
+        thread is a daemon), and a question that is not answered soon."""
+        self._callbacks.end()
+        self._questions.end()
+        self._callbacks.join(timeout_seconds)
+        self._questions.join(QUESTION_WAIT_SECONDS)
+
+
+class _Line:
+    """A thread that serves calls in their order."""
+
+    def __init__(self, name: str, functions: Functions, answer: Callable[[CallDone], None]) -> None:
+        self.functions, self._answer = dict(functions), answer
+        self.calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
+        self.at: tuple[int, str] | None = None  # the call that is being served
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_this_thread(self) -> bool:
+        """True on the thread that serves these calls."""
+        return threading.current_thread() is self._thread
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Serve what is queued, then end."""
+        self.calls.put(None)
+
+    def join(self, timeout_seconds: float | None) -> None:
+        """Wait for the end."""
+        if self._thread.is_alive() and not self.is_this_thread:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
+        while (call := self.calls.get()) is not None:
             token, name, argument = call
-            self._at = token, name
+            self.at = token, name
             try:
-                done = CallDone(token, self._functions[name](argument))
+                done = CallDone(token, self.functions[name](argument))
             except Exception as error:  # whatever an application raises is an answer, and must not end the thread
                 done = CallDone(token, None, error)
             self._answer(done)
