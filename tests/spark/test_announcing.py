@@ -10,8 +10,8 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.announcing import announced_ranges
-from zkcoord.spark.holdings import Hold
-from zkcoord.spark.ranges import Batch
+from zkcoord.spark.holdings import End, Hold, Holdings
+from zkcoord.spark.ranges import Batch, OffsetRange
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 BOTH = {"t-0": (0, 10), "t-1": (100, 130)}
@@ -76,7 +76,7 @@ def test_a_batch_dropped_with_its_lease_is_the_same_ranges_when_the_session_is_b
     job.await_begun(1)
     world.ends = {A: 500, B: 500}
     world.member.lose(A, B)
-    world.member.give({A: 0, B: 100})
+    world.member.give({A: 0, B: 100}, replay={A: (0, 10), B: (100, 130)})
     replayed, fresh = job.await_begun(2), None
     assert (replayed.replayed, [str(each) for each in replayed.ranges]) == (True, ["t-0-0-10", "t-1-100-130"])
     assert replayed.id == job.seen[0].id
@@ -99,14 +99,16 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
     running.result()
 
 
-def test_what_was_announced_of_a_topic_that_was_created_again_is_over(world: World) -> None:
+def test_f61_what_was_announced_of_a_topic_that_was_created_again_is_over_though_another_member_gave_it_its_offset(
+    world: World,
+) -> None:
+    """It begins at the same position: only the membership knows that this is another topic, and hands nothing over."""
     job = Job(world)
     running = InThread(lambda: world.consumer(out_of_range="fail").run(job, max_batches=2))
     job.await_begun(1)
     world.ends = {A: 5, B: 500}
     world.member.lose(A, B)
-    world.member.reset((A,))
-    world.member.give({A: 0, B: 100})
+    world.member.give({A: 0, B: 100}, replay={B: (100, 130)})
     again = job.await_begun(2)
     assert (again.replayed, [str(each) for each in again.ranges]) == (True, ["t-1-100-130"])
     job.let_go()
@@ -114,6 +116,23 @@ def test_what_was_announced_of_a_topic_that_was_created_again_is_over(world: Wor
     assert (fresh.replayed, [str(each) for each in fresh.ranges]) == (False, ["t-0-0-5", "t-1-130-500"])
     job.let_go()
     assert running.result() == 2
+
+
+def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zkcoord.spark.holdings.COMMIT_WAIT_MS", 1)
+    holdings = Holdings(lambda tag: None)
+    holdings.start({A: 0})
+    holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())
+    assert holdings.claim()
+    holdings.lose([A])
+    holdings.replay({A: (0, 10)})
+    with pytest.raises(UnavailableError):
+        holdings.start({A: 0})
+    holdings.finish(End.UNKNOWN, {})
+    holdings.start({A: 0})
+    assert holdings.view().holds == {A: Hold(0, 2)}
 
 
 def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(world: World) -> None:
@@ -127,7 +146,7 @@ def test_a_commit_that_may_have_happened_decides_whether_the_range_comes_again(w
     running = InThread(lambda: world.consumer().run(seen, max_batches=2))
     assert world.joined.wait(DEADLINE_S)
     wait_until(lambda: world.lost == 1, "the batch is lost")
-    world.member.give({A: 10, B: 100})  # it had for one of them: they were two transactions
+    world.member.give({A: 10, B: 100}, replay={B: (100, 130)})  # it had for one of them: they were two transactions
     assert running.result() == 2
     assert seen[1:] == [(["t-1-100-130"], True), (["t-0-10-20", "t-1-130-140"], False)]
 

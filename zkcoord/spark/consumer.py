@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
 from zkcoord.core.model import TopicPartition
@@ -182,18 +183,12 @@ class SparkConsumer:
         """Be a member while the loop runs."""
         if run.holdings.view().leaving:
             return 0
-        starts = self._options.starts()
-
-        def reset(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-            run.holdings.forget(partitions)  # without an offset nothing announced counts: the topic was created again
-            return starts.positions(log_ends, partitions)
-
         membership = self._parts.membership(
             on_start=run.on_start,
             on_stop=run.on_stop,
             on_lost=run.on_lost,
             on_replay=run.holdings.replay,
-            reset=reset,
+            reset=partial(self._options.starts().positions, log_ends),
         )
         run.allowed = membership.allowed
         membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else

@@ -12,8 +12,10 @@ moves, on account of a partition that was lost (and perhaps started again) in be
                  └── commit_failed, ┘
                      announced
 
-A range that was announced, here or by whom the partition came from, stays with the position it begins at until a commit
-moves that position: whatever happens in between, exactly this range is read next.
+A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position it begins at:
+exactly this range is read next. After a loss or a stop nothing of it is remembered. The membership hands it over again
+with the next start (`replay`), because it alone knows whether the range still counts: a commit may have passed it, or the
+topic may have been created again.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class Holdings:
         self._holds: dict[TopicPartition, Hold] = {}
         self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
         self._running: Running | None = None
-        self._announced: dict[TopicPartition, tuple[int, int]] = {}  # not passed by a commit; also of what is not held
+        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # handed over, for the start that comes next
         self._epoch = 0
         self._change = 0
         self._leaving = False
@@ -101,9 +103,9 @@ class Holdings:
     # the worker thread: commands
 
     def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """These ranges were announced by whom the partitions come from; the `start` that names them is next."""
+        """These ranges were announced, and no commit has passed them; the `start` that names them is next."""
         with self._changed:
-            self._announced |= ranges
+            self._replay = dict(ranges)
 
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
@@ -117,13 +119,12 @@ class Holdings:
             return batch is None or batch.phase is Phase.RUNNING or batch.epochs.keys().isdisjoint(positions)
 
         with self._changed:
+            replay, self._replay = self._replay, {}
             if not self._changed.wait_for(clear, COMMIT_WAIT_MS / 1000):
                 raise UnavailableError("a commit of an earlier ownership is still under way; start again later")
             self._epoch += 1
             for each, position in positions.items():
-                start, end = self._announced.get(each, (position, None))
-                if start != position:  # somebody has done it, or moved the offset
-                    del self._announced[each]
+                start, end = replay.get(each, (position, None))
                 self._holds[each] = Hold(position, self._epoch, announced=end if start == position else None)
                 self._stopping.discard(each)
             self._notify()
@@ -220,12 +221,10 @@ class Holdings:
         """The running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
         with self._changed:
             batch = self._batch()
-            for each in batch.ranges:
-                self._announced[each.topic_partition] = (each.start, each.end)
             self._running = replace(batch, phase=Phase.RUNNING)
-            for partition in self._still_held(batch):
-                end = self._announced[partition][1]
-                self._holds[partition] = self._holds[partition]._replace(announced=end)
+            ends = {each.topic_partition: each.end for each in batch.ranges}
+            for each in self._still_held(batch):
+                self._holds[each] = self._holds[each]._replace(announced=ends[each])
             self._notify()
             return not batch.fenced
 
@@ -233,7 +232,6 @@ class Holdings:
         """What was announced of these cannot be read any more."""
         with self._changed:
             for each in partitions:
-                self._announced.pop(each, None)
                 if each in self._holds:
                     self._holds[each] = self._holds[each]._replace(announced=None)
 
@@ -251,8 +249,6 @@ class Holdings:
         with self._changed:
             batch = self._batch()
             self._running = None
-            for each in batch.epochs if end is End.COMMITTED else ():
-                self._announced.pop(each, None)
             for each in self._still_held(batch):
                 if end is End.COMMITTED:
                     self._holds[each] = Hold(offsets[each], batch.epochs[each])
