@@ -1,0 +1,114 @@
+"""The checkers of programs: what user code does with records (`tests/sim/programs.py`), against who holds a partition.
+
+One reader: records are handed to user code only by the consumer that holds their partition, and not while user code of
+another still works on records of it. That one may be late only if it was told to end, is dead, was stopped by a signal, or
+(its registration gone) hangs or is one that nobody can tell.
+
+At least once: what is handed follows what was processed; nothing is committed beyond it (`tests/sim/checkers.py`). After
+the calm everything up to the logs' ends was processed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.sim.application import Logs
+from tests.sim.checkers import Complaints
+from tests.sim.field import Field
+from tests.sim.programs import Program, ProgramProcess
+from tests.sim.world import Entry, World
+from zkcoord.core.model import TopicPartition
+
+
+class Work(NamedTuple):
+    """Records that user code works on."""
+
+    client: str
+    start: int
+    end: int
+    since_ms: int
+    incarnation: int  # of the topic
+
+
+class Records:
+    """What user code works on now, by its own journal."""
+
+    def __init__(self, world: World, field: Field, logs: Logs) -> None:
+        self._world, self._field, self._logs = world, field, logs
+        self.work: dict[tuple[str, TopicPartition], list[Work]] = {}
+        self.told: list[Work] = []
+        self.overlaps = 0  # that were excused
+        self.handed = 0
+        world.on_journal.append(self.take)
+        world.rest_checks.append(lambda: list(self.complete()))
+
+    def take(self, entry: Entry) -> None:
+        """A line of the journal."""
+        if entry.event not in ("handed", "processed", "broken", "told"):
+            return
+        if entry.event == "handed":
+            for complaint in self.check(entry):
+                self._world.fail(complaint)
+        key, field = (entry.group, entry.partition), self._field
+        incarnation = field.incarnations.get((entry.group, entry.partition.topic), 0)
+        works = self.work.setdefault(key, [])
+        if entry.event == "handed":
+            self.handed += 1
+            works.append(Work(entry.client, entry.start, entry.end, entry.time_ms, incarnation))
+            return
+        mine = [each for each in works if each[:3] == (entry.client, entry.start, entry.end)]
+        if mine and entry.event == "told":
+            self.told.append(mine[0])
+        elif mine and entry.event == "processed" and mine[0].incarnation == incarnation and key in field.covered:
+            field.covered[key] = max(field.covered[key], entry.end)
+        if entry.event != "told":
+            self.work[key] = [each for each in works if each not in mine]
+            self.told = [each for each in self.told if each not in mine]
+
+    def check(self, entry: Entry) -> Complaints:
+        """What is wrong with records being handed to user code now."""
+        field, key = self._field, (entry.group, entry.partition)
+        holding = field.holdings.get(key)
+        if holding is None or holding.client != entry.client:
+            holder = holding.client if holding else "nobody"
+            yield f"{entry.client} is handed records of {entry.partition}, which {holder} holds"
+        else:
+            gone = field.gone.get((entry.group, holding.consumer))
+            grace_ms = gone.timeout_ms if gone is not None and gone.how in ("evicted", "removed") else 0
+            if gone is not None and entry.time_ms > gone.time_ms + grace_ms:
+                late_ms = entry.time_ms - gone.time_ms
+                yield f"{entry.client} is handed {entry.partition} {late_ms} ms after its registration ended"
+        for work in self.work.get(key, ()):
+            if work.client == entry.client or self._excused(work):
+                continue
+            yield f"{entry.client} is handed {entry.partition} {entry.start}..{entry.end} while {work} is in work"
+        covered = field.covered.get(key)
+        if covered is None and key not in field.removed:
+            yield f"{entry.client} is handed {entry.partition} before its first offset is written"
+        elif covered is not None and entry.start > covered:
+            yield f"{entry.client} is handed {entry.partition} from {entry.start}: from {covered} on they are skipped"
+
+    def _excused(self, work: Work) -> bool:
+        """It was told, or nobody could have it end: its process is dead or stopped, or was, or cannot be told."""
+        if work in self.told:
+            self.overlaps += 1
+            return True
+        process = self._world.processes[work.client.partition("#")[0]]
+        assert isinstance(process, ProgramProcess)
+        program = process.application
+        stopped = process.paused or process.stopped_ms >= work.since_ms
+        if process.client != work.client or not process.running or stopped or not isinstance(program, Program):
+            self.overlaps += 1
+            return True
+        members = {made.session.client for made in self._field.registrations.values()}
+        untold = program.hung_ms >= work.since_ms or not program.can_be_told
+        self.overlaps += untold and work.client not in members
+        return untold and work.client not in members
+
+    def complete(self) -> Complaints:
+        """After a calm: everything up to the logs' ends was processed, by somebody."""
+        field = self._field
+        for (group, partition), covered in sorted(field.covered.items()):
+            end = self._logs.end(partition)
+            if (group, partition) in field.owners and covered < end:
+                yield f"{partition} of {group} is processed up to {covered}, its log ends at {end}"
