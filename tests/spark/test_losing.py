@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -117,6 +119,25 @@ def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
     assert running.result() == 0
     assert world.member.ready()
     assert world.commits == []
+
+
+def test_a_batch_that_is_lost_before_its_jobs_have_their_tag_is_not_begun(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkcoord.spark.holdings.CANCEL_WAIT_MS", 1)
+
+    @contextmanager
+    def running(tag: str, description: str) -> Iterator[None]:
+        if not seen:
+            InThread(lambda: world.member.lose(A)).result()
+            consumer.stop()
+        yield
+
+    world.running = running  # type: ignore[method-assign,assignment]
+    seen: list[Batch] = []
+    consumer = world.consumer(announce=False)
+    assert consumer.run(lambda frame, batch: seen.append(batch)) == 0
+    assert (seen, world.lost) == ([], 1)
 
 
 def test_f59_a_batch_is_broken_off_while_kafka_does_not_tell_where_another_partition_starts(world: World) -> None:

@@ -33,7 +33,7 @@ class Handover:
         self._offered: Batch | None = None  # planned; Spark has not taken it
         self._taken: Batch | None = None  # Spark runs it
         self._tag = ""  # what the loop calls the batch in `process`
-        self._withdrawn = False
+        self._withdrawn = False  # that batch was cancelled: Spark does not have it, and is not given it any more
         self._closing = False
         self._ended = False
         self._error: BaseException | None = None
@@ -51,11 +51,9 @@ class Handover:
     def process(self, frame: object, batch: Batch) -> None:
         """`Process` for the loop: returns when Spark has run the batch; WithdrawnError when it is fenced before."""
         with self._changed:
-            self._offered = batch
-            self._withdrawn = False
+            self._offered = None if self._withdrawn else batch
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._withdrawn or (self._offered is None and self._taken is None))
-            self._offered = self._taken = None
+            self._changed.wait_for(lambda: self._offered is None and self._taken is None)
             if self._withdrawn:
                 raise WithdrawnError
 
@@ -77,14 +75,15 @@ class Handover:
     def running(self, tag: str, description: str) -> Iterator[None]:
         """Within it, `cancel` means this batch. (Spark names a stream's jobs by its query.)"""
         with self._changed:
-            self._tag = tag
+            self._tag, self._withdrawn = tag, False
         yield
 
     def cancel(self, tag: str) -> None:
-        """Withdraw the batch if Spark has not taken it, or never asks again."""
+        """Withdraw the batch, unless Spark runs it: from this moment on Spark cannot take it."""
         with self._changed:
-            if tag == self._tag and (self._offered is not None or self._closing):
+            if tag == self._tag and (self._taken is None or self._closing):
                 self._withdrawn = True
+                self._offered = self._taken = None
                 self._changed.notify_all()
 
     # Spark's thread

@@ -314,6 +314,8 @@ class DriverLoop:
                 self._jobs.running(tag, description),
                 slow_batch_alarm(batch, self._settings.group, self._settings.rebalance_timeout_ms),
             ):
+                if self._holdings.fenced:  # before its tag was known: its cancellation found nothing
+                    return False
                 process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
             if not self._holdings.fenced:

@@ -1,0 +1,80 @@
+"""One batch between the loop's thread and Spark's: Spark has it, or it is withdrawn, never both."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.fakes import InThread
+from tests.waiting import wait_until
+from zkcoord.spark.handover import Handover, WithdrawnError
+from zkcoord.spark.ranges import Batch, OffsetRange
+
+BATCH = Batch(id="ab", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 10),))
+
+
+def offering(handover: Handover) -> InThread:
+    """The loop's thread, which offers the batch "tag"; returns when Spark may take it."""
+
+    def offer() -> None:
+        with handover.running("tag", ""):
+            handover.process(None, BATCH)
+
+    running = InThread(offer)
+    wait_until(lambda: handover._offered is not None, "the batch is offered")
+    return running
+
+
+def test_f60_a_batch_that_was_withdrawn_cannot_be_taken_before_the_loop_has_noticed() -> None:
+    handover = Handover()
+    running = offering(handover)
+    with handover._changed:  # the loop's thread cannot run in between
+        handover.cancel("tag")
+        assert handover.next(0) is None
+    with pytest.raises(WithdrawnError):
+        running.result()
+
+
+def test_a_batch_that_spark_runs_is_not_withdrawn_and_is_over_when_spark_says_so() -> None:
+    handover = Handover()
+    running = offering(handover)
+    assert handover.next(0) is BATCH
+    handover.cancel("tag")
+    assert handover._taken is BATCH
+    assert not running.done
+    with handover._changed:
+        handover._waiting = True  # as the loop does with its next turn
+    handover.complete()
+    running.result()
+
+
+def test_a_batch_that_spark_has_taken_is_withdrawn_when_spark_never_asks_again() -> None:
+    handover = Handover()
+    running = offering(handover)
+    assert handover.next(0) is BATCH
+    handover.close()
+    handover.cancel("tag")
+    with pytest.raises(WithdrawnError):
+        running.result()
+
+
+def test_a_batch_that_was_cancelled_before_it_is_offered_is_never_offered() -> None:
+    def offer() -> None:
+        with handover.running("tag", ""):
+            handover.cancel("tag")
+            handover.process(None, BATCH)
+
+    handover = Handover()
+    with pytest.raises(WithdrawnError):
+        InThread(offer).result()
+    assert handover.next(0) is None
+
+
+def test_a_late_cancellation_of_an_earlier_batch_withdraws_nothing() -> None:
+    handover = Handover()
+    running = offering(handover)
+    handover.cancel("the one before")
+    assert handover.next(0) is BATCH
+    handover.close()
+    handover.cancel("tag")
+    with pytest.raises(WithdrawnError):
+        running.result()
