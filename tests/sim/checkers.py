@@ -6,6 +6,7 @@ of the journal is given one entry. `watch` attaches them all to a world, and wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from tests.sim.field import START, Facts, Field, Value, consumer_of
@@ -21,6 +22,7 @@ GRACE_PERMILLE_MIN = 900
 
 Complaints = Iterator[str]
 OPERATOR = "operator"
+STATUS_PATH = re.compile(r"/consumers/groups/([^/]+)/channel/([^/]+)$")
 
 
 # -- invariant 1: one reader
@@ -80,8 +82,8 @@ def _grants(facts: Facts) -> list[Value]:
 
 
 def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
-    chosen = record_of(field, group).get("policy", {}).get("evict_grace_ms")
-    return timeout_ms if chosen is None else int(chosen)
+    """What the group's record asks for, and never less than the evicted member's own session timeout."""
+    return max(timeout_ms, int(record_of(field, group).get("policy", {}).get("evict_grace_ms") or 0))
 
 
 # -- invariant 2: offsets
@@ -230,6 +232,21 @@ def offsets_are_fenced(facts: Facts, field: Field) -> Complaints:
             yield f"{session.client} wrote offsets of {group} without a check of its registration"
 
 
+def statuses_are_fenced(facts: Facts, field: Field) -> Complaints:
+    """Who writes a member's status checks that registration, which is its own, or makes it in the same multi."""
+    session = facts.session
+    if session.process == OPERATOR:
+        return
+    joined = {(group, consumer) for group, consumer, _ in facts.registered}
+    for write in facts.txn.writes:
+        match = STATUS_PATH.match(write.path) if isinstance(write, SetNode) else None
+        if match is None or (match[1], match[2]) in joined:
+            continue
+        own = field.owned_by(session, match[1], match[2])
+        if not own or not facts.checks_exists(f"/consumers/groups/{match[1]}/ids/{match[2]}"):
+            yield f"{session.client} wrote the status of {match[2]} without a check of its registration"
+
+
 def one_command_per_partition(facts: Facts, field: Field) -> Complaints:
     """At most one command is outstanding for a consumer and partition."""
     gone = {tuple(c[:3]) for c in facts.gone_commands}
@@ -298,6 +315,7 @@ TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
     coordinator_checks_record_and_state,
     consumers_touch_only_their_own,
     offsets_are_fenced,
+    statuses_are_fenced,
     one_command_per_partition,
     nothing_is_written_blindly,
     generations_grow_with_the_target,

@@ -145,8 +145,10 @@ def test_reading_after_the_registration_ended_is_seen() -> None:
         field.note("a", "read", 6, 7)
 
 
-def test_an_evicted_one_may_read_on_for_its_grace_and_its_partition_waits_for_it() -> None:
+@pytest.mark.parametrize("record", [b"", b'{"policy":{"evict_grace_ms":5000}}'])
+def test_an_evicted_one_may_read_on_for_its_grace_and_its_partition_waits_for_it(record: bytes) -> None:
     field, _ = started()
+    assert not field.ensemble.operate(SetNode("/zkcoord/groups/g", record, 0)).reason
     mark = CreateNode(f"{GROUP}/channel/a/evicted")
     field.submit(field.coordinator, *field.checks(), DeleteNode(f"{GROUP}/ids/a", 0), mark)
     field.member("b")
@@ -251,6 +253,13 @@ def test_an_acknowledgement_without_its_fence_is_seen() -> None:
     field.grant("a")
     with pytest.raises(SimulationError, match="without a check of its registration"):
         field.submit(a, DeleteNode(f"{GROUP}/channel/a/0000000000", 0))
+
+
+def test_a_status_without_its_fence_is_seen() -> None:
+    field, a = started()
+    field.submit(a, CheckNode(f"{GROUP}/ids/a", 0), SetNode(f"{GROUP}/channel/a", b"{}", 0))
+    with pytest.raises(SimulationError, match="wrote the status of a without a check of its registration"):
+        field.submit(a, SetNode(f"{GROUP}/channel/a", b"{}", 1))
 
 
 def test_a_second_command_for_a_partition_is_seen() -> None:

@@ -79,6 +79,17 @@ def deletes_what_it_does_not_understand(patch: Patch) -> None:
     patch.setattr(member, "refuse", refuse)
 
 
+def announces_without_a_fence(patch: Patch) -> None:
+    """An announcement does not check its registration (rule 1)."""
+    original = member.announce
+
+    def announce(*given: Any) -> Transaction:
+        transaction = original(*given)
+        return replace(transaction, writes=tuple(w for w in transaction.writes if not isinstance(w, CheckNode)))
+
+    patch.setattr(member, "announce", announce)
+
+
 def takes_nothing_over(patch: Patch) -> None:
     """A receiver does not write into its status what it was handed (F49)."""
     patch.setattr(Holdings, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held})
@@ -87,6 +98,7 @@ def takes_nothing_over(patch: Patch) -> None:
 CASES = (
     Case(no_check_of_ids, group_storm, 10),
     Case(takes_nothing_over, announcing_storm, 50),
+    Case(announces_without_a_fence, announcing_storm),
     Case(one_name_for_ever, group_storm, 5),
     Case(
         a_lease_for_ever,
