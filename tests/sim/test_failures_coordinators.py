@@ -13,8 +13,8 @@ from tests.sim.zookeeper import Txn
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.shell.coordinating import CoordinatorRole
 from zkcoord.shell.loop import Loop
-from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY
-from zkcoord.tree.writes import DeleteNode, SetNode
+from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, SCHEMA
+from zkcoord.tree.writes import DeleteNode, SetNode, Transaction
 
 
 def epoch(world: ScriptWorld) -> int:
@@ -73,6 +73,34 @@ def test_f01_a_coordinator_that_was_stopped_past_its_session_comes_back_as_a_sta
     assert [path.rpartition("/")[0] for path in paths] == [CANDIDATES]  # it stands again, and nothing else
     script.calm()
     assert script.leader() == new
+
+
+@on_seeds()
+def test_an_election_that_was_decided_before_the_schema_was_written_is_refused_and_decided_again(seed: int) -> None:
+    """The candidate read a schema that its program serves; what stands there when it is elected may be another one."""
+    script = Script(seed)
+    script.settle()
+    world, candidate, first_epoch = script.world, script.standby(), epoch(script.world)
+    world.crash(script.leader(), restart_after_ms=None, exact=True)
+    wire = script.wire(candidate)
+
+    def elections() -> list[Transaction]:
+        return [a.payload for a in wire.requests if a.kind == "commit" and a.payload.why == "election"]
+
+    world.run_until(lambda: bool(elections()), 10_000, "it wants to be elected")
+    (decided,) = elections()
+    stat = world.ensemble.stat(SCHEMA)
+    assert stat is not None
+    world.ensemble.operate(SetNode(SCHEMA, world.ensemble.data(SCHEMA) or b"", stat.version))
+    world.run_until(lambda: epoch(world) > first_epoch, 10_000, "it is elected")
+    tried = [t for t in world.tried if t.transaction.why == "election" and t.client == script.client(candidate)]
+    assert [(t.result.reason, t.result.failed_at) for t in tried] == [
+        ("BadVersion", 0),
+        ("", tried[-1].result.failed_at),
+    ]
+    assert tried[0].transaction == decided
+    assert (script.leader(), epoch(world)) == (candidate, first_epoch + 1)
+    script.settle()
 
 
 def fixed_id(process: SimProcess) -> ProductActor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.field import START
@@ -216,6 +218,19 @@ def test_f47_a_failover_within_an_evictions_grace_waits_the_whole_grace_again(se
     world.crash("consumer0")
     script.settle()
     script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("grace_ms", [0, SESSION_MS // 2])
+def test_a_grace_below_the_evicted_members_session_timeout_lasts_that_timeout(seed: int, grace_ms: int) -> None:
+    """Whatever the record asks for: its lease may hold, and it may read, until then."""
+    script, silent, owned, _ = one_silent(seed, max_rebalance_retries=0, evict_grace_ms=grace_ms)
+    at_ms = evicted_ms(script, silent)
+    script.world.run_until(lambda: all(script.owner(p) not in ("", silent) for p in owned), 10_000, "the grants")
+    granted = grants(script.world, script, owned, at_ms)
+    assert len(granted) == len(owned)
+    assert min(granted) - at_ms >= SESSION_MS
+    assert max(granted) - at_ms <= SESSION_MS + SLACK_MS
 
 
 @on_seeds()
