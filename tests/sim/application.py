@@ -78,6 +78,7 @@ class Application:
         self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
         self.commits = True  # whether it commits while it reads
         self.hung = False
+        self._reads_on = False  # while it hangs
         self._answering = False  # an answer is on its way
         process.group = group
         process.application = self
@@ -98,10 +99,10 @@ class Application:
         self._answering = True
         self._process.after(delay_ms, self._answer)
 
-    def hang(self) -> None:
-        """From now on it answers no callback and reads nothing, while its consumer's loop lives."""
-        self._world.trace(self._process.client, "hangs")
-        self.hung = True
+    def hang(self, *, reads_on: bool = False) -> None:
+        """From now on it answers no callback and reads nothing (or `reads_on`), while its consumer's loop lives."""
+        self._world.trace(self._process.client, "hangs", "and reads on" if reads_on else "")
+        self.hung, self._reads_on = True, reads_on
 
     def go_on(self) -> None:
         """It works again: what was asked meanwhile comes first, in its order."""
@@ -183,7 +184,7 @@ class Application:
         self._process.after(delay_ms * (DRAIN_FACTOR if world.draining else 1), self._look_now)
 
     def _look_now(self) -> None:
-        if self.hung:
+        if self.hung and not self._reads_on:
             self._look_later()
         else:
             self._look()

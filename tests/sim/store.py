@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from operator import attrgetter
-from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
+from tests.sim.heartbeats import listen
+from tests.sim.network import Network, Process
 from tests.sim.wire import CLOSE, COMMIT, READ, SYNC, Ask, Reply, Wire
-from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Ensemble, Result, Session
+from tests.sim.zookeeper import REQUEST_BYTES_MAX, TICK_MS, Result, Session
 from zkcoord.shell.ports import (
     CommitDone,
     Link,
@@ -31,44 +32,6 @@ from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
 RUN, LOSE_REQUEST, LOSE_REPLY = "run", "lose request", "lose reply"
-
-
-class Process(Protocol):
-    """What a store knows of the process it belongs to."""
-
-    name: str
-    client: str  # name and incarnation
-    paused: bool
-    cut: bool
-
-
-class Network(Protocol):
-    """What a store needs of the world."""
-
-    rng: Random
-    ensemble: Ensemble
-    busy: dict[SimStore, None]  # stores in which something waits; some in which nothing does any more
-
-    def at(self, time_ms: int, action: Callable[[], None]) -> None:
-        """Call `action` when virtual time has come to `time_ms`."""
-
-    def trace(self, *words: Any) -> None:
-        """Add a line to the trace."""
-
-    def before_write(self, store: SimStore, transaction: Transaction) -> str:
-        """RUN, LOSE_REQUEST or LOSE_REPLY; may crash the store's process."""
-
-    def after_write(self, store: SimStore, ask: Ask, result: Result) -> None:
-        """The write was executed; may crash the store's process."""
-
-    def replied(self, store: SimStore, ask: Ask) -> None:
-        """The reply was delivered to the client."""
-
-    def torn(self, count: int) -> int:
-        """How many of `count` reads of one request are answered now (at least one)."""
-
-    def reconnect_delay_ms(self) -> int:
-        """How long a client looks for another server."""
 
 
 REQUESTS_MAX = 3
@@ -95,6 +58,7 @@ class SimStore:
         self.local: deque[StoreInput] = deque()
         self.ghosts: deque[Ask] = deque()
         self._ghost_wire: Wire | None = None
+        self.flaps: deque[int] = deque()  # the next connections break, each after so many answers
         self._pending: dict[Ask, None] = {}
         self._sink = sink
         self._closing = False
@@ -143,6 +107,7 @@ class SimStore:
             self.stir()
         else:
             self._pending[ask] = None
+            self.wire.sent_ms = self.network.ensemble.now_ms
             self.wire.ask(ask)
 
     def stir(self) -> None:
@@ -225,6 +190,8 @@ class SimStore:
         self._sink(item)
         if ask is not None:
             self.network.replied(self, ask)
+            if self.wire is not None and self.wire.answered():
+                self.break_wire("a flap")
 
     def _answer(self, wire: Wire, ask: Ask, item: StoreInput) -> None:
         wire.session.heard_ms = self.network.ensemble.now_ms
@@ -304,6 +271,7 @@ class SimStore:
             return
         session.timeout_ms = ensemble.negotiated_ms(self.timeout_ms)
         self.wire = wire = Wire(replica, session, self)
+        wire.sent_ms, wire.answers_left = ensemble.now_ms, self.flaps.popleft() if self.flaps else 0
         wire.reply(Reply(LinkChanged(Link.CONNECTED, session.id, session.timeout_ms), None, 0))
         self.network.trace(self.client, "connects to", replica.name)
         self.refresh()
@@ -351,6 +319,7 @@ class SimStore:
             wire.session.expires_at_ms = None
         else:
             self._starve(wire.session)
+        listen(self, wire)
 
     def _starve(self, session: Session) -> None:
         if session.expires_at_ms is None:

@@ -185,7 +185,7 @@ def test_a_session_that_is_cut_off_expires_and_its_client_learns_that_when_it_re
     faults.cut(world, hands.process)
     world.run_for(20_000)
     assert world.ensemble.data("/mine") is None
-    assert hands.links() == [Link.CONNECTED]
+    assert hands.links() == [Link.CONNECTED, Link.SUSPENDED]
     faults.uncut(world, hands.process)
     hands.until(lambda: Link.LOST in hands.links())
     assert hands.links() == [Link.CONNECTED, Link.SUSPENDED, Link.LOST]

@@ -45,7 +45,20 @@ class Client(Protocol):
 class Wire:
     """The connection, and whether anything gets through."""
 
-    __slots__ = ("_client", "down", "open", "replica", "replies", "requests", "session", "up")
+    __slots__ = (
+        "_client",
+        "answers_left",
+        "down",
+        "listening",
+        "open",
+        "pinged",
+        "replica",
+        "replies",
+        "requests",
+        "sent_ms",
+        "session",
+        "up",
+    )
 
     def __init__(self, replica: Replica, session: Session, client: Client) -> None:
         self._client = client
@@ -56,6 +69,19 @@ class Wire:
         self.down = True  # replies and events get through
         self.requests: deque[Ask] = deque()
         self.replies: deque[Reply] = deque()
+        self.sent_ms = 0  # when the client sent something last, requests and heartbeats
+        self.listening = self.pinged = False  # see `heartbeats`
+        self.answers_left = 0  # after so many it breaks; 0: it does not
+
+    @property
+    def whole(self) -> bool:
+        """True when a heartbeat is answered. (Also by a server that is cut off from its leader.)"""
+        return self.up and self.down
+
+    def answered(self) -> bool:
+        """The client took an answer; True when the connection breaks with this one."""
+        self.answers_left -= 1
+        return self.answers_left == 0
 
     def notify(self, path: str, data: bool, children: bool) -> None:
         """A watch of this connection fired."""
