@@ -12,7 +12,7 @@ from tests.sim.field import START
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.patience import backoff_ms, patience_ms
-from zkcoord.shell.membership import REJOIN_MS
+from zkcoord.shell.parting import REJOIN_MS
 from zkcoord.tree.paths import DRAFT
 
 REBALANCE_MS = 2_000

@@ -39,18 +39,23 @@ class Calls:
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self._tokens = count(1)
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, str] = {}  # token -> name of the call
 
     def ask(self, name: str, argument: Any) -> int:
         """Make a call; the token of its answer."""
         token = next(self._tokens)
-        self._waiting.add(token)
+        self._waiting[token] = name
         self._callbacks.call(token, name, argument)
         return token
 
     def answered(self, token: int) -> None:
         """Every call is answered once."""
-        self._waiting.discard(token)
+        self._waiting.pop(token, None)
+
+    @property
+    def losing(self) -> bool:
+        """True while the application has not obeyed every `lost`."""
+        return "lost" in self._waiting.values()
 
     @property
     def full(self) -> bool:
@@ -172,6 +177,17 @@ class Desk:
         None of these is ever taken back, so it counts whatever else is still to be read, or cannot be.
         """
         return bool(self._missing) or EVICTED_MARK in self._names
+
+    @property
+    def unregistered(self) -> bool:
+        """True once the own registration itself was seen to be gone (an eviction removes it and leaves the mark)."""
+        return self.paths.registration in self._missing or EVICTED_MARK in self._names
+
+    @property
+    def registration_stands(self) -> bool:
+        """True while the own registration is seen to stand: it was read on the present link, behind the link's sync,
+        and neither its watch nor a refusal of an own write says that it changed."""
+        return not self.registration_gone and self._loop.tracker.watches(self.paths.registration)
 
     @property
     def refused_mark(self) -> bool:

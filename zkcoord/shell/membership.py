@@ -7,7 +7,6 @@ of one release or commit count as one), so every write carries versions that onl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from zkcoord.shell.joining import JOIN, Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.obeying import Step, StopTask, Task
+from zkcoord.shell.parting import Parting
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
 from zkcoord.shell.reviving import REVIVE, Reviving
 from zkcoord.shell.starting import StartTask
@@ -29,12 +29,6 @@ from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.paths import SCHEMA, layout_named
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Node
-
-REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
-"""Waits before registering again after a lost registration, growing while it happens again and again."""
-
-REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
-"""Waits before registering again after a reject: what it is about is hardly mended sooner."""
 
 UNWRITTEN = (Step.READ, Step.CALL, Step.WRITE)
 """Where a task has written nothing whose outcome it does not know: others may write beside it."""
@@ -59,10 +53,9 @@ class MembershipRole:
     def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
         self._loop, self._settings, self._events = loop, settings, events
         self._calls = Calls(callbacks)
-        self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
+        self._parting = Parting(loop, self._calls)
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
-        self._leaving: list[Future[None]] = []
         self._starts: dict[TopicPartition, int] = {}
         self._topics = TopicCheck(settings.group, settings.topics, settings.wildcard, events)
         self.generation = 0
@@ -114,11 +107,12 @@ class MembershipRole:
     def session_lost(self, now_ms: int) -> None:
         """The session is over, and the registration with it."""
         self._lost("the session is over")
+        self._parting.session_lost(now_ms)
 
     def ended(self, now_ms: int) -> None:
         """The loop is over."""
         self._lost("the consumer has ended")
-        self._left()
+        self._parting.left()
 
     def _lost(self, why: str) -> None:
         if self.desk is not None:
@@ -131,12 +125,11 @@ class MembershipRole:
     def _rejoin(self, why: str, now_ms: int) -> None:
         """The registration is gone while the session stands: throw both away, wait (growing), register afresh."""
         sent_away = self._draining.sent_away() if self._draining is not None else None
+        error = FencedError(f"evicted after it was sent away: {sent_away}") if sent_away is not None else None
+        frees = self.lease is not None and self.desk is not None and not self.desk.unregistered
+        until_ms = self.lease.until_ms if self.lease is not None and frees else now_ms
         self._lost(why)
-        if sent_away is not None:
-            self._loop.fail(FencedError(f"evicted after it was sent away: {sent_away}"), now_ms)
-            return
-        self._loop.end_session(now_ms, reopen_in_ms=REJOIN_MS[min(self._losses, len(REJOIN_MS) - 1)])
-        self._losses += 1
+        self._parting.give_up(error, until_ms, now_ms)
 
     def _started(self) -> set[TopicPartition]:
         """All that the application was told to start and may be reading, or be about to."""
@@ -164,7 +157,7 @@ class MembershipRole:
             desk.read(others)
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
-        """An outcome: it extends the lease, and goes to its writer when all of them are there."""
+        """An outcome: one that a server gave counts for the lease; it goes to its writer when all of them are there."""
         if done.answered:
             self.synced(sent_ms, now_ms)
         if tag == JOIN and self._joining is not None:
@@ -205,7 +198,7 @@ class MembershipRole:
         """`commit`: offsets, fenced (its argument is a Wanted); `announce`: ranges (an Announced); `stop`: leave."""
         invariant(request.name in ("commit", "announce", "stop"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
-            self._leaving.append(request.future)
+            self._parting.leave(request.future)
         elif self._committing is None or not self.member:
             request.future.set_exception(FencedError("not a member of the group at present: nothing is written"))
         elif request.name == "announce":
@@ -217,10 +210,12 @@ class MembershipRole:
 
     def decide(self, now_ms: int) -> int | None:
         """Do what can be done now; returns when the lease must be looked at again."""
-        if self._leaving and not self._can_leave_cleanly(now_ms):
-            self._loop.end_session(now_ms, reopen_in_ms=None)
+        if self._parting.wake_at_ms is not None:
+            self._parting.advance(now_ms)
+            return self._parting.wake_at_ms
+        if self._parting.leaving and not self._can_leave_cleanly(now_ms):
             self._lost("left without a word to ZooKeeper")
-            self._left()
+            self._parting.end(now_ms)
         lease, loop = self.lease, self._loop
         if lease is None:
             return None
@@ -238,7 +233,9 @@ class MembershipRole:
             self._topics.member(loop.tracker, now_ms, idle=not desk.holdings.held)
             self._decide_as_member(desk, lease, now_ms)
         self._publish()
-        return lease.wake_at_ms(now_ms, connected=loop.connected) if self.lease is not None else None
+        if self.lease is None:
+            return self._parting.wake_at_ms
+        return lease.wake_at_ms(now_ms, connected=loop.connected)
 
     def _can_leave_cleanly(self, now_ms: int) -> bool:
         """False when there is nothing to release, or no link and no lease: then the session's end does it."""
@@ -317,7 +314,9 @@ class MembershipRole:
 
     def _nothing_to_do(self, desk: Desk) -> bool:
         """True when nothing was asked of it and all that it holds runs: so it is at most steps."""
-        asked = self._task is not None or desk.commands or desk.short_of_room or self._leaving or desk.holdings.idle
+        asked = (
+            self._task is not None or desk.commands or desk.short_of_room or self._parting.leaving or desk.holdings.idle
+        )
         return not asked and (self._committing is None or not self._committing.asked)
 
     def _work(self, desk: Desk, now_ms: int) -> None:
@@ -337,7 +336,7 @@ class MembershipRole:
                 self._rejoin(task.in_vain, now_ms)
                 return
             if isinstance(task, StartTask) and desk.holdings.held:
-                self._losses = self._rejections = 0
+                self._parting.started()
 
     def _take_up(self, desk: Desk) -> bool:
         """Take the next command, or begin to leave; False when there is nothing to do."""
@@ -352,7 +351,7 @@ class MembershipRole:
         draining = self._draining
         if draining is None or not self._loop.tracker.clean(CHANNEL) or desk.writing or self._revived:
             return False
-        if self._leaving:
+        if self._parting.leaving:
             self._task = StopTask(desk, None, None)
         else:
             self._task = draining.next_task()
@@ -366,24 +365,16 @@ class MembershipRole:
         if self._committing is not None:
             self._committing.fail(FencedError("the consumer has left the group"))
         self._forget()
-        if sent_away is not None and not self._leaving:
+        if sent_away is not None and not self._parting.leaving:
             self._loop.fail(FencedError(f"{desk.paths.consumer_id} was sent away: {sent_away}"), now_ms)
             return
-        wait_ms = REJECTED_MS[min(self._rejections, len(REJECTED_MS) - 1)]
-        self._rejections += 1
-        self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else wait_ms)
-        self._left()
-
-    def _left(self) -> None:
-        for future in self._leaving:
-            future.set_result(None)
-        self._leaving.clear()
+        self._parting.released(now_ms)
 
     def _revive(self, desk: Desk, lease: Lease) -> None:
         """Start again what is held but does not run, while nothing else is being done with it."""
         if self._reviving is None or not desk.holdings.idle:
             return
-        if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._leaving:
+        if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._parting.leaving:
             return
         if self._calls.full or (self._committing is not None and self._committing.busy):
             return

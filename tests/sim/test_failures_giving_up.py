@@ -1,0 +1,73 @@
+"""F57: a consumer gives its registration up while its application is still obeying `lost` (docs/failures.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sim.actors import GROUP
+from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import DeleteNode
+
+LEASE_MS = SESSION_MS * 2 // 3
+
+
+def channel_gone(seed: int) -> tuple[Script, str, list[TopicPartition], Callable[[], None]]:
+    """The channel of consumer0 is removed. Returns its registration, what it held, and how its application goes on."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    consumer, mine = script.member("consumer0"), script.owned("consumer0")
+    go_on = hold_calls(script.application("consumer0"))
+    assert not script.world.ensemble.operate(DeleteNode(DRAFT.channel(GROUP, consumer), -1)).reason
+    script.world.run_until(lambda: bool(script.world.events("session_lost")), what="it gives its registration up")
+    return script, consumer, mine, go_on
+
+
+def begun_by_another(script: Script, mine: list[TopicPartition], since_ms: int) -> bool:
+    """True when consumer1 has started something of these since then."""
+    starts = script.journal("start", since_ms=since_ms)
+    return any(entry.process == "consumer1" and entry.partition in mine for entry in starts)
+
+
+@on_seeds(4)
+def test_f57_nobody_starts_what_a_consumer_gives_up_before_its_application_has_obeyed_lost(seed: int) -> None:
+    script, consumer, mine, go_on = channel_gone(seed)
+    world, lost_ms = script.world, script.world.now_ms
+    world.run_for(LEASE_MS // 2)
+    assert (GROUP, consumer) in script.field.registrations
+    assert not begun_by_another(script, mine, lost_ms)
+    go_on()
+    world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
+    assert world.now_ms < lost_ms + LEASE_MS
+    assert {entry.partition for entry in script.journal("lost", since_ms=lost_ms)} == set(mine)
+    script.settle()
+    script.calm()
+
+
+@on_seeds(4)
+def test_f57_an_application_that_never_obeys_lost_is_waited_for_until_the_lease_ends(seed: int) -> None:
+    script, consumer, mine, go_on = channel_gone(seed)
+    world, lost_ms = script.world, script.world.now_ms
+    world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
+    assert LEASE_MS - SESSION_MS // 6 - 100 <= world.now_ms - lost_ms <= LEASE_MS + 100
+    world.run_until(lambda: begun_by_another(script, mine, lost_ms), what="another reads on")
+    go_on()
+    script.settle()
+    script.calm()
+
+
+@on_seeds()
+def test_f57_one_that_is_asked_to_leave_meanwhile_waits_as_long(seed: int) -> None:
+    script, consumer, _, go_on = channel_gone(seed)
+    world, lost_ms = script.world, script.world.now_ms
+    left = script.leave("consumer0")
+    world.run_for(LEASE_MS // 2)
+    assert not left.done()
+    assert (GROUP, consumer) in script.field.registrations
+    go_on()
+    world.run_until(left.done, what="it has left")
+    assert world.now_ms < lost_ms + LEASE_MS
+    world.run_until(lambda: len(script.owned("consumer1")) == 4, what="another has all")
+    assert not script.registered("consumer0")
+    script.calm()
