@@ -5,14 +5,30 @@ from __future__ import annotations
 from zkcoord.shell.lease import Lease
 
 
+def extend(lease: Lease, sent_ms: int) -> bool:
+    """An answer comes while the registration is seen to stand."""
+    lease.answered(sent_ms)
+    return lease.extend()
+
+
 def test_a_lease_counts_from_the_sending_and_never_goes_back() -> None:
     lease = Lease(timeout_ms=6_000)
     assert not lease.holds(0)
-    assert lease.extend(sent_ms=100)
+    assert extend(lease, 100)
     assert lease.holds(4_099)
     assert not lease.holds(4_100)
-    assert not lease.extend(sent_ms=50)
+    assert not extend(lease, 50)
     assert lease.until_ms == 4_100
+
+
+def test_an_answer_counts_only_once_the_registration_was_seen_and_the_newest_counts() -> None:
+    lease = Lease(timeout_ms=6_000)
+    assert not lease.extend()
+    lease.answered(200)
+    lease.answered(100)
+    assert not lease.holds(201)
+    assert lease.extend()
+    assert lease.until_ms == 4_200
 
 
 def test_a_sync_is_due_each_sixth_of_the_timeout() -> None:
@@ -22,7 +38,7 @@ def test_a_sync_is_due_each_sixth_of_the_timeout() -> None:
 
 def test_it_wakes_for_the_sync_or_its_end_and_without_a_link_for_the_end_only() -> None:
     lease = Lease(timeout_ms=6_000)
-    lease.extend(0)
+    extend(lease, 0)
     lease.sync_due(0)
     assert lease.wake_at_ms(10, connected=True) == 1_000
     assert lease.wake_at_ms(10, connected=False) == 4_000
@@ -31,12 +47,12 @@ def test_it_wakes_for_the_sync_or_its_end_and_without_a_link_for_the_end_only() 
 
 def test_a_shorter_timeout_counts_from_the_last_answer_on_and_is_synced_for_at_once() -> None:
     lease = Lease(timeout_ms=30_000)
-    lease.extend(100)
+    extend(lease, 100)
     assert lease.sync_due(100)
     lease.negotiated(6_000)
     assert lease.until_ms == 4_100
     assert [lease.sync_due(at) for at in (101, 1_100, 1_101)] == [True, False, True]
-    assert lease.extend(200)
+    assert extend(lease, 200)
     assert lease.until_ms == 4_200
     lease.negotiated(30_000)
     assert lease.until_ms == 4_200

@@ -2,7 +2,9 @@
 
 The lease is the moment of SENDING the last answered `sync` or write, plus two thirds of the NEGOTIATED session timeout.
 A ping or a read proves nothing: a follower that is cut off from its leader answers those long after the leader has
-expired the session. What was negotiated may become less: each server that a session comes to has limits of its own.
+expired the session. An answer extends the lease only once the own registration was seen to stand after it: an evicted
+consumer has a session, too, and its watch is lost while its link is down. What was negotiated may become less: each
+server that a session comes to has limits of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class Lease:
     timeout_ms: int  # the least that was negotiated
     until_ms: int = -1
     sync_at_ms: int = 0
+    answered_ms: int | None = None  # when the newest request was sent that the leader answered
 
     def negotiated(self, timeout_ms: int) -> None:
         """The session goes on with this timeout; a shorter one counts from the moment at which the lease began, too."""
@@ -29,9 +32,15 @@ class Lease:
             self.until_ms += _of(timeout_ms) - _of(self.timeout_ms)
         self.timeout_ms, self.sync_at_ms = timeout_ms, 0
 
-    def extend(self, sent_ms: int) -> bool:
-        """Something that the leader answered was sent at `sent_ms`; True when the lease is longer for it."""
-        until_ms = sent_ms + _of(self.timeout_ms)
+    def answered(self, sent_ms: int) -> None:
+        """Something that the leader answered was sent at `sent_ms`."""
+        self.answered_ms = sent_ms if self.answered_ms is None else max(self.answered_ms, sent_ms)
+
+    def extend(self) -> bool:
+        """The registration is seen to stand, behind all that was answered; True when the lease is longer for it."""
+        if self.answered_ms is None:
+            return False
+        until_ms = self.answered_ms + _of(self.timeout_ms)
         longer = until_ms > self.until_ms
         self.until_ms = max(self.until_ms, until_ms)
         return longer

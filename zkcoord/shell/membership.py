@@ -155,6 +155,7 @@ class MembershipRole:
                 self._joining.take(node)
         if desk is not None:
             desk.read(others)
+            self._extend_lease(desk)
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """An outcome: one that a server gave counts for the lease; it goes to its writer when all of them are there."""
@@ -175,8 +176,15 @@ class MembershipRole:
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
         """The leader knew this session at some moment after `sent_ms`."""
-        if self.lease is not None and self.lease.extend(sent_ms) and self.desk is not None:
-            self.desk.event("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
+        if self.lease is not None:
+            self.lease.answered(sent_ms)
+            if self.desk is not None:
+                self._extend_lease(self.desk)
+
+    def _extend_lease(self, desk: Desk) -> None:
+        """Let what was answered count, once the registration is seen to stand behind it."""
+        if self.lease is not None and desk.registration_stands and self.lease.extend():
+            desk.event("lease_extended", {"lease_until_mono_ms": self.lease.until_ms, "level": "debug"})
 
     def called(self, done: CallDone, now_ms: int) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""

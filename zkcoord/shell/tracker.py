@@ -286,6 +286,11 @@ class Tracker:
         """True when nothing of this scope is dirty or being read."""
         return scope not in self._unclean
 
+    def watches(self, path: str, kind: Kind = Kind.DATA) -> bool:
+        """True while a node is as it was read: its watch stands, and nothing says that it changed."""
+        want = self._wants.get((path, kind))
+        return want is not None and want.armed and not want.dirty and not want.reading
+
     def unclean(self) -> Set[str]:
         """The scopes of which something is dirty or being read."""
         return self._unclean.keys()
