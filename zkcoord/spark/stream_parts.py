@@ -149,6 +149,13 @@ class StreamParts:
     ) -> Membership:
         """A membership, not started, whose callbacks tell `Known`."""
 
+        def start(positions: Positions) -> None:
+            try:
+                on_start(self._known.started(positions))
+            except BaseException:  # they are not held: they start elsewhere, or here again
+                self._known.lost(positions.keys())
+                raise
+
         def lost(partitions: tuple[TopicPartition, ...]) -> None:
             self._known.lost(partitions)
             on_lost(partitions)
@@ -163,7 +170,7 @@ class StreamParts:
             return final
 
         self._membership = self._parts.membership(
-            on_start=lambda positions: on_start(self._known.started(positions)),
+            on_start=start,
             on_stop=stop,
             on_lost=lost,
             on_replay=on_replay,

@@ -1,0 +1,43 @@
+"""What the streaming source knows of its partitions: what is complete, and how far a query that shall end has to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.spark.fakes import FakeMembership, World
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError
+from zkcoord.spark.handover import Handover
+from zkcoord.spark.stream_parts import Known, StreamParts
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def never(*_: object) -> Any:
+    raise AssertionError("nobody calls this")
+
+
+def member_of(known: Known, **callbacks: Any) -> FakeMembership:
+    """A membership whose callbacks tell `known`; the given ones are behind them."""
+    parts = StreamParts(World(), "g", Handover(), known)
+    names = ("on_start", "on_stop", "on_lost", "on_replay", "reset")
+    member = parts.membership(**{name: callbacks.get(name, never) for name in names})
+    assert isinstance(member, FakeMembership)
+    return member
+
+
+def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_could_not_be_started() -> None:
+    def on_start(positions: Any) -> None:
+        if P0 in positions:
+            raise UnavailableError("a commit of an earlier ownership is still under way")
+
+    known = Known()
+    member = member_of(known, on_start=on_start)
+    known.end_at_present()
+    known.heard({P0: 10, P1: 5})
+    member.give({P1: 5})
+    with pytest.raises(UnavailableError):
+        member.give({P0: 0})
+    assert known.enough
