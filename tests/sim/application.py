@@ -32,8 +32,8 @@ DRAIN_FACTOR = 5
 class Logs:
     """The partitions' logs: each begins at 0 and grows with virtual time until the world is calm."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, ms_per_record: int = MS_PER_RECORD) -> None:
+        self._world, self._ms_per_record = world, ms_per_record
         self._born_ms: dict[str, int] = {}  # topics that were created again
         self._first: dict[TopicPartition, int] = {}  # how many records each had at time 0
 
@@ -47,11 +47,11 @@ class Logs:
         now_ms = world.now_ms if world.drain_from_ms is None else world.drain_from_ms
         born_ms = self._born_ms.get(partition.topic)
         if born_ms is not None:
-            return 1 + max(0, now_ms - born_ms) // MS_PER_RECORD
+            return 1 + max(0, now_ms - born_ms) // self._ms_per_record
         first = self._first.get(partition)
         if first is None:
             first = self._first[partition] = zlib.crc32(str(partition).encode()) % 1_000
-        return first + now_ms // MS_PER_RECORD
+        return first + now_ms // self._ms_per_record
 
 
 class Application:

@@ -1,35 +1,224 @@
-"""A simulated Kafka as one process sees it: logs whose records are their offsets."""
+"""A simulated Kafka as one process sees it: logs whose records are their offsets, brokers that take their time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Collection
+from math import ceil
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.sim.application import Logs
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnknownPartitionError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
 if TYPE_CHECKING:
-    from tests.sim.process import SimProcess
+    from tests.sim.programs import ProgramProcess
+
+ANSWER_MS = 20
+AWAY_MS = 12_000
+"""So long it may take until a client gives a question up."""
+
+AWAY_RATE = 0.1
+"""Of questions in a storm to which nobody answers."""
+
+FETCH_MS = 100
+FETCHED_MAX = 12
+
+
+class SimError:
+    """confluent_kafka's KafkaError."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return f"simulated {self._name}"
+
+    def fatal(self) -> bool:
+        return False
+
+    def retriable(self) -> bool:
+        return False
+
+
+class SimMessage(NamedTuple):
+    """confluent_kafka's Message."""
+
+    at: TopicPartition
+    place: int
+    failed: SimError | None = None
+
+    def topic(self) -> str:
+        return self.at.topic
+
+    def partition(self) -> int:
+        return self.at.partition
+
+    def offset(self) -> int:
+        return self.place
+
+    def error(self) -> SimError | None:
+        return self.failed
 
 
 class SimKafka:
     """What a process asks of Kafka."""
 
-    def __init__(self, process: SimProcess, logs: Logs) -> None:
-        self._process, self._logs = process, logs
+    def __init__(self, process: ProgramProcess, logs: Logs) -> None:
+        self.process, self.world, self.logs = process, process.world, logs
 
-    def unknown(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those whose topics are not there."""
-        ensemble = self._process.world.ensemble
-        return {each for each in partitions if ensemble.data(f"/brokers/topics/{each.topic}") is None}
+    def draw(self, most: int) -> int:
+        """A number from 0 to `most`."""
+        return int(self.world.rng.random() * (most + 1))
 
-    def reset(self, program: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions without an offset start: at the end."""
-        unknown = self.unknown(partitions)
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether its topic is there."""
+        return self.world.ensemble.data(f"/brokers/topics/{partition.topic}") is not None
+
+    def answers(self) -> bool:
+        """Wait for the answer to a question; False when none comes."""
+        if self.world.stormy and self.world.rng.random() < AWAY_RATE:
+            self.process.crew.sleep(self.draw(AWAY_MS) / 1000)
+            return False
+        self.process.crew.sleep(self.draw(ANSWER_MS) / 1000)
+        return True
+
+    def client(self, *args: Any, **kwargs: Any) -> SimClient:
+        """In place of `KafkaClient`."""
+        return SimClient(self)
+
+    def open_consumer(self, servers: str, config: Any, on_error: Callable[[Any], None]) -> SimNative:
+        """In place of librdkafka's consumer."""
+        return SimNative(self)
+
+
+class SimClient:
+    """As `zkcoord.kafka.client.KafkaClient`: questions."""
+
+    def __init__(self, kafka: SimKafka) -> None:
+        self._kafka = kafka
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def check_credentials(self) -> None:
+        """They are right, if anybody answers."""
+        self._kafka.answers()
+
+    def ask_offsets(
+        self, partitions: Collection[TopicPartition], which: Any, isolation: Any = None, timeout_ms: Any = None
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
+        """Ends or starts of logs."""
+        if not self._kafka.answers():
+            return {}, {each: UnavailableError("Kafka does not answer") for each in sorted(partitions)}
+        found = {each for each in partitions if self._kafka.exists(each)}
+        offsets = {each: self._kafka.logs.end(each) if which == "latest" else 0 for each in sorted(found)}
+        return offsets, {each: UnknownPartitionError(f"{each}", {each}) for each in sorted(set(partitions) - found)}
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets."""
+        return self._all(partitions, "earliest")
+
+    def end_offsets(self, partitions: Collection[TopicPartition], isolation: Any = None) -> dict[TopicPartition, int]:
+        """The offsets behind the last ones."""
+        return self._all(partitions, "latest")
+
+    def reset_positions(self, partitions: Collection[TopicPartition], policy: Any) -> dict[TopicPartition, int]:
+        """Where partitions without an offset start."""
+        found = self._all(partitions, policy)
+        for each, offset in found.items():
+            self._kafka.process.application.note("reset", each, offset)
+        return found
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """All that there are."""
+        if not self._kafka.answers():
+            raise UnavailableError("Kafka does not answer")
+        return self._kafka.logs.partitions()
+
+    def _all(self, partitions: Collection[TopicPartition], which: Any) -> dict[TopicPartition, int]:
+        found, failed = self.ask_offsets(partitions, which)
+        unknown = {each for each, why in failed.items() if isinstance(why, UnknownPartitionError)}
+        if failed and not unknown:
+            raise UnavailableError("Kafka does not answer")
         if unknown:
             raise UnknownPartitionError(f"Kafka does not know {sorted(unknown)}", unknown)
-        found = {each: self._logs.end(each) for each in sorted(partitions)}
-        for each, offset in found.items():
-            program.note("reset", each, offset)
         return found
+
+
+class SimNative:
+    """librdkafka's consumer: fetches what is assigned, into a queue of its own."""
+
+    def __init__(self, kafka: SimKafka) -> None:
+        self._kafka = kafka
+        self._next: dict[TopicPartition, int] = {}  # of what is assigned: the next offset to be fetched
+        self._queued: deque[SimMessage] = deque()
+        self._inside = 0
+
+    def incremental_assign(self, partitions: Collection[Any]) -> None:
+        """Fetch these, too."""
+        for each in partitions:
+            at = TopicPartition(each.topic, each.partition)
+            assert at not in self._next, f"{at} is assigned already"
+            self._next[at] = each.offset
+
+    def incremental_unassign(self, partitions: Collection[Any]) -> None:
+        """Not any more; what is queued of them goes."""
+        gone = {TopicPartition(each.topic, each.partition) for each in partitions}
+        for each in gone:
+            del self._next[each]
+        self._queued = deque(message for message in self._queued if message.at not in gone)
+
+    def poll(self, wait_seconds: float) -> SimMessage | None:
+        """The next message, in time."""
+        crew = self._kafka.process.crew
+        assert not self._inside, "two threads poll one consumer"
+        self._inside = 1
+        until_ms = crew.now_ms() + ceil(wait_seconds * 1000)
+        try:
+            while not self._queued:
+                left_ms = until_ms - crew.now_ms()
+                if left_ms <= 0:
+                    break
+                crew.sleep(min(left_ms, 1 + self._kafka.draw(FETCH_MS)) / 1000)
+                self._fetch()
+        finally:
+            self._inside = 0
+        return self._queued.popleft() if self._queued else None
+
+    def consume(self, count: int, wait_seconds: float) -> list[SimMessage]:
+        """What is queued."""
+        return [self._queued.popleft() for _ in range(min(count, len(self._queued)))]
+
+    def close(self) -> None:
+        """Nobody may be inside."""
+        assert not self._inside, "closed while a thread polls"
+        self._next.clear()
+        self._queued.clear()
+
+    def _fetch(self) -> None:
+        """A broker's answer: some records of some partitions, in any order of these."""
+        kafka = self._kafka
+        for at in sorted(self._next):
+            if kafka.world.rng.random() < 0.4 and not kafka.world.draining:
+                continue
+            start, end = self._next[at], kafka.logs.end(at)
+            if not kafka.exists(at) or start < 0:
+                continue
+            if start > end:
+                self._queued.append(SimMessage(at, start, SimError("_AUTO_OFFSET_RESET")))
+                self._next[at] = -1  # until it is assigned anew
+                continue
+            most = end if kafka.world.draining else min(end, start + kafka.draw(FETCHED_MAX))
+            self._queued.extend(SimMessage(at, offset) for offset in range(start, most))
+            self._next[at] = most

@@ -101,10 +101,9 @@ class Program:
         self.leaving = False
         self.gone = False
         self.hang_rate, self.hung_ms, self.hangs = hang_rate, -1, 0
-        self.ends: dict[TopicPartition, int] = {}  # of what it has processed last
         process.group = GROUP
         process.application = self
-        self.crew.spawn(self._main, "main")
+        self.threads = [self.crew.spawn(self._main, "main")]
 
     # for the world
 
@@ -113,15 +112,20 @@ class Program:
         raise NotImplementedError
 
     @property
-    def loop(self) -> Any:
-        """The membership's loop: for who asks whether it has left."""
-        return self if self.member is None else self.member._driver.loop
+    def loop(self) -> Program:
+        """For who asks whether it has left."""
+        return self
+
+    @property
+    def finished(self) -> bool:
+        """It was asked to leave, and has."""
+        return self.leaving and not any(thread.is_alive() for thread in self.threads)
 
     can_be_told = True
     """Its user code hears of a loss, while it does not hang."""
 
-    finished = False
-    """Of a program without a membership: it has not left."""
+    patience_ms = NEVER_MS
+    """So long a stop waits for its user code, at least."""
 
     @property
     def waiting(self) -> int:
@@ -129,16 +133,14 @@ class Program:
         return 0
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many records it has not processed; None when it may not read the partition."""
-        if self.member is None or partition not in self.member._role.readable:
-            return None
-        return self.logs.end(partition) - self.ends.get(partition, 0)
+        """None when it may not read the partition. (Whether everything was processed, its journal tells.)"""
+        return 0 if self.member is not None and partition in self.member._role.readable else None
 
     def leave(self) -> None:
         """Ask it to leave, as a signal's handler or another thread does."""
         if not self.leaving:
             self.leaving = True
-            self.crew.spawn(self.stop, "stopper")
+            self.threads.append(self.crew.spawn(self.stop, "stopper"))
 
     def stop(self) -> None:
         """On a thread of its own."""
@@ -199,7 +201,6 @@ class Program:
 
     def processed(self, partition: TopicPartition, start: int, end: int) -> None:
         """User code is done with them."""
-        self.ends[partition] = end
         self.note("processed", partition, start, end)
 
 
@@ -217,6 +218,7 @@ class PlainProgram(Program):
         self.starts: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.in_work: dict[TopicPartition, tuple[int, int]] = {}
+        self.ends: dict[TopicPartition, int] = {}  # of what was processed since the start
         self.member = Consumer(
             ZOOKEEPER,
             GROUP,
@@ -232,8 +234,8 @@ class PlainProgram(Program):
             self.rest()
             self._look(self.member)
             if self.member.error is not None:
-                self.member.stop()
-                return
+                break
+        self.member.stop()
 
     def stop(self) -> None:
         """From another thread."""
@@ -275,7 +277,7 @@ class PlainProgram(Program):
 
     def _reset(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         self.nap(self.world.options.call_ms_max)
-        return self.process.kafka.reset(self, partitions)
+        return self.process.kafka.client().reset_positions(partitions, "latest")
 
     # -- on the main thread
 

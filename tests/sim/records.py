@@ -1,11 +1,11 @@
 """The checkers of programs: what user code does with records (`tests/sim/programs.py`), against who holds a partition.
 
 One reader: records are handed to user code only by the consumer that holds their partition, and not while user code of
-another still works on records of it. That one may be late only if it was told to end, is dead, was stopped by a signal, or
-(its registration gone) hangs or is one that nobody can tell.
+another still works on records of it. That one may be late only if it was told to end, is dead, was stopped by a signal,
+or hangs or is one that nobody can tell: then its registration must be gone, or a stop have waited for all its time.
 
-At least once: what is handed follows what was processed; nothing is committed beyond it (`tests/sim/checkers.py`). After
-the calm everything up to the logs' ends was processed.
+At least once: what is handed follows what was processed; nothing is committed beyond it (`tests/sim/checkers.py`).
+After a calm everything up to the logs' ends was processed.
 """
 
 from __future__ import annotations
@@ -101,13 +101,19 @@ class Records:
             self.overlaps += 1
             return True
         members = {made.session.client for made in self._field.registrations.values()}
-        untold = program.hung_ms >= work.since_ms or not program.can_be_told
-        self.overlaps += untold and work.client not in members
-        return untold and work.client not in members
+        waited = work.client not in members or self._world.now_ms - work.since_ms >= program.patience_ms
+        excused = waited and (program.hung_ms >= work.since_ms or not program.can_be_told)
+        self.overlaps += excused
+        return excused
 
     def complete(self) -> Complaints:
-        """After a calm: everything up to the logs' ends was processed, by somebody."""
+        """After a calm: everything up to the logs' ends was processed, by somebody; whoever has left is gone."""
         field = self._field
+        members = {made.session.client for made in field.registrations.values()}
+        for process in self._world.processes.values():
+            program = process.application
+            if isinstance(program, Program) and program.finished and process.client in members:
+                yield f"{process.client} has left, and is a member"
         for (group, partition), covered in sorted(field.covered.items()):
             end = self._logs.end(partition)
             if (group, partition) in field.owners and covered < end:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.sim.application import MS_PER_RECORD, Logs
 from tests.sim.options import seeds
+from tests.sim.poll_program import PollProgram
 from tests.sim.programs import PlainProgram, Program, Programs
 from tests.sim.records import Records
 from tests.sim.scenarios import STORM_MS, Scene
@@ -19,6 +21,7 @@ from tests.sim.world import World
 
 SEEDS = 30
 TOPICS = {"t": 6, "u": 2}
+MS_PER_MESSAGE = 200
 
 
 class ProgramWorld(ScriptWorld):
@@ -31,10 +34,13 @@ class ProgramWorld(ScriptWorld):
 class ProgramScene(Scene):
     """A group of programs, the checkers of records attached."""
 
-    def __init__(self, world: World, kind: Callable[..., Program], **settings: Any) -> None:
+    def __init__(
+        self, world: World, kind: Callable[..., Program], *, ms_per_record: int = MS_PER_RECORD, **settings: Any
+    ) -> None:
         self._kind, self._settings = kind, settings
         self.programs: Programs | None = None
         super().__init__(world, consumers=0, topics=TOPICS)
+        self.logs = Logs(world, ms_per_record)
         self.programs = Programs(world, self.logs, dict.fromkeys(TOPICS, 1))
         self.records = Records(world, self.field, self.logs)
 
@@ -42,6 +48,12 @@ class ProgramScene(Scene):
         """One more program starts."""
         assert self.programs is not None
         self.programs.spawn(name, self._kind, **self._settings)
+
+    def visit(self, name: str) -> None:
+        """A program starts, and is asked to leave at once, or soon."""
+        self.join(name)
+        later_ms = int(self.world.rng.random() ** 4 * 5_000)
+        self.world.at(self.world.now_ms + later_ms, lambda: self.leave(name))
 
     def leave(self, name: str) -> None:
         """A program is asked to leave."""
@@ -51,11 +63,11 @@ class ProgramScene(Scene):
             program.leave()
 
 
-@cache
-def plain(seed: int) -> Records:
-    """One seed of a group of plain consumers, and the calm after it."""
+def play(seed: int, kind: Callable[..., Program], **settings: Any) -> Records:
+    """One seed of a group of programs in a storm, and the calm after it."""
     world = ProgramWorld(seed, None)
-    scene = ProgramScene(world, PlainProgram, rebalance_timeout_ms=8_000, hang_rate=(0.0, 0.02)[seed // 2 % 2])
+    hang_rate = (0.0, 0.02)[seed // 2 % 2]
+    scene = ProgramScene(world, kind, rebalance_timeout_ms=8_000, hang_rate=hang_rate, **settings)
     assert scene.programs is not None
     with simulated(scene.programs.crews):
         for n in range(3):
@@ -65,6 +77,7 @@ def plain(seed: int) -> Records:
         for action in (
             lambda: scene.join("late"),
             lambda: scene.leave("consumer0"),
+            lambda: scene.visit("guest"),
             lambda: scene.grow("t", TOPICS["t"] + 2),
             lambda: scene.delete_topic("u"),
             lambda: scene.create_topic("u", TOPICS["u"]),
@@ -73,6 +86,18 @@ def plain(seed: int) -> Records:
         world.storm(4_000)
         scene.calm()
     return scene.records
+
+
+@cache
+def plain(seed: int) -> Records:
+    """Members by `zkcoord.Consumer`."""
+    return play(seed, PlainProgram)
+
+
+@cache
+def polling(seed: int) -> Records:
+    """Members by `zkcoord.kafka.KafkaConsumer`."""
+    return play(seed, PollProgram, ms_per_record=MS_PER_MESSAGE)
 
 
 def plain_fingerprint(seed: int) -> tuple[int, int, int, int]:
@@ -93,4 +118,15 @@ def test_a_seed_of_programs_is_the_same_world_under_every_hash_seed() -> None:
 def test_storms_of_programs_reach_work_that_was_told_to_end_and_programs_that_hang() -> None:
     reached = [plain(seed) for seed in range(SEEDS)]
     assert sum(each.overlaps > 0 for each in reached) >= 3
+    assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_polling_programs_ends_in_a_calm(seed: int) -> None:
+    polling(seed)
+
+
+def test_storms_of_polling_programs_reach_work_that_outlives_its_registration() -> None:
+    reached = [polling(seed) for seed in range(SEEDS)]
+    assert sum(each.overlaps > 0 for each in reached) >= 1
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2

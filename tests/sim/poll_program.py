@@ -1,0 +1,80 @@
+"""A simulated program around `zkcoord.kafka.KafkaConsumer`: polls, works, commits, and is closed by whoever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.sim.actors import GROUP
+from tests.sim.programs import ZOOKEEPER, Program
+from zkcoord import settings as defaults
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.kafka.consumer import STOP_WAIT_SHARE, KafkaConsumer
+
+Bites = list[tuple[TopicPartition, int, int]]
+
+
+class BrokenError(Exception):
+    """Of the user's code."""
+
+
+class PollProgram(Program):
+    """Nobody tells its user code of a loss: it works on what it was handed until it is done."""
+
+    can_be_told = False
+
+    def run(self) -> None:
+        """Poll until told to leave, or the membership has ended, or the user's code fails."""
+        timeout_ms = self.settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS)
+        self.patience_ms = int(timeout_ms * STOP_WAIT_SHARE)
+        self.uses = self.draw()  # of the ways to commit
+        self.consumer = KafkaConsumer(ZOOKEEPER, "kafka:9092", GROUP, dict(self.topics), **self.settings)
+        self.member = self.consumer._membership  # type: ignore[assignment]
+        try:
+            with self.consumer:
+                while not self.leaving or self.uses < 0.5:
+                    self._turn(self.consumer)
+        except UsageError:
+            if not self.leaving:
+                raise
+        except (ZkcoordError, BrokenError) as error:
+            self.world.trace(self.process.client, "program ends:", error)
+
+    def stop(self) -> None:
+        """From another thread; else the polling one sees by itself that it shall leave."""
+        if self.uses < 0.5:
+            self.consumer.close()
+
+    def _turn(self, consumer: KafkaConsumer) -> None:
+        count = 1 + int(self.draw() * 30)
+        bites = self._handed(consumer.poll_many(count, self.draw() * 2))
+        if not bites:
+            return
+        if self.world.stormy and self.draw() < self.world.options.start_raises_rate / 10:
+            for bite in bites:
+                self.note("broken", *bite)
+            raise BrokenError
+        self.work()
+        for bite in bites:
+            self.processed(*bite)
+        try:
+            if self.draw() < 0.2:
+                consumer.commit()
+            elif self.draw() < 0.2:
+                consumer.commit({partition: end for partition, _, end in bites})
+        except ZkcoordError as error:
+            self.world.trace(self.process.client, "commit:", error)
+
+    def _handed(self, messages: Sequence[Any]) -> Bites:
+        """What user code has now: of each partition, one range."""
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        for message in messages:
+            at, offset = TopicPartition(message.topic(), message.partition()), message.offset()
+            start, end = ranges.get(at, (offset, offset))
+            assert end == offset, f"{at} is handed out with a gap: {offset} follows {end}"
+            ranges[at] = start, offset + 1
+        bites = [(at, *span) for at, span in sorted(ranges.items())]
+        for bite in bites:
+            self.handed(*bite)
+        return bites
