@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 
+from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import Decision
 from zkcoord.core.difference import difference
@@ -57,17 +59,32 @@ def phase_of(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
     return phase(view, difference(view.owners, target).owning)
 
 
-def decided(view: GroupView, memory: Memory | None = None, now_ms: int = NOW) -> list[Decision]:
-    """The decisions, after checking that deciding twice gives the same."""
-    memory = memory or Memory()
-    first, _ = decide(view, memory, now_ms, digest)
-    second, _ = decide(view, memory, now_ms, digest)
-    assert first == second
-    return list(first)
+class Steps:
+    """A coordinator's memory of one group, from step to step."""
+
+    def __init__(self, last: Memory | None = None) -> None:
+        self.last = last or Memory()
+
+    def step(
+        self, view: GroupView, now_ms: int = NOW, assignors: Mapping[str, Assignor] = ASSIGNORS
+    ) -> tuple[tuple[Decision, ...], int | None]:
+        """The decisions, and when to decide again; after checking that nothing that was handed in has changed, and that
+        deciding twice gives the same."""
+        handed_in = pickle.dumps((view, self.last))
+        first = decide(view, self.last, now_ms, digest, assignors)
+        assert pickle.dumps((view, self.last)) == handed_in
+        assert decide(view, self.last, now_ms, digest, assignors) == first
+        assert decide(view, first.memory, now_ms, digest, assignors).decisions == first.decisions
+        self.last = first.memory
+        return first.decisions, first.wake_at_ms
+
+
+def decided(view: GroupView, steps: Steps | None = None, now_ms: int = NOW) -> list[Decision]:
+    """The decisions of one step."""
+    return list((steps or Steps()).step(view, now_ms)[0])
 
 
 def settled(view: GroupView) -> GroupView:
     """The view once the raise that its target asks for has been written."""
-    memory = Memory()
-    decide(view, memory, NOW, digest)
-    return replace(view, target_digest=memory.target.digest, generation=view.generation + 1)
+    target = decide(view, Memory(), NOW, digest).memory.target
+    return replace(view, target_digest=target.digest, generation=view.generation + 1)

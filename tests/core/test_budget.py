@@ -9,9 +9,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.groups import NOW, channel, command, digest, group, member, phase_of
+from tests.core.groups import NOW, Steps, channel, command, group, member, phase_of
 from zkcoord.core.budget import moves
-from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -21,7 +20,6 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     StopFetching,
 )
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.view import GroupView, Owner
 
@@ -67,17 +65,17 @@ def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, l
     return replace(view, owners=owners), stopped
 
 
-def to_rest(view: GroupView, memory: Memory, *, failover: random.Random | None = None) -> tuple[GroupView, list[int]]:
+def to_rest(view: GroupView, steps: Steps, *, failover: random.Random | None = None) -> tuple[GroupView, list[int]]:
     """Let it run; how many partitions left a living owner in each generation that moved any."""
     moved: dict[int, int] = {}
     for turn in range(100):
-        decisions, _ = decide(view, memory, NOW, digest)
+        decisions, _ = steps.step(view, NOW)
         if not decisions:
             return view, list(moved.values())
         if (
             failover is not None and turn < 30 and failover.random() < 0.5
         ):  # the coordinator dies in the middle of its writes
-            decisions, memory = decisions[: failover.randint(0, len(decisions))], Memory()
+            decisions, steps = decisions[: failover.randint(0, len(decisions))], Steps()
         view, stopped = done(view, decisions)
         if stopped:
             moved[view.generation] = moved.get(view.generation, 0) + len(stopped)
@@ -91,37 +89,37 @@ def shares(view: GroupView) -> list[int]:
 
 
 def test_a_join_moves_so_many_a_raise_and_the_rest_in_later_ones() -> None:
-    view, _ = to_rest(view_of(2, evenly(2), None), Memory())
+    view, _ = to_rest(view_of(2, evenly(2), None), Steps())
     joined = replace(view_of(3, evenly(2), 3), target_digest=view.target_digest, generation=view.generation)
-    at_rest, moved = to_rest(joined, Memory())
+    at_rest, moved = to_rest(joined, Steps())
     assert moved == [3, 1]
     assert shares(at_rest) == [4, 4, 4]
-    unlimited, _ = to_rest(replace(joined, max_moves=None), Memory())
+    unlimited, _ = to_rest(replace(joined, max_moves=None), Steps())
     assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in unlimited.owners.items()}
 
 
 def test_between_two_raises_the_group_is_not_stable() -> None:
-    view, memory = view_of(2, evenly(1), 2), Memory()
+    view, steps = view_of(2, evenly(1), 2), Steps()
     generations = []
     for _ in range(30):
-        decisions, _ = decide(view, memory, NOW, digest)
+        decisions, _ = steps.step(view, NOW)
         if not decisions:
             break
         generations.append(view.generation)
         view, _ = done(view, decisions)
-    assert phase_of(view, memory.target.assignment) is Phase.STABLE
+    assert phase_of(view, steps.last.target.assignment) is Phase.STABLE
     assert view.generation == 3
-    assert not memory.target.waiting
+    assert not steps.last.target.waiting
 
 
 def test_what_has_no_living_owner_is_given_at_once_and_before_anything_moves() -> None:
     owners = {p: "dead-0" if p.partition < 6 else "m0-0" for p in evenly(1)}
     view = replace(view_of(3, owners, 1), channels={**view_of(3, owners, 1).channels, "dead": channel("dead")})
-    decisions, _ = decide(view, Memory(), NOW, digest)
+    decisions, _ = Steps().step(view, NOW)
     granted = [p for d in decisions if isinstance(d, GrantPartitions) for p in d.partitions]
     assert sorted(granted) == [TopicPartition("t", n) for n in range(6)]
     assert not any(isinstance(decision, StopFetching) for decision in decisions)
-    at_rest, moved = to_rest(view, Memory())
+    at_rest, moved = to_rest(view, Steps())
     assert shares(at_rest) == [4, 4, 4]
     assert moved == [1, 1]
 
@@ -138,9 +136,9 @@ def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
 ) -> None:
     owners = {p: f"m{holder}-0" for p, holder in zip(evenly(1), holders, strict=True)}
     view = view_of(members, owners, max_moves)
-    wanted, _ = to_rest(replace(view, max_moves=None), Memory())
-    limited, moved = to_rest(view, Memory())
-    interrupted, moved_too = to_rest(view, Memory(), failover=choose)
+    wanted, _ = to_rest(replace(view, max_moves=None), Steps())
+    limited, moved = to_rest(view, Steps())
+    interrupted, moved_too = to_rest(view, Steps(), failover=choose)
     assert limited.owners.keys() == wanted.owners.keys()
     for at_rest in (limited, interrupted):
         assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in wanted.owners.items()}

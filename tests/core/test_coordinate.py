@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of, settled
-from zkcoord.core.coordinate import decide
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    channel,
+    command,
+    decided,
+    group,
+    member,
+    phase_of,
+    settled,
+)
 from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
@@ -19,7 +32,6 @@ from zkcoord.core.decisions import (
     RemoveRefused,
     StopFetching,
 )
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
 from zkcoord.core.patience import JOINING_MS, patience_ms
 from zkcoord.core.view import Channel, GroupView, Owner, Refusal
@@ -77,14 +89,14 @@ def test_a_dead_members_partitions_are_granted_at_once_and_its_channel_is_remove
 def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_channel_for_its_owners() -> None:
     view = settled(group([member("b", 2)], {T0: "a-0", T1: "b-0", T2: "b-0", T3: "b-0"}))
     view = replace(view, channels={**view.channels, "a": channel("a", evicted_ms=6_000)})
-    memory = Memory()
-    assert decide(view, memory, NOW, digest) == ((), NOW + 6_000)
-    assert decided(view, memory, NOW + 5_999) == []
+    steps = Steps()
+    assert steps.step(view, NOW) == ((), NOW + 6_000)
+    assert decided(view, steps, NOW + 5_999) == []
     grant = GrantPartitions(consumer_id="b", partitions={T0: "b-0"}, why="available, and in the target")
-    assert decided(view, memory, NOW + 6_000) == [grant]
-    assert decided(view, Memory(), NOW + 6_000) == []  # a new coordinator waits the whole grace again (F47)
+    assert decided(view, steps, NOW + 6_000) == [grant]
+    assert decided(view, Steps(), NOW + 6_000) == []  # a new coordinator waits the whole grace again (F47)
     free = replace(view, owners={**view.owners, T0: Owner("b-0", 6)})
-    assert decided(free, memory, NOW + 6_001) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
+    assert decided(free, steps, NOW + 6_001) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
 
 
 def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
@@ -93,25 +105,25 @@ def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
     channels = {"a": channel("a", stop), "b": channel("b")}
     owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
     view = settled(group([silent, member("b", 2)], owners, channels=channels, max_rebalance_retries=1))
-    memory, limit_ms = Memory(), patience_ms(1_000, 1)
-    assert decide(view, memory, NOW, digest) == ((), NOW + limit_ms)
+    steps, limit_ms = Steps(), patience_ms(1_000, 1)
+    assert steps.step(view, NOW) == ((), NOW + limit_ms)
     why = "stop-fetcher 0000000004 was not acknowledged within its retries"
     evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=10_000, why=why)
-    assert decided(view, memory, NOW + limit_ms) == [evict]
+    assert decided(view, steps, NOW + limit_ms) == [evict]
     failing = replace(view, on_timeout="fail")
     error = f"ConsumerRebalanceFailed: a: {why}"
-    assert decided(failing, memory, NOW + limit_ms) == [FailGroup(error=error, why=error)]
-    assert decided(replace(failing, failed=error), memory, NOW + limit_ms) == []
+    assert decided(failing, steps, NOW + limit_ms) == [FailGroup(error=error, why=error)]
+    assert decided(replace(failing, failed=error), steps, NOW + limit_ms) == []
     acknowledged = replace(failing, failed=error, channels={"a": channel("a"), "b": channel("b")})
-    assert FailGroup(error=None, why="acknowledged after all") in decided(acknowledged, memory, NOW + limit_ms)
+    assert FailGroup(error=None, why="acknowledged after all") in decided(acknowledged, steps, NOW + limit_ms)
 
 
 def test_a_channel_without_registration_is_left_to_a_joining_consumer_for_a_while() -> None:
     view = settled(group([], {}, topics={}))
     view = replace(view, channels={"new": Channel(consumer_id="new", version=0)})
-    memory = Memory()
-    assert decided(view, memory) == []
-    assert decided(view, memory, NOW + JOINING_MS) == [PurgeChannel(consumer_id="new", why="its registration is gone")]
+    steps = Steps()
+    assert decided(view, steps) == []
+    assert decided(view, steps, NOW + JOINING_MS) == [PurgeChannel(consumer_id="new", why="its registration is gone")]
 
 
 def test_a_member_that_leaves_nothing_in_common_is_sent_away_and_the_group_goes_on() -> None:
@@ -128,7 +140,7 @@ def test_an_unreadable_member_is_neither_dead_nor_given_anything() -> None:
 
 
 def test_a_refused_start_is_tried_again_later_and_later_still() -> None:
-    memory = Memory()
+    steps = Steps()
     view = settled(group([member("a")], dict.fromkeys((T1, T2, T3), "a-0")))
 
     def refusing(sequence: str) -> GroupView:
@@ -136,9 +148,9 @@ def test_a_refused_start_is_tried_again_later_and_later_still() -> None:
         return replace(view, channels={"a": channel("a", refusals=refusals)})
 
     again = GrantPartitions(consumer_id="a", partitions={T0: "a-0"}, why="available, and in the target")
-    assert decide(refusing("0000000001"), memory, NOW, digest) == ((), NOW + 2_000)
-    assert decided(refusing("0000000001"), memory, NOW + 2_000) == [again]
-    assert decide(refusing("0000000002"), memory, NOW + 3_000, digest) == ((), NOW + 7_000)
+    assert steps.step(refusing("0000000001"), NOW) == ((), NOW + 2_000)
+    assert decided(refusing("0000000001"), steps, NOW + 2_000) == [again]
+    assert steps.step(refusing("0000000002"), NOW + 3_000) == ((), NOW + 7_000)
 
 
 def test_a_refused_command_is_removed() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
-from zkcoord.core.coordinate import decide
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, decided, group, member, settled
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -16,7 +15,6 @@ from zkcoord.core.decisions import (
     RememberInstances,
     StopFetching,
 )
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Instance, Member, Owner, Wish
 
@@ -65,14 +63,14 @@ def test_what_static_members_are_given_is_written_down_beside_the_raise() -> Non
 
 def test_a_share_waits_for_its_instance_after_a_death_and_after_a_clean_leave_and_then_goes_to_others() -> None:
     for owners in (OWNERS, {**OWNERS, T0: "", T1: ""}):
-        away, memory = without_a(full(), owners), Memory()
-        assert decide(away, memory, NOW, digest) == ((), NOW + HOLD_MS)
-        assert decided(away, memory, NOW + HOLD_MS - 1) == []
-        assert decided(away, Memory(), NOW + HOLD_MS) == []  # a new coordinator waits the whole hold again
+        away, steps = without_a(full(), owners), Steps()
+        assert steps.step(away, NOW) == ((), NOW + HOLD_MS)
+        assert decided(away, steps, NOW + HOLD_MS - 1) == []
+        assert decided(away, Steps(), NOW + HOLD_MS) == []  # a new coordinator waits the whole hold again
         raised = RaiseGeneration(
             generation=2, digest="t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0", why="the target is another one"
         )
-        over = decided(away, memory, NOW + HOLD_MS)
+        over = decided(away, steps, NOW + HOLD_MS)
         assert over[0] == replace(raised, why=over[0].why)
         assert over[1:] == [
             RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY),
@@ -133,25 +131,25 @@ def test_who_says_that_it_replaces_is_given_what_is_common_and_nobody_is_sent_aw
         assert not any(isinstance(d, RejectMember) for d in decisions)
 
 
-def evictions(count: int) -> tuple[Memory, int]:
-    """The memory of a coordinator that has evicted the instance a so often, and when the last of them was seen."""
-    memory, at_ms = Memory(), NOW
+def evictions(count: int) -> tuple[Steps, int]:
+    """The steps of a coordinator that has evicted the instance a so often, and when the last of them was seen."""
+    steps, at_ms = Steps(), NOW
     for number in range(count):
         name = f"a{number}"
         view = settled(group([static(name), static("b1", 2)], {}))
-        decided(view, memory, at_ms)
+        decided(view, steps, at_ms)
         marked = {name: channel(name, evicted_ms=6_000), "b1": channel("b1")}
         at_ms += 100
-        decided(replace(view, members={"b1": static("b1", 2)}, channels=marked), memory, at_ms)
-    return memory, at_ms
+        decided(replace(view, members={"b1": static("b1", 2)}, channels=marked), steps, at_ms)
+    return steps, at_ms
 
 
 def test_an_evicted_instance_that_does_not_wait_is_held_off_longer_each_time() -> None:
     for count, wait_ms in ((1, 1_000), (2, 2_000), (3, 5_000), (4, 10_000), (5, 30_000), (6, 30_000)):
-        memory, at_ms = evictions(count)
+        steps, at_ms = evictions(count)
         back = group([static("a9", 9), static("b1", 2)], {})
-        assert _granted(decided(back, memory, at_ms + wait_ms - 1)) == {"b1"}
-        assert _granted(decided(back, memory, at_ms + wait_ms)) == {"a9", "b1"}
+        assert _granted(decided(back, steps, at_ms + wait_ms - 1)) == {"b1"}
+        assert _granted(decided(back, steps, at_ms + wait_ms)) == {"a9", "b1"}
 
 
 def _granted(decisions: list[Decision]) -> set[str]:

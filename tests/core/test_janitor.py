@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.groups import NOW, channel, decided, digest, group, member, settled
-from zkcoord.core.coordinate import decide
+from tests.core.groups import NOW, Steps, channel, decided, group, member, settled
 from zkcoord.core.decisions import AnswerWish, NoteEmpty, PurgeChannel, RemoveGroup
 from zkcoord.core.janitor import Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
@@ -69,36 +68,36 @@ def test_who_joins_during_a_deletion_is_given_nothing_and_the_deletion_goes_on()
 
 
 def test_a_group_without_members_and_offsets_goes_after_its_retention_over_failovers() -> None:
-    first = Memory(retention=Retention(retention_ms=7_000))
-    assert decide(EMPTY, first, NOW, digest) == ((), NOW + 1_000)
+    first = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    assert first.step(EMPTY, NOW) == ((), NOW + 1_000)
     note = NoteEmpty(empty_ms=1_000, why="without members all that time")
     assert decided(EMPTY, first, NOW + 1_000) == [note]
     noted = replace(EMPTY, empty_ms=1_000)
-    assert decide(noted, first, NOW + 1_001, digest) == ((), NOW + 2_000)
+    assert first.step(noted, NOW + 1_001) == ((), NOW + 2_000)
 
-    second = Memory(retention=Retention(retention_ms=7_000))  # what the first saw since its note does not count
+    second = Steps(Memory(retention=Retention(retention_ms=7_000)))  # what the first saw since its note does not count
     late = replace(EMPTY, empty_ms=6_000)
-    assert decide(late, second, NOW + 50_000, digest) == ((), NOW + 51_000)
-    assert not asks_for_offsets(late, second.retention, NOW + 50_999)
+    assert second.step(late, NOW + 50_000) == ((), NOW + 51_000)
+    assert not asks_for_offsets(late, second.last.retention, NOW + 50_999)
     assert decided(late, second, NOW + 51_000) == []
-    assert asks_for_offsets(late, second.retention, NOW + 51_000)
+    assert asks_for_offsets(late, second.last.retention, NOW + 51_000)
     assert decided(replace(late, offsets=0), second, NOW + 51_001) == [
         RemoveGroup(why="no members for 7001 ms, and no offsets")
     ]
 
 
 def test_a_group_with_offsets_stays_and_is_looked_at_once() -> None:
-    memory = Memory(retention=Retention(retention_ms=7_000))
-    decided(EMPTY, memory)
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    decided(EMPTY, steps)
     kept = replace(EMPTY, offsets=3)
-    assert decide(kept, memory, NOW + 9_000, digest) == ((), None)
-    assert not asks_for_offsets(replace(kept, offsets=None), memory.retention, NOW + 9_001)
+    assert steps.step(kept, NOW + 9_000) == ((), None)
+    assert not asks_for_offsets(replace(kept, offsets=None), steps.last.retention, NOW + 9_001)
 
 
 def test_time_with_members_or_under_a_wish_does_not_count() -> None:
-    memory = Memory(retention=Retention(retention_ms=7_000))
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
     held = replace(EMPTY, wishes={"hold": Wish("r1")}, done={"hold": Done("r1", "held")}, empty_ms=3_000)
-    assert decide(held, memory, NOW, digest) == ((), None)
-    assert decided(held, memory, NOW + 90_000) == []
+    assert steps.step(held, NOW) == ((), None)
+    assert decided(held, steps, NOW + 90_000) == []
     back = settled(group([member("a")], {}, empty_ms=3_000))
-    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back, memory)
+    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back, steps)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, settled
 from zkcoord.core.decisions import EvictMember, PingMember, RejectMember
-from zkcoord.core.memory import Memory
 from zkcoord.core.view import GroupView, Outstanding
 
 EVERY_MS = 5_000
@@ -23,31 +22,31 @@ def probed(*commands: Outstanding, pinged: str = "", **said: Any) -> GroupView:
 
 
 def test_a_member_that_offers_it_is_probed_at_the_interval_from_its_last_answer_and_once_at_a_time() -> None:
-    memory = Memory()
-    assert decided(probed(), memory) == []
-    assert decided(probed(), memory, NOW + EVERY_MS) == [PING]
+    steps = Steps()
+    assert decided(probed(), steps) == []
+    assert decided(probed(), steps, NOW + EVERY_MS) == [PING]
     ping = replace(command("ping", sequence=7), threads={})
-    assert decided(probed(ping), memory, NOW + EVERY_MS + 100) == []
+    assert decided(probed(ping), steps, NOW + EVERY_MS + 100) == []
     answered = probed(pinged="0000000007")
-    assert decided(answered, memory, NOW + EVERY_MS + 200) == []
-    assert decided(answered, memory, NOW + 2 * EVERY_MS + 199) == []
-    assert decided(answered, memory, NOW + 2 * EVERY_MS + 200) == [PING]
+    assert decided(answered, steps, NOW + EVERY_MS + 200) == []
+    assert decided(answered, steps, NOW + 2 * EVERY_MS + 199) == []
+    assert decided(answered, steps, NOW + 2 * EVERY_MS + 200) == [PING]
 
 
 def test_nobody_is_probed_unasked_or_without_the_offer() -> None:
-    memory = Memory()
+    steps = Steps()
     for view in (replace(probed(), probe_interval_ms=None), replace(probed(), members={"a": member("a")})):
         for at_ms in (NOW, NOW + EVERY_MS, NOW + 100 * EVERY_MS):
-            assert decided(view, memory, at_ms) == []
+            assert decided(view, steps, at_ms) == []
 
 
 def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
     """What is decided at the last of these answers (progress, lag), the first being its state at first sight."""
-    memory, decisions = Memory(), []
+    steps, decisions = Steps(), []
     for number, (progress, lag) in enumerate(said):
         pinged = f"{number:010d}" if number else ""
         view = replace(probed(pinged=pinged, progress=progress, lag=lag), **fields)
-        decisions = decided(view, memory, NOW + number * EVERY_MS)
+        decisions = decided(view, steps, NOW + number * EVERY_MS)
     return decisions
 
 
@@ -84,17 +83,17 @@ def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_re
 def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout() -> None:
     reject = replace(command("reject", sequence=3), threads={})
     view = replace(probed(reject), probe_interval_ms=None, on_timeout="fail")
-    memory = Memory()
-    decided(view, memory)
-    assert not any(isinstance(d, EvictMember) for d in decided(view, memory, NOW + 59_999))
+    steps = Steps()
+    decided(view, steps)
+    assert not any(isinstance(d, EvictMember) for d in decided(view, steps, NOW + 59_999))
     why = "reject 0000000003 was not acknowledged within its retries"
     evict = EvictMember(consumer_id="a", sequence="0000000003", session_timeout_ms=10_000, why=why)
-    assert [d for d in decided(view, memory, NOW + 60_000) if isinstance(d, EvictMember)] == [evict]
+    assert [d for d in decided(view, steps, NOW + 60_000) if isinstance(d, EvictMember)] == [evict]
 
 
 def test_an_answer_to_what_was_no_probe_is_not_judged() -> None:
     """A member without room for announced ranges is asked for its status every 2 s; a batch may take longer."""
-    memory = Memory()
+    steps = Steps()
     for number in range(20):
         view = probed(pinged=f"{number:010d}" if number else "", progress=10, lag=3)
-        assert not any(isinstance(d, EvictMember) for d in decided(view, memory, NOW + number * EVERY_MS // 10))
+        assert not any(isinstance(d, EvictMember) for d in decided(view, steps, NOW + number * EVERY_MS // 10))

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, decided, digest, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, decided, group, member, settled
 from zkcoord.core import quarantine
-from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
 from zkcoord.core.view import GroupView, Owner, Quarantine, Refusal, Wish
@@ -49,11 +47,11 @@ def test_what_one_cannot_start_goes_to_another_that_has_not_refused_it() -> None
 
 
 def test_what_all_have_refused_is_tried_again_with_backoff_where_it_was() -> None:
-    view, memory = settled(refused("ab", "a", "b")), Memory()
-    assert decide(view, memory, NOW, digest)[1] == NOW + 2_000
-    assert granted(decided(view, memory, NOW)) == {}
-    assert list(granted(decided(view, memory, NOW + 2_000))) == [T0]
-    assert quarantines(decided(view, memory)) == []
+    view, steps = settled(refused("ab", "a", "b")), Steps()
+    assert steps.step(view, NOW)[1] == NOW + 2_000
+    assert granted(decided(view, steps, NOW)) == {}
+    assert list(granted(decided(view, steps, NOW + 2_000))) == [T0]
+    assert quarantines(decided(view, steps)) == []
 
 
 def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
@@ -80,9 +78,9 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_al
 def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -> None:
     forgiven = dict.fromkeys("bcd", POISON.sequence)
     view = refused("abcd", "b", "c", "d", forgiven=forgiven)
-    memory = Memory()
-    assert sets(decided(view, memory)) == []
-    assert granted(decided(view, memory, NOW + 2_000)) == {T0: "d-0"}
+    steps = Steps()
+    assert sets(decided(view, steps)) == []
+    assert granted(decided(view, steps, NOW + 2_000)) == {T0: "d-0"}
     assert sets(decided(refused("abcd", "b", "c", forgiven=forgiven))) == [({}, dict.fromkeys("bc", POISON.sequence))]
     assert sets(decided(refused("abcd", forgiven=forgiven))) == [({}, {})]
     assert sets(decided(refused("abc", "b", "c", forgiven=forgiven))) == [({}, dict.fromkeys("bc", POISON.sequence))]
@@ -109,19 +107,19 @@ def test_who_has_its_try_keeps_what_it_was_given() -> None:
 
 def test_a_broker_that_is_away_moves_nothing_and_quarantines_nothing() -> None:
     view = settled(refused("abcd", "a", "b", "c", "d", refusal=AWAY))
-    memory = Memory()
-    assert decided(view, memory) == []
-    assert list(granted(decided(view, memory, NOW + 2_000))) == [T0]
+    steps = Steps()
+    assert decided(view, steps) == []
+    assert list(granted(decided(view, steps, NOW + 2_000))) == [T0]
 
 
 def after_evictions(*names: str) -> list[Decision]:
     """Members that owned T0 are evicted one after the other, under an old member z; what is decided at last."""
-    memory, decisions = Memory(), []
+    steps, decisions = Steps(), []
     for czxid, name in enumerate(names, start=2):
         members = [member("g_z-1-ff"), member(name, czxid)]
-        decided(group(members, {T0: f"{name}-0"}), memory)
+        decided(group(members, {T0: f"{name}-0"}), steps)
         channels = {"g_z-1-ff": channel("g_z-1-ff"), name: channel(name, evicted_ms=6_000)}
-        decisions = decided(group(members[:1], {T0: f"{name}-0"}, channels=channels), memory)
+        decisions = decided(group(members[:1], {T0: f"{name}-0"}, channels=channels), steps)
     return decisions
 
 
@@ -143,9 +141,9 @@ def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_i
     both = {T0: entry, T1: entry}
     assert quarantines(decided(view)) == [both]
     monkeypatch.setattr(quarantine, "QUARANTINED_BYTES_MAX", state_bytes(T0, entry))
-    memory = Memory()
-    assert quarantines(decided(view, memory)) == [{T0: entry}]
-    later = granted(decided(view, memory, NOW + 2_000))
+    steps = Steps()
+    assert quarantines(decided(view, steps)) == [{T0: entry}]
+    later = granted(decided(view, steps, NOW + 2_000))
     assert T1 in later
     assert T0 not in later
     assert quarantines(decided(settled(replace(view, quarantined={T0: entry})))) == []

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, digest, group, member, phase_of
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, phase_of
 from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
 from zkcoord.core.candidates import Agreement, agree
-from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -19,7 +18,6 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     StopFetching,
 )
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView, Owner
 
@@ -118,16 +116,16 @@ def own(names: list[str], owners: Mapping[TopicPartition, str], **fields: object
     return group([member(n, 1 + i, assignors=("mine",)) for i, n in enumerate(names)], owners, **fields)
 
 
-def decide_with(function: Assignor, view: GroupView, memory: Memory) -> list[Decision]:
-    first, _ = decide(view, memory, NOW, digest, with_own(function))
-    again, _ = decide(view, memory, NOW, digest, with_own(function))
+def decide_with(function: Assignor, view: GroupView, steps: Steps) -> list[Decision]:
+    first, _ = steps.step(view, NOW, with_own(function))
+    again, _ = steps.step(view, NOW, with_own(function))
     assert first == again
     return list(first)
 
 
 def test_a_users_own_assignor_decides() -> None:
     view = own(["a", "b"], {})
-    assert decide_with(by_first, view, Memory()) == [
+    assert decide_with(by_first, view, Steps()) == [
         RaiseGeneration(generation=1, digest="t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0", why="the target is another one"),
         GrantPartitions(
             consumer_id="a", partitions=dict.fromkeys((T0, T1, T2, T3), "a-0"), why="available, and in the target"
@@ -139,9 +137,9 @@ def test_plain_tuples_are_taken_for_partitions() -> None:
     def plain(given: AssignorInput) -> dict[TopicPartition, str]:
         return {(p.topic, p.partition): thread for p, thread in by_first(given).items()}  # type: ignore[misc]
 
-    memory = Memory()
-    decide_with(plain, own(["a"], {}), memory)
-    assert all(isinstance(partition, TopicPartition) for partition in memory.target.assignment)
+    steps = Steps()
+    decide_with(plain, own(["a"], {}), steps)
+    assert all(isinstance(partition, TopicPartition) for partition in steps.last.target.assignment)
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -150,28 +148,29 @@ def test_a_wrong_answer_leaves_the_group_as_it_is_and_is_told_once(kind: str) ->
     owners = {T0: "a-0", T1: "a-0", T2: "b-0", T3: "dead-0"}
     view = own(["a", "b"], owners, target_digest="as it was")
     view = replace(view, channels={**view.channels, "dead": channel("dead")})
-    memory = Memory()
-    told, purged = decide_with(function, view, memory)
+    steps = Steps()
+    told, purged = decide_with(function, view, steps)
     assert isinstance(told, NoteProblem)
     assert told.problem is not None
     assert told.problem.startswith(f"the assignor 'mine' gave no usable answer: {what}")
     assert purged == PurgeChannel(consumer_id="dead", why="its registration is gone")
     after = replace(view, problem=told.problem, channels={n: view.channels[n] for n in "ab"})
-    assert decide_with(function, after, memory) == []
-    assert decide_with(function, after, Memory()) == []  # nor after a failover
-    assert phase_of(after, memory.target.assignment) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
+    assert decide_with(function, after, steps) == []
+    assert decide_with(function, after, Steps()) == []  # nor after a failover
+    target = steps.last.target.assignment
+    assert phase_of(after, target) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
 
 
 def test_the_last_target_stands_until_an_answer_is_right_again() -> None:
-    view, memory = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "a-0"}), Memory()
-    decide_with(by_first, view, memory)
-    view = replace(view, target_digest=memory.target.digest)
+    view, steps = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "a-0"}), Steps()
+    decide_with(by_first, view, steps)
+    view = replace(view, target_digest=steps.last.target.digest)
     joined = replace(own(["a", "b", "c"], {T0: "a-0", T1: "a-0", T2: "a-0"}), target_digest=view.target_digest)
-    told, grant = decide_with(raises, joined, memory)
+    told, grant = decide_with(raises, joined, steps)
     assert isinstance(told, NoteProblem)
     assert grant == GrantPartitions(consumer_id="a", partitions={T3: "a-0"}, why="available, and in the target")
     healed = replace(joined, problem=told.problem, owners={**joined.owners, T3: Owner("a-0", 1)}, topics={"t": (0, 1)})
-    decisions = decide_with(by_first, healed, memory)
+    decisions = decide_with(by_first, healed, steps)
     assert NoteProblem(problem=None, why="the assignment is what was asked for") in decisions
     assert StopFetching(consumer_id="a", partitions={T2: "", T3: ""}, why="the target has them elsewhere") in decisions
 
@@ -180,7 +179,7 @@ def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_
     stop = command("stop-fetcher", T3, thread="b-0")
     view = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "b-0", T3: ""}, target_digest="as it was")
     view = replace(view, channels={"a": channel("a", stop), "b": channel("b")})
-    told, grant = decide_with(raises, view, Memory())
+    told, grant = decide_with(raises, view, Steps())
     assert isinstance(told, NoteProblem)
     assert grant == GrantPartitions(consumer_id="b", partitions={T3: "b-0"}, why="available, and in the target")
 
@@ -190,9 +189,9 @@ def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands(
     stop = command("stop-fetcher", T2, T3, thread="b-0")
     view = group([member("a", 1), member("b", 2), member("c", 3)], {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"})
     view = replace(view, channels={"a": channel("a", stop), "b": channel("b"), "c": channel("c")})
-    memory = Memory()
-    decide(view, memory, NOW, digest)
-    assert memory.target.assignment == {T0: "a-0", T1: "a-0", T2: "c-0", T3: "b-0"}
+    steps = Steps()
+    steps.step(view, NOW)
+    assert steps.last.target.assignment == {T0: "a-0", T1: "a-0", T2: "c-0", T3: "b-0"}
 
 
 def test_what_finds_no_room_is_told_with_who_must_act() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, decided, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, settled
 from zkcoord.core.decisions import Decision, DropTopic, GrantPartitions, LookUpTopic, RenewMark, StopFetching
-from zkcoord.core.memory import Memory
 from zkcoord.core.topics import DELETED_MS, DROPS_MAX, TopicMemory, drops
 from zkcoord.core.view import GroupView, Leftovers, OffsetSeen, TopicChange
 
@@ -60,19 +59,19 @@ def test_of_a_topic_whose_mark_nobody_can_read_nothing_is_granted_and_nothing_st
 
 def test_a_deleted_topic_is_dropped_a_while_after_it_was_first_seen_so() -> None:
     view = group([], FREE, topics={}, changed={"t": TopicChange.DELETED}, leftovers={"t": Leftovers(offsets=OFFSETS)})
-    memory = Memory()
-    assert decided(view, memory) == []
-    assert memory.topics.wake_at_ms(NOW) == NOW + DELETED_MS
-    assert decided(view, memory, NOW + DELETED_MS - 1) == []
+    steps = Steps()
+    assert decided(view, steps) == []
+    assert steps.last.topics.wake_at_ms(NOW) == NOW + DELETED_MS
+    assert decided(view, steps, NOW + DELETED_MS - 1) == []
     dropped = DropTopic(topic="t", again=False, offsets=OFFSETS, why="the topic was deleted")
-    assert decided(view, memory, NOW + DELETED_MS) == [dropped]
+    assert decided(view, steps, NOW + DELETED_MS) == [dropped]
 
 
 def test_a_deleted_topic_with_an_operators_node_is_left() -> None:
     left = {"t": Leftovers(offsets=OFFSETS, strange=("/x",))}
     view = group([], FREE, topics={}, changed={"t": TopicChange.DELETED}, leftovers=left)
-    memory = Memory()
-    assert decided(view, memory) == decided(view, memory, NOW + DELETED_MS) == []
+    steps = Steps()
+    assert decided(view, steps) == decided(view, steps, NOW + DELETED_MS) == []
 
 
 def test_of_many_topics_only_so_many_go_in_one_step() -> None:

@@ -12,18 +12,16 @@ from tests.core.groups import (
     T1,
     T2,
     T3,
+    Steps,
     channel,
     command,
     decided,
-    digest,
     group,
     member,
     phase_of,
     settled,
 )
-from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import AnswerWish, FailGroup, GrantPartitions, SetStopping, StopFetching
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.patience import patience_ms
 from zkcoord.core.view import Done, GroupView, Owner, Wish
@@ -91,15 +89,15 @@ def test_a_resumed_group_is_granted_what_it_had() -> None:
 
 
 def test_a_rebalance_asks_the_assignor_again_once() -> None:
-    memory = Memory()
+    steps = Steps()
     view = settled(group([member("a"), member("b", 2)], {T0: "a-0", T1: "a-0", T2: "b-0", T3: "b-0"}))
-    assert decided(view, memory) == []
-    asked = memory.target.assignment
-    assert decided(wishing(view, "rebalance"), memory) == [
+    assert decided(view, steps) == []
+    asked = steps.last.target.assignment
+    assert decided(wishing(view, "rebalance"), steps) == [
         answer("rebalance", "done", "the target was asked for again", ends=True)
     ]
-    assert memory.target.assignment == asked
-    assert memory.target.assignment is not asked
+    assert steps.last.target.assignment == asked
+    assert steps.last.target.assignment is not asked
 
 
 @pytest.mark.parametrize("standing", ["pause", "hold"])
@@ -112,47 +110,47 @@ def test_a_rebalance_of_a_group_that_is_kept_still_is_refused_with_the_reason(st
     assert answer("rebalance", "refused", reason, ends=True, reason=reason) in decided(view)
 
 
-def failed(memory: Memory) -> tuple[GroupView, int]:
+def failed(steps: Steps) -> tuple[GroupView, int]:
     """A group that was marked failed: a does not acknowledge a stop; and now."""
     stop = command("stop-fetcher", T2, T3, thread="b-0", sequence=4)
     silent = member("a", rebalance_timeout_ms=1_000)
     channels = {"a": channel("a", stop), "b": channel("b")}
     members = [silent, member("b", 2)]
     view = settled(group(members, dict.fromkeys(ALL, "a-0"), channels=channels, on_timeout="fail"))
-    decided(view, memory)
+    decided(view, steps)
     now_ms = NOW + patience_ms(1_000, view.max_rebalance_retries)
-    (mark,) = decided(view, memory, now_ms)
+    (mark,) = decided(view, steps, now_ms)
     assert isinstance(mark, FailGroup)
     return replace(view, failed=mark.error, failed_since=view.generation), now_ms
 
 
 def test_a_failure_outlives_a_failover() -> None:
-    view, now_ms = failed(Memory())
-    assert decided(view, Memory(), now_ms) == []
+    view, now_ms = failed(Steps())
+    assert decided(view, Steps(), now_ms) == []
 
 
 def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_acknowledged() -> None:
-    memory = Memory()
-    view, now_ms = failed(memory)
-    assert decided(wishing(view, "rebalance"), memory, now_ms) == [
+    steps = Steps()
+    view, now_ms = failed(steps)
+    assert decided(wishing(view, "rebalance"), steps, now_ms) == [
         FailGroup(error=None, why="the group has changed, or was asked to rebalance"),
         answer("rebalance", "done", "the target was asked for again", ends=True),
     ]
     cleared = replace(view, failed=None, failed_since=0)
-    assert decided(cleared, memory, now_ms) == []
+    assert decided(cleared, steps, now_ms) == []
     again_ms = now_ms + patience_ms(1_000, view.max_rebalance_retries)
-    assert decided(cleared, memory, again_ms) == [FailGroup(error=view.failed, why=str(view.failed))]
+    assert decided(cleared, steps, again_ms) == [FailGroup(error=view.failed, why=str(view.failed))]
 
 
 def test_a_failure_is_cleared_by_the_next_change() -> None:
-    memory = Memory()
-    view, now_ms = failed(memory)
+    steps = Steps()
+    view, now_ms = failed(steps)
     view = replace(
         view,
         members={**view.members, "c": member("c", 3)},
         channels={**view.channels, "c": channel("c")},
     )
-    decisions, _ = decide(view, memory, now_ms, digest)
+    decisions, _ = steps.step(view, now_ms)
     assert FailGroup(error=None, why="the group has changed, or was asked to rebalance") in decisions
 
 
@@ -162,14 +160,14 @@ def test_nobody_writes_into_a_record_that_cannot_be_read() -> None:
 
 
 def test_a_young_group_waits_for_joins_up_to_a_ceiling() -> None:
-    memory = Memory()
+    steps = Steps()
     first = group([member("a", rebalance_timeout_ms=5_000)], {}, initial_delay_ms=3_000)
-    assert decide(first, memory, NOW, digest) == ((), NOW + 3_000)
+    assert steps.step(first, NOW) == ((), NOW + 3_000)
     members = [member("a", rebalance_timeout_ms=5_000), member("b", 2, rebalance_timeout_ms=4_000)]
     both = group(members, {}, initial_delay_ms=3_000)
-    assert decide(both, memory, NOW + 2_900, digest) == ((), NOW + 5_000)
-    granted = decided(both, memory, NOW + 5_000)
+    assert steps.step(both, NOW + 2_900) == ((), NOW + 5_000)
+    granted = decided(both, steps, NOW + 5_000)
     assert [type(decision).__name__ for decision in granted] == ["RaiseGeneration", *["GrantPartitions"] * 2]
     owned = settled(group(members, dict.fromkeys(ALL, "a-0"), initial_delay_ms=3_000))
-    assert [type(decision) for decision in decided(owned, memory, NOW + 5_100)] == [StopFetching]
-    assert decided(replace(owned, owners={}), memory, NOW + 5_200) != []  # no waiting again until it was empty
+    assert [type(decision) for decision in decided(owned, steps, NOW + 5_100)] == [StopFetching]
+    assert decided(replace(owned, owners={}), steps, NOW + 5_200) != []  # no waiting again until it was empty

@@ -6,26 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, group, member
+from tests.core.groups import NOW, Steps, group, member
 from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
-from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import NoteProblem, PurgeChannel, RememberInstances
 from zkcoord.core.instances import REMEMBERED_BYTES_MAX, state_bytes
-from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, GroupView, Instance, Outstanding
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX, encode
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.plan import REASON_CHARS_MAX, Term, plan
-from zkcoord.tree.state import digest
 from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.writes import ITEMS_MAX, CheckNode, DeleteNode
 
 
 def largest(view: GroupView) -> int:
     """Of what a coordinator writes when it sees this group, in bytes."""
-    decisions, _ = decide(view, Memory(), NOW, digest)
+    decisions, _ = Steps().step(view, NOW)
     term = Term(epoch=1, epoch_version=1, marks=dict.fromkeys(view.topics, MARK))
     return max(len(encode(t, "")) for t in plan(decisions, GroupNodes(view=view), term, DRAFT))
 
@@ -43,12 +40,12 @@ def test_a_static_member_may_have_ten_thousand_topics(topics: int) -> None:
 
 
 def test_who_has_more_topics_than_the_state_takes_is_not_waited_for_and_that_is_told() -> None:
-    decisions, _ = decide(static_member_of(10_000), Memory(), NOW, digest)
+    decisions, _ = Steps().step(static_member_of(10_000), NOW)
     assert not [d for d in decisions if isinstance(d, RememberInstances)]
     [problem] = [d.problem for d in decisions if isinstance(d, NoteProblem)]
     assert problem is not None
     assert problem.startswith("the shares of one do not wait for them: too many topics")
-    few, _ = decide(static_member_of(10), Memory(), NOW, digest)
+    few, _ = Steps().step(static_member_of(10), NOW)
     assert [sorted(d.known) for d in few if isinstance(d, RememberInstances)] == [["one"]]
 
 

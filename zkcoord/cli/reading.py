@@ -187,11 +187,12 @@ class _Reading:
         if racked(view.members, view.instances):
             view = self._with_racks(view)
         candidates = self._read_candidates()
-        view, memory = replace(view, protocols=spoken(candidates, PROTOCOLS)), Memory()
+        view = replace(view, protocols=spoken(candidates, PROTOCOLS))
         known = assignors_of(candidates[0].data) if candidates else None
-        decisions, _ = decide(view, memory, 0, digest, _assignors(view, known))
+        decided = decide(view, Memory(), 0, digest, _assignors(view, known))
+        decisions, memory = decided.decisions, decided.memory
         pending = any(isinstance(decision, PENDING) for decision in decisions)
-        now = outlook(view, memory.difference(view).owning, [d for d in decisions if isinstance(d, FoundGroup)])
+        now = outlook(view, memory.differences.answer.owning, [d for d in decisions if isinstance(d, FoundGroup)])
         if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
             now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
         rejected = {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)}

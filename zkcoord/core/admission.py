@@ -27,24 +27,25 @@ class Admission:
     problem: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Admissions:
     """The last answer. Invariant: it is that to `_asked`."""
 
     _asked: object = None
-    _answer: Admission = Admission()
+    answer: Admission = Admission()
 
-    def of(self, view: GroupView, known: Collection[str]) -> Admission:
-        """Made anew when something that it depends on has changed; `known`: the assignors that there are."""
+    def of(self, view: GroupView, known: Collection[str]) -> Admissions:
+        """With the answer for this view, made anew when something that it depends on has changed; `known`: the
+        assignors that there are."""
         candidates, kept = candidates_of(view), assignor_of(view)
         asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
-        if self._asked != asked:
-            self._asked, self._answer = asked, _admission(candidates, view, known, kept)
-            rejected = self._answer.rejected
-            if any(m.consumer_id in rejected and m.replaces in view.members for m in candidates):
-                self._asked = None  # until they have gone
-                self._answer = _beside(self._answer, _admission(candidates_of(view, rejected), view, known, kept))
-        return self._answer
+        if self._asked == asked:
+            return self
+        answer = _admission(candidates, view, known, kept)
+        if not any(m.consumer_id in answer.rejected and m.replaces in view.members for m in candidates):
+            return Admissions(asked, answer)
+        again = _admission(candidates_of(view, answer.rejected), view, known, kept)
+        return Admissions(None, _beside(answer, again))  # asked again until they have gone
 
 
 def _beside(first: Admission, again: Admission) -> Admission:

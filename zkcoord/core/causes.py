@@ -14,33 +14,30 @@ NAMES_MAX = 3
 """Names told of each kind; of the rest the number."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Causes:
-    """Compares a group with how it was at the last answer. Nothing is known of what came before this coordinator."""
+    """A group as it was at the last answer, for which the generation stands; nothing is known of what came before this
+    coordinator. What differs now is the cause of the next one."""
 
-    _assignor: str | None = None
-    _members: frozenset[str] = frozenset()
-    _topics: Topics = field(default_factory=dict)
-    _racks: Racks = field(default_factory=dict)
-
-    def settle(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> None:
-        """The generation stands for these."""
-        self._assignor, self._members, self._topics, self._racks = assignor, frozenset(members), topics, racks
+    assignor: str | None = None
+    members: frozenset[str] = frozenset()
+    topics: Topics = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
 
     def told(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> str:
         """What differs from then, in one line."""
         another = "the target is another one"
-        if self._assignor is None:
+        if self.assignor is None:
             return another
         now = frozenset(members)
-        changed = {topic for topic in topics if self._topics.get(topic, ()) != topics[topic]}
+        changed = {topic for topic in topics if self.topics.get(topic, ()) != topics[topic]}
         words = [
-            _named(now - self._members, "can be given work"),
-            _named(self._members - now, "cannot be given work any more"),
+            _named(now - self.members, "can be given work"),
+            _named(self.members - now, "cannot be given work any more"),
             _named(changed, "has other partitions"),
-            _named(self._topics.keys() - topics.keys(), "is wanted no more, or gone"),
-            _named(_moved(self._racks, racks), "has replicas in other racks"),
-            f"the assignor is {assignor}" if assignor != self._assignor else "",
+            _named(self.topics.keys() - topics.keys(), "is wanted no more, or gone"),
+            _named(_moved(self.racks, racks), "has replicas in other racks"),
+            f"the assignor is {assignor}" if assignor != self.assignor else "",
         ]
         known = "; ".join(word for word in words if word)
         return f"{another}: {known}" if known else another

@@ -1,4 +1,4 @@
-"""What a coordinator wants of one group: view and memory in, decisions out. Deciding twice gives the same.
+"""What a coordinator wants of one group: view and memory in, decisions and the next memory out.
 
 Here stands the order in which everything is asked; each part decides in a module of its own. The decisions hold only
 what can be done now; the rest becomes possible when something is read again.
@@ -7,9 +7,11 @@ what can be done now; the rest becomes possible when something is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
+from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -32,11 +34,20 @@ from zkcoord.core.model import consumer_of
 from zkcoord.core.quarantine import Barred
 from zkcoord.core.reconcile import available, grants, halted, stops
 from zkcoord.core.replay import Replays, kept, replays
-from zkcoord.core.room import pings
+from zkcoord.core.room import Handing, pings
 from zkcoord.core.target import Digest
 from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
 from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused, rebalancing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One step of a group."""
+
+    decisions: tuple[Decision, ...]  # in the order of writing
+    memory: Memory  # for the next step
+    wake_at_ms: int | None = None  # when to decide again at the latest (monotonic)
 
 
 def decide(
@@ -45,22 +56,15 @@ def decide(
     now_ms: int,
     digest: Digest,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
-) -> tuple[tuple[Decision, ...], int | None]:
-    """Decisions for a group, in the order of writing, and when to decide again at the latest (monotonic ms)."""
+) -> Decided:
+    """What to do for a group now. Nothing that is handed in changes: the same again gives the same."""
     if view.unreadable is not None:
-        return (), None
+        return Decided(decisions=(), memory=memory)
     if view.record_version is None or view.state_version is None:
-        return (FoundGroup(why="first sight of the group"),), None
-    patience = memory.patience
-    patience.look(view, now_ms)
-    memory.delay.look(view, now_ms)
-    memory.retention.look(view, now_ms)
-    memory.liveness.look(view, now_ms)
-    memory.topics.look(view, now_ms)
-    memory.holds.look(view, now_ms)
-    memory.quarantines.look(view)
-    memory.rooms.look()
-    admission = memory.admissions.of(view, assignors.keys())
+        return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)
+    memory = memory.seen(view, now_ms)
+    memory = replace(memory, admissions=memory.admissions.of(view, assignors.keys()))
+    admission = memory.admissions.answer
     eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
         RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
@@ -70,31 +74,42 @@ def decide(
     decisions += keeping
     decisions += _refused_commands(view, waiting)
     decisions += halted(view)
-    if rebalancing(view):
-        if memory.rebalanced != view.wishes[REBALANCE].run:  # once: an eager group on its way would answer another
-            memory.target.forget()
-            patience.try_again()  # what is refused while the wish stands waits as ever
-        memory.rebalanced = view.wishes[REBALANCE].run
+    memory = _asked_to_rebalance(view, memory)
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred)
     held = memory.holds.held(view, now_ms)
-    memory.target.look(view, admission.assignor, eligible, digest, assignors, held, barred)
-    _spend(view, memory, now_ms, digest)
+    target = memory.target.asked(view, admission.assignor, eligible, digest, assignors, held, barred)
+    memory = _spent(view, memory.aiming(view, target), now_ms, digest)
     decisions += _problem(view, admission.problem, memory.target.problem)
-    decisions += _rebalance(view, memory, _why(view, memory, admission.assignor, eligible), announced, now_ms)
+    why, memory = _why(view, memory, admission.assignor, eligible)
+    handing = Handing()
+    rebalance, memory = _rebalance(view, memory, why, announced, handing, now_ms)
+    decisions += rebalance
+    memory = replace(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
-        return available(view, patience, owner, now_ms)
+        return available(view, memory.patience, owner, now_ms)
 
     decisions += drops(view, memory.topics, free, now_ms)
     decisions += _overdue(view, memory, now_ms)
     decisions += pings(view, memory.rooms, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, now_ms)
-    pending = memory.quarantines.pending(view, memory.target.assignment, patience, decisions, now_ms)
+    pending = memory.quarantines.pending(view, memory.target.assignment, memory.patience, decisions, now_ms)
     pending |= memory.delay.waits(now_ms)
     decisions += answers(view, free, waiting=pending)  # last: who takes over in between finds the wish
-    return tuple(decisions), _wake_at_ms(view, memory, now_ms)
+    return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
+
+
+def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
+    """A wished rebalance forgets the target and what was refused, once: an eager group on its way would answer another
+    target. What is refused while the wish stands waits as ever."""
+    if not rebalancing(view):
+        return memory
+    run = view.wishes[REBALANCE].run
+    if memory.rebalanced == run:
+        return memory
+    return replace(memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again())
 
 
 def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
@@ -104,20 +119,20 @@ def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
     return [NoteProblem(problem=problem, why=problem or "the assignment is what was asked for")]
 
 
-def _spend(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> None:
-    """Under a budget of moves: what a raise may move now, if there is to be one. See `core.budget`."""
+def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memory:
+    """Under a budget of moves: with what a raise may move now, if there is to be one. See `core.budget`."""
     target = memory.target
     if target.stands_still or not limited(view):
-        return
+        return memory
     same = target.digest == view.target_digest
     if same and not target.waiting:
-        return
+        return memory
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.moves for command in commands)
-    at_rest = not under_way and not grants(view, memory, Replays(), now_ms)
+    at_rest = not under_way and not grants(view, memory, Replays(), Handing(), now_ms)
     if same and (not at_rest or stops(view, memory, now_ms)):
-        return
-    target.next_moves(view, digest, at_rest=at_rest)
+        return memory
+    return memory.aiming(view, target.next_moves(view, digest, at_rest=at_rest))
 
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
@@ -132,24 +147,26 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 
-def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> str:
+def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> tuple[str, Memory]:
     """What makes the target another one than the state's; "" while it is the same."""
     ids = [m.consumer_id for m in eligible]
     target = memory.target
     if target.stands_still:
-        return ""
+        return "", memory
     if target.digest == view.target_digest or not (target.assignment or view.target_digest):
-        memory.causes.settle(assignor, ids, view.topics, view.replica_racks)
-        return ""
+        settled = Causes(assignor, frozenset(ids), view.topics, view.replica_racks)
+        return "", replace(memory, causes=settled)
     why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
-    return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why
+    return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why, memory
 
 
-def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays, now_ms: int) -> list[Decision]:
+def _rebalance(
+    view: GroupView, memory: Memory, changed: str, announced: Replays, handing: Handing, now_ms: int
+) -> tuple[list[Decision], Memory]:
     """From the owners to the target: the raise, marks, stops, grants."""
     still, hold = paused(view), HOLD in view.wishes
     raising = changed != "" and not still and not memory.delay.waits(now_ms)
-    stopping = not still and not hold and everybody_stops(view, memory.difference(view).misplaced, raising=raising)
+    stopping = not still and not hold and everybody_stops(view, memory.differences.answer.misplaced, raising=raising)
     decisions: list[Decision] = []
     if raising:
         generation, digest = view.generation + 1, memory.target.digest
@@ -166,7 +183,7 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
     elif stopping is not view.stopping:
         decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
     if view.failed is not None and (raising or rebalancing(view)):
-        memory.patience.forgive(now_ms)
+        memory = replace(memory, patience=memory.patience.forgiving(now_ms))
     waiting = still or memory.delay.waits(now_ms)
     if not waiting:
         decisions += _instances(view, memory, now_ms)
@@ -174,7 +191,9 @@ def _rebalance(view: GroupView, memory: Memory, changed: str, announced: Replays
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
         decisions += stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
-    return decisions if waiting or stopping else [*decisions, *grants(view, memory, announced, now_ms)]
+    if not (waiting or stopping):
+        decisions += grants(view, memory, announced, handing, now_ms)
+    return decisions, memory
 
 
 def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
@@ -263,7 +282,7 @@ def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
     if not orphans:
         return []
     patience = memory.patience
-    owning = {consumer_of(thread) for thread in memory.difference(view).owning}
+    owning = {consumer_of(thread) for thread in memory.differences.answer.owning}
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]

@@ -7,34 +7,32 @@ until the group was empty again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zkcoord.core.view import GroupView
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FirstDelay:
     """Invariant: `until_ms` is 0 unless members are waited for."""
 
     until_ms: int = 0
     _began: bool = False  # somebody owned something since the group was last empty
     _since_ms: int | None = None
-    _seen: set[str] = field(default_factory=set)
+    _seen: frozenset[str] = frozenset()
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Take the group in."""
+    def seen(self, view: GroupView, now_ms: int) -> FirstDelay:
+        """The delay of the group as it is now."""
         if not view.members or not view.initial_delay_ms:
-            self.until_ms, self._began, self._since_ms, self._seen = 0, bool(view.members), None, set()
-            return
-        self._began = self._began or bool(view.living_threads())
-        if self._began:
-            self.until_ms = 0
-            return
-        if view.members.keys() - self._seen:
-            since_ms = self._since_ms = now_ms if self._since_ms is None else self._since_ms
-            self._seen |= view.members.keys()
-            ceiling_ms = max(view.initial_delay_ms, *(m.rebalance_timeout_ms for m in view.members.values()))
-            self.until_ms = min(now_ms + view.initial_delay_ms, since_ms + ceiling_ms)
+            return FirstDelay(_began=bool(view.members))
+        if self._began or view.living_threads():
+            return FirstDelay(0, True, self._since_ms, self._seen)
+        if not view.members.keys() - self._seen:
+            return self
+        since_ms = now_ms if self._since_ms is None else self._since_ms
+        ceiling_ms = max(view.initial_delay_ms, *(m.rebalance_timeout_ms for m in view.members.values()))
+        until_ms = min(now_ms + view.initial_delay_ms, since_ms + ceiling_ms)
+        return FirstDelay(until_ms, False, since_ms, self._seen | view.members.keys())
 
     def waits(self, now_ms: int) -> bool:
         """True while nothing is raised and nothing granted."""

@@ -39,16 +39,16 @@ def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPart
     return Difference(tuple(misplaced), tuple(lacking), frozenset(holders))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Differences:
     """The last answer. Invariant: it is that of `_owners` and `_wanted`, which nobody changes."""
 
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    _answer: Difference = Difference()  # noqa: RUF009 - a frozen value
+    answer: Difference = Difference()  # noqa: RUF009 - a frozen value
 
-    def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Difference:
-        """`difference`, made anew when one of the two is another one."""
-        if owners is not self._owners or wanted is not self._wanted:
-            self._owners, self._wanted, self._answer = owners, wanted, difference(owners, wanted)
-        return self._answer
+    def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
+        """With `difference` as its answer, made anew when one of the two is another one."""
+        if owners is self._owners and wanted is self._wanted:
+            return self
+        return Differences(owners, wanted, difference(owners, wanted))

@@ -26,21 +26,21 @@ REMEMBERED_BYTES_MAX = 768 * 1024
 them, by a wildcard) is not waited for."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Holds:
-    """First sights of one group's instances. `look` is called with every view before anything is asked."""
+    """First sights of one group's instances. `seen` is asked with every view before anything else."""
 
-    _away: dict[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
-    _names: dict[str, str] = field(default_factory=dict)  # consumer -> its instance
-    _evictions: dict[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
+    _away: Mapping[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
+    _names: Mapping[str, str] = field(default_factory=dict)  # consumer -> its instance
+    _evictions: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Note who is away, and whose registration was ended by an eviction."""
+    def seen(self, view: GroupView, now_ms: int) -> Holds:
+        """With the instances that are away, and those whose registration was ended by an eviction."""
         newest = _newest(view.members.values())
         names = {m.consumer_id: instance for instance, m in newest.items()}  # a superseded one's end tells nothing
         present = newest.keys()
-        self._away = {i: self._away.get(i, now_ms) for i in view.instances if i not in present}
-        self._evictions = {
+        away = {i: self._away.get(i, now_ms) for i in view.instances if i not in present}
+        evictions = {
             i: (count, at_ms)
             for i, (count, at_ms) in self._evictions.items()
             if now_ms < at_ms + EVICTIONS_FORGOTTEN_MS
@@ -48,10 +48,10 @@ class Holds:
         gone = {c: i for c, i in self._names.items() if c not in view.members and c in view.channels}
         for consumer_id, instance in gone.items():
             if view.channels[consumer_id].evicted_ms is not None:
-                self._evictions[instance] = (self._evictions.get(instance, (0, 0))[0] + 1, now_ms)
+                evictions[instance] = (evictions.get(instance, (0, 0))[0] + 1, now_ms)
                 continue
             names[consumer_id] = instance  # its mark may be read later than its absence
-        self._names = names
+        return Holds(away, names, evictions)
 
     def held(self, view: GroupView, now_ms: int) -> list[Member]:
         """The instances that are away and waited for, as the members that they were; by instance."""

@@ -23,7 +23,7 @@ STEPS = 7
 """So often a group's time without members is noted in a retention."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How long one group has been without members, as far as coordinators have seen it."""
 
@@ -32,17 +32,12 @@ class Retention:
     _noted_ms: int = 0
     offsets_kept: bool = False  # it was looked: there are offsets
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Take the group in."""
+    def seen(self, view: GroupView, now_ms: int) -> Retention:
+        """The group as it is now."""
         if view.members or view.wishes:
-            self._since_ms, self.offsets_kept = None, False
-            return
-        if self._since_ms is None:
-            self._since_ms, self._noted_ms = now_ms, view.empty_ms
-        elif view.empty_ms != self._noted_ms:
-            self._since_ms += view.empty_ms - self._noted_ms
-            self._noted_ms = view.empty_ms
-        self.offsets_kept = self.offsets_kept or bool(view.offsets)
+            return Retention(self.retention_ms)
+        since_ms = now_ms if self._since_ms is None else self._since_ms + view.empty_ms - self._noted_ms
+        return Retention(self.retention_ms, since_ms, view.empty_ms, self.offsets_kept or bool(view.offsets))
 
     def empty_ms(self, now_ms: int) -> int:
         """How long it has been empty; 0 while it is not."""

@@ -8,6 +8,7 @@ neither progress nor lag is not judged, and one that does not answer at all is o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zkcoord.core.model import consumer_of
@@ -22,14 +23,14 @@ class _Probe:
     stuck: int = 0  # answers in a row without progress
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Liveness:
-    """First sights of answers, of one group. `look` is called with every view before anything is asked."""
+    """First sights of answers, of one group. `seen` is asked with every view before anything else."""
 
-    _probes: dict[str, _Probe] = field(default_factory=dict)
+    _probes: Mapping[str, _Probe] = field(default_factory=dict)
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Judge answers that are seen for the first time, forget who is gone."""
+    def seen(self, view: GroupView, now_ms: int) -> Liveness:
+        """With a judgement of answers that are seen for the first time, without members that are gone."""
         probed: dict[str, _Probe] = {}
         if view.probe_interval_ms is not None:
             owning = {consumer_of(thread) for thread in view.living_threads()}
@@ -39,7 +40,7 @@ class Liveness:
                     known = self._probes.get(consumer_id)
                     asked_ms = now_ms if known is None else known.at_ms + view.probe_interval_ms
                     probed[consumer_id] = _judged(known, channel, consumer_id in owning, now_ms, asked_ms)
-        self._probes = probed
+        return Liveness(probed)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
         """Whom to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""

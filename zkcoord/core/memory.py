@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkcoord.core.admission import Admissions
 from zkcoord.core.causes import Causes
 from zkcoord.core.delay import FirstDelay
-from zkcoord.core.difference import Difference, Differences
+from zkcoord.core.difference import Differences
 from zkcoord.core.instances import Holds
 from zkcoord.core.janitor import Retention
 from zkcoord.core.liveness import Liveness
@@ -19,9 +19,9 @@ from zkcoord.core.topics import TopicMemory
 from zkcoord.core.view import GroupView
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Each part looks at every view before it is asked; lost at a failover without harm."""
+    """A value: each step has the next one. It is lost at a failover without harm."""
 
     patience: Patience = field(default_factory=Patience)
     liveness: Liveness = field(default_factory=Liveness)
@@ -29,7 +29,7 @@ class Memory:
     quarantines: Quarantines = field(default_factory=Quarantines)
     admissions: Admissions = field(default_factory=Admissions)
     target: Target = field(default_factory=Target)
-    differences: Differences = field(default_factory=Differences)
+    differences: Differences = field(default_factory=Differences)  # between the owners and what is to be reached now
     delay: FirstDelay = field(default_factory=FirstDelay)
     causes: Causes = field(default_factory=Causes)
     topics: TopicMemory = field(default_factory=TopicMemory)
@@ -37,6 +37,19 @@ class Memory:
     rooms: Rooms = field(default_factory=Rooms)
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
-    def difference(self, view: GroupView) -> Difference:
-        """Between the owners and what is to be reached now."""
-        return self.differences.between(view.owners, self.target.assignment)
+    def seen(self, view: GroupView, now_ms: int) -> Memory:
+        """With the first sights of this view."""
+        return replace(
+            self,
+            patience=self.patience.seen(view, now_ms),
+            liveness=self.liveness.seen(view, now_ms),
+            holds=self.holds.seen(view, now_ms),
+            quarantines=self.quarantines.seen(view),
+            delay=self.delay.seen(view, now_ms),
+            topics=self.topics.seen(view, now_ms),
+            retention=self.retention.seen(view, now_ms),
+        )
+
+    def aiming(self, view: GroupView, target: Target) -> Memory:
+        """With this target, and the difference between the owners and it."""
+        return replace(self, target=target, differences=self.differences.between(view.owners, target.assignment))

@@ -6,7 +6,8 @@ section 8). A retry writes nothing: the command lies in its channel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,69 +47,69 @@ class HeldBack(NamedTuple):
     until_ms: int = 0
 
 
-_Refused = dict[tuple[str, TopicPartition], HeldBack]
+_Refused = Mapping[tuple[str, TopicPartition], HeldBack]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Patience:
-    """First sights of one group. `look` is called with every view before anything is asked."""
+    """First sights of one group. `seen` is asked with every view before anything else."""
 
-    commands: dict[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
-    evictions: dict[str, int] = field(default_factory=dict)
-    joining: dict[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
+    commands: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
+    evictions: Mapping[str, int] = field(default_factory=dict)
+    joining: Mapping[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
     refusals: _Refused = field(default_factory=dict)  # by consumer and partition, as statuses tell
     not_understood: _Refused = field(default_factory=dict)
     # the same of commands that were refused as a whole: nothing tells of them once they are removed
     forgave: bool = False  # a failure that still stands in the state
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Note what is seen for the first time, forget what is gone."""
-        self.commands = {
-            key: self.commands.get(key, now_ms)
-            for c, channel in view.channels.items()
-            for key in ((c, command.sequence) for command in channel.commands)
-        }
-        self.evictions = {
-            c: self.evictions.get(c, now_ms) for c, channel in view.channels.items() if channel.evicted_ms is not None
-        }
-        self.joining = {
-            (c, channel.czxid): self.joining.get((c, channel.czxid), now_ms)
-            for c, channel in view.channels.items()
-            if channel.version == 0 and c not in view.members
-        }
-        self.forgave = self.forgave and view.failed is not None
-        self._look_at_refusals(view, now_ms)
-        self._look_at_refused_commands(view, now_ms)
+    def seen(self, view: GroupView, now_ms: int) -> Patience:
+        """With what is seen for the first time, without what is gone."""
+        return Patience(
+            commands={
+                key: self.commands.get(key, now_ms)
+                for c, channel in view.channels.items()
+                for key in ((c, command.sequence) for command in channel.commands)
+            },
+            evictions={
+                c: self.evictions.get(c, now_ms)
+                for c, channel in view.channels.items()
+                if channel.evicted_ms is not None
+            },
+            joining={
+                (c, channel.czxid): self.joining.get((c, channel.czxid), now_ms)
+                for c, channel in view.channels.items()
+                if channel.version == 0 and c not in view.members
+            },
+            refusals={
+                (c, partition): _again(self.refusals.get((c, partition), HeldBack()), refusal.sequence, now_ms)
+                for c, channel in view.channels.items()
+                for partition, refusal in channel.refusals.items()
+            },
+            not_understood=self._refused_commands(view, now_ms),
+            forgave=self.forgave and view.failed is not None,
+        )
 
-    def _look_at_refusals(self, view: GroupView, now_ms: int) -> None:
-        self.refusals = {
-            (c, partition): _again(self.refusals.get((c, partition), HeldBack()), refusal.sequence, now_ms)
-            for c, channel in view.channels.items()
-            for partition, refusal in channel.refusals.items()
+    def _refused_commands(self, view: GroupView, now_ms: int) -> _Refused:
+        found = {
+            (c, partition): held
+            for (c, partition), held in self.not_understood.items()
+            if c in view.members and now_ms < held.until_ms + REBALANCE_BACKOFF_MAX_MS
         }
-
-    def _look_at_refused_commands(self, view: GroupView, now_ms: int) -> None:
-        if self.not_understood:
-            self.not_understood = {
-                (c, partition): held
-                for (c, partition), held in self.not_understood.items()
-                if c in view.members and now_ms < held.until_ms + REBALANCE_BACKOFF_MAX_MS
-            }
         for c, channel in view.channels.items():
             for command in channel.commands if c in view.members else ():
                 for partition in (command.threads or ()) if command.error is not None else ():
-                    known = self.not_understood.get((c, partition), HeldBack())
-                    self.not_understood[c, partition] = _again(known, command.sequence, now_ms)
+                    known = found.get((c, partition), HeldBack())
+                    found[c, partition] = _again(known, command.sequence, now_ms)
+        return found
 
-    def forgive(self, now_ms: int) -> None:
-        """Wait for everything outstanding from now on, as if it was seen for the first time."""
-        self.commands = dict.fromkeys(self.commands, now_ms)
-        self.forgave = True
+    def forgiving(self, now_ms: int) -> Patience:
+        """Waiting for everything outstanding from now on, as if it was seen for the first time."""
+        return replace(self, commands=dict.fromkeys(self.commands, now_ms), forgave=True)
 
-    def try_again(self) -> None:
+    def trying_again(self) -> Patience:
         """What was refused is tried at once."""
-        self.refusals = {key: HeldBack(held.sequence) for key, held in self.refusals.items()}
-        self.not_understood.clear()
+        refusals = {key: HeldBack(held.sequence) for key, held in self.refusals.items()}
+        return replace(self, refusals=refusals, not_understood={})
 
     def unforgiven(self, view: GroupView) -> bool:
         """True while something that stood when the group was marked failed stands, and the group is the same."""

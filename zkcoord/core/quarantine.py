@@ -37,7 +37,9 @@ QUARANTINED_BYTES_MAX = 256 * 1024
 FORGIVEN_BYTES_MAX = 64 * 1024
 """Of what the state says of refusals that a wish forgave, some 700 members: of the rest they count again afterwards."""
 
-_Strikes = dict[TopicPartition, dict[str, int]]  # partition -> consumer it broke -> czxid: newer members are above it
+_Strikes = Mapping[
+    TopicPartition, Mapping[str, int]
+]  # partition -> consumer it broke -> czxid: newer members are above it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +62,28 @@ class Barred:
         return newest is not None and consumer_id in joined and joined[consumer_id] <= newest
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Quarantines:
-    """One group's strikes. `look` is called with every view before `barred` is asked."""
+    """One group's strikes. `seen` is asked with every view before anything else."""
 
     _evictions: _Strikes = field(default_factory=dict)
-    _counted: set[str] = field(default_factory=set)  # evicted consumers whose partitions were struck
-    pardoned: set[TopicPartition] = field(default_factory=set)  # what a wish that stands has forgiven
+    _counted: frozenset[str] = frozenset()  # evicted consumers whose partitions were struck
+    pardoned: frozenset[TopicPartition] = frozenset()  # what a wish that stands has forgiven
 
-    def look(self, view: GroupView) -> None:
-        """Count evictions once, and forget what is forgiven."""
-        marked = {c for c, channel in view.channels.items() if channel.evicted_ms is not None and c not in view.members}
-        new, self._counted = marked - self._counted, marked
-        newest = max((m.czxid for m in view.members.values()), default=0)
-        for partition, (thread, _) in view.owners.items() if new else ():
-            if consumer_of(thread) in new:
-                self._evictions.setdefault(partition, {})[_who(consumer_of(thread))] = newest
+    def seen(self, view: GroupView) -> Quarantines:
+        """With new evictions, each counted once, and without what a wish has forgiven."""
+        channels = view.channels.items()
+        marked = frozenset(c for c, channel in channels if channel.evicted_ms is not None and c not in view.members)
+        evictions, new = self._evictions, marked - self._counted
+        if new:
+            evictions, newest = dict(evictions), max((m.czxid for m in view.members.values()), default=0)
+            for partition, (thread, _) in view.owners.items():
+                if consumer_of(thread) in new:
+                    evictions[partition] = {**evictions.get(partition, {}), _who(consumer_of(thread)): newest}
         if not rebalancing(view):
-            self.pardoned.clear()
-            return
-        self.pardoned.update(view.quarantined, self._evictions)
-        self._evictions.clear()
-        self.pardoned.update(p for _, p, _ in _refusals(view))
+            return Quarantines(evictions, marked)
+        refused = (partition for _, partition, _ in _refusals(view))
+        return Quarantines({}, marked, self.pardoned.union(view.quarantined, evictions, refused))
 
     def pending(
         self,
@@ -111,15 +113,15 @@ class Quarantines:
             return Barred()
         forgiven, wished = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
-        strikes: _Strikes = {}
+        strikes: dict[TopicPartition, dict[str, int]] = {}
         reasons: dict[TopicPartition, str] = {}
         for consumer_id, partition, refusal in _refusals(view):
             if not (wished or _covered(refusal, forgiven.get(consumer_id, ""))):
                 pairs.add((partition, consumer_id))
-                by = strikes.setdefault(partition, dict(self._evictions.get(partition, {})))
-                by[consumer_id] = view.members[consumer_id].czxid
+                struck = strikes.setdefault(partition, dict(self._evictions.get(partition, {})))
+                struck[consumer_id] = view.members[consumer_id].czxid
                 reasons[partition] = refusal.reason
-        broken = {p: by for p, by in (self._evictions | strikes).items() if len(by) >= STRIKES_MAX}
+        broken = {p: by for p, by in {**self._evictions, **strikes}.items() if len(by) >= STRIKES_MAX}
         newest_reader, newer = _newest_reader(eligible), dict[TopicPartition, int]()
         newest = max((m.czxid for m in view.members.values()), default=0)
         quarantined = _standing(view, newest_reader)

@@ -17,6 +17,7 @@ from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.patience import Patience
 from zkcoord.core.replay import Replays
+from zkcoord.core.room import Handing
 from zkcoord.core.topics import recreated, withheld
 from zkcoord.core.view import GroupView, Owner
 
@@ -36,7 +37,7 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
     """Stops of what the target has elsewhere; of all that is owned, if there is a reason for that (`everything`)."""
     found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
-    moving: Iterable[tuple[TopicPartition, str]] = memory.difference(view).misplaced
+    moving: Iterable[tuple[TopicPartition, str]] = memory.differences.answer.misplaced
     if everything or again:
         moving = (
             (p, thread)
@@ -56,12 +57,13 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
     return [StopFetching(consumer_id=c, partitions=dict(sorted(found[c].items())), why=why) for c in sorted(found)]
 
 
-def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[GrantPartitions]:
-    """Grants of what is available and in the target, with the announced ranges that go along."""
+def grants(view: GroupView, memory: Memory, announced: Replays, handing: Handing, now_ms: int) -> list[GrantPartitions]:
+    """Grants of what is available and in the target, with the announced ranges that go along, as far as `handing` has
+    room for them."""
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     patience, owners, not_now = memory.patience, view.owners, withheld(view)
-    lacking = memory.difference(view).lacking
+    lacking = memory.differences.answer.lacking
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
     for partition, thread in lacking:
         receiver = receivers[thread]
@@ -75,7 +77,7 @@ def grants(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> 
         if not patience.held_back(receiver, partition, now_ms):
             found = announced.granted(view.members[receiver], partition) if announced.counting else None
             if found is not None:
-                if not memory.rooms.takes(view, channel, partition, found):
+                if not handing.takes(view, channel, partition, found):
                     continue
                 replay[receiver][partition] = found
             granted[receiver][partition] = thread

@@ -15,6 +15,7 @@ has committed leaves that with the answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import PingMember
@@ -45,19 +46,12 @@ def under_way(channel: Channel) -> int:
     return sum(range_bytes(p, r) for command in channel.commands for p, r in command.replay.items())
 
 
-@dataclass(slots=True)
-class Rooms:
-    """The room of one group's members. `look` is called with every view before anything is asked."""
+class Handing:
+    """The ranges that one step hands on: how much room each member has left for them."""
 
-    _handed: dict[str, tuple[int, int]] = field(default_factory=dict)  # consumer -> bytes under way, bytes held
-    _full: set[str] = field(default_factory=set)
-    _since: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # of those that were full: version of the status, its first sight by this coordinator
-
-    def look(self) -> None:
-        """A step begins: nothing is handed to anybody yet."""
-        self._handed.clear()
-        self._full.clear()
+    def __init__(self) -> None:
+        self._handed: dict[str, tuple[int, int]] = {}  # consumer -> bytes under way, bytes held
+        self.full: set[str] = set()  # members that had no room for something
 
     def takes(self, view: GroupView, channel: Channel, partition: TopicPartition, announced: tuple[int, int]) -> bool:
         """True when there is room for this range, which is then taken. A first one always has room: two members may be
@@ -72,20 +66,31 @@ class Rooms:
         fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
         fits = fits and (not more or held + more <= HELD_BYTES_MAX or not (sent or _has_work(view, channel)))
         if not fits:
-            self._full.add(consumer_id)
+            self.full.add(consumer_id)
             return False
         self._handed[consumer_id] = sent + weight, held + more
         return True
 
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """First sights of members without room."""
+
+    _since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # of those that were full at the last step: version of the status, its first sight by this coordinator
+
+    def seen(self, view: GroupView, full: Iterable[str], now_ms: int) -> Rooms:
+        """With the members that have no room now."""
+        since: dict[str, tuple[int, int]] = {}
+        for consumer_id in full:
+            version, known = view.channels[consumer_id].version, self._since.get(consumer_id)
+            since[consumer_id] = known if known and known[0] == version else (version, now_ms)
+        return Rooms(since)
+
     def due(self, view: GroupView, now_ms: int) -> list[str]:
         """Whom to ask for its status now, since it had no room; sorted. An acknowledgement under way tells it, too."""
-        asked: dict[str, tuple[int, int]] = {}
-        for consumer_id in self._full:
-            channel = view.channels[consumer_id]
-            known = self._since.get(consumer_id)
-            asked[consumer_id] = known if known and known[0] == channel.version else (channel.version, now_ms)
-        self._since = asked
-        return sorted(c for c, (_, at_ms) in asked.items() if now_ms >= at_ms + ASK_AGAIN_MS and _idle(view, c))
+        since = self._since.items()
+        return sorted(c for c, (_, at_ms) in since if now_ms >= at_ms + ASK_AGAIN_MS and _idle(view, c))
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """When somebody is to be asked next."""

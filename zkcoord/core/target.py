@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
@@ -22,7 +22,7 @@ SHOWN_MAX = 10
 """Partitions that a problem names one by one."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about but the owners. Those are
     left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky.py`).
@@ -48,11 +48,11 @@ class Target:
     _subscribers: tuple[Subscriber, ...] = ()  # invariant: those of `_asked`
     _name: str = ""  # of the assignor that was asked last
 
-    def forget(self) -> None:
-        """Ask the assignor again at the next look, whatever has changed."""
-        self._key = None
+    def forgotten(self) -> Target:
+        """With the assignor to be asked again at the next look, whatever has changed."""
+        return replace(self, _key=None)
 
-    def look(
+    def asked(
         self,
         view: GroupView,
         name: str,
@@ -61,20 +61,15 @@ class Target:
         assignors: Mapping[str, Assignor],
         away: Sequence[Member] = (),
         barred: Barred = Barred(),  # noqa: B008 - a frozen value
-    ) -> None:
-        """Ask the assignor again unless everything that it was asked about still holds: a step costs its change.
+    ) -> Target:
+        """The target of this view. The assignor is asked again unless everything that it was asked about still holds:
+        a step costs its change.
 
         `away`: static members whose share waits for them. They are asked for like the others, and given nothing else.
         `barred`: what goes to somebody else than the assignor says, or to nobody.
         """
-        asked = sorted([*eligible, *away], key=lambda m: m.consumer_id)
-        if asked != self._asked:
-            self._asked = asked
-            self._subscribers = tuple(
-                Subscriber(consumer_id=m.consumer_id, threads=m.threads, rack=m.rack, capacity=m.capacity)
-                for m in asked
-            )
-        subscribers = self._subscribers
+        members = sorted([*eligible, *away], key=lambda m: m.consumer_id)
+        subscribers = self._subscribers if members == self._asked else tuple(map(_subscriber, members))
         absent = frozenset(m.consumer_id for m in away)
         key = (
             name,
@@ -85,30 +80,32 @@ class Target:
             view.replica_racks,
             absent,
             barred.pairs,
-            barred.newer and (barred.newer, [m.czxid for m in asked]),
+            barred.newer and (barred.newer, [m.czxid for m in members]),
             frozenset(barred.quarantined),
         )
+        target = self
         if self._key != key:
-            self._key, self._name = key, name
-            question = _question(view, subscribers, remembered(view, asked))
+            question = _question(view, subscribers, remembered(view, members))
+            target = replace(self, _key=key, _name=name, _asked=members, _subscribers=subscribers)
             try:
                 answer = ask(assignors[name], question)
             except AssignmentError as error:
-                self.stands_still = True
-                self.problem = _cut(
+                why = _cut(
                     f"the assignor {name!r} gave no usable answer: {error}; its author must mend it. The group stays as"
                     " it is, what has no owner waits; it is asked again when members, topics or the record change"
                 )
+                target = replace(target, stands_still=True, problem=why)
             else:
-                self.stands_still, left = False, unassigned(question, answer)
+                left = unassigned(question, answer)
                 allowed = divert(question, answer, absent, barred, _joined(eligible))
-                self._static = {m.consumer_id: m.instance for m in asked if m.instance is not None and is_static(m)}
-                self._answered(allowed, eligible, absent, digest)
-                self.problem = "; ".join(filter(None, (_no_room(left), self._not_waited_for(eligible)))) or None
-        if self.stands_still:
-            self._stand_still(view, _question(view, subscribers, remembered(view, asked)), barred, _joined(eligible))
-        else:
-            self.limit(view, view.until, digest)
+                static = {m.consumer_id: m.instance for m in members if m.instance is not None and is_static(m)}
+                target = replace(target, _static=static)._answered(allowed, eligible, absent, digest)
+                problem = "; ".join(filter(None, (_no_room(left), target._not_waited_for(eligible)))) or None
+                target = replace(target, stands_still=False, problem=problem)
+        if target.stands_still:
+            question = _question(view, subscribers, remembered(view, members))
+            return target._standing_still(view, question, barred, _joined(eligible))
+        return target.within_budget(view, view.until, digest)
 
     def _answered(
         self,
@@ -116,13 +113,18 @@ class Target:
         eligible: Sequence[Member],
         absent: frozenset[str],
         digest: Digest,
-    ) -> None:
-        self.instances = to_remember(answer, eligible, self._name)
-        self._for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
-        self.wanted = {p: t for p, t in answer.items() if p not in self._for_absent} if absent else answer
-        self._wanted_digest = self._digest(self.wanted, digest)
-        self.topics = frozenset(partition.topic for partition in self.wanted)
-        self._limited = None
+    ) -> Target:
+        for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
+        wanted = {p: t for p, t in answer.items() if p not in for_absent} if absent else answer
+        answered = replace(
+            self,
+            instances=to_remember(answer, eligible, self._name),
+            wanted=wanted,
+            topics=frozenset(partition.topic for partition in wanted),
+            _for_absent=for_absent,
+            _limited=None,
+        )
+        return replace(answered, _wanted_digest=answered._digest(wanted, digest))
 
     def _not_waited_for(self, eligible: Sequence[Member]) -> str | None:
         """Static members of which more would have to be remembered than the state takes."""
@@ -140,27 +142,30 @@ class Target:
         whole = {**assignment, **self._for_absent} if self._for_absent else assignment
         return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
 
-    def limit(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> None:
-        """Leave what stands behind `until` where it is, if the group's record limits the moves of a raise."""
+    def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:
+        """With what stands behind `until` left where it is, if the group's record limits the moves of a raise."""
         if not limited(view):
-            self.until, self.waiting = None, {}
+            until, left = None, {}
         else:
-            self.until, self.waiting = until, waiting(moves(view, self.wanted), until)
-        if self._limited == self.waiting:
-            return
-        self._limited = self.waiting
-        if self.waiting:
-            self.assignment = {**self.wanted, **self.waiting}
-            self.digest = self._digest(self.assignment, digest)
+            left = waiting(moves(view, self.wanted), until)
+        if self._limited == left:
+            same = self.until == until and self.waiting == left
+            return self if same else replace(self, until=until, waiting=left)
+        if left:
+            assignment: Mapping[TopicPartition, str] = {**self.wanted, **left}
+            digested = self._digest(assignment, digest)
         else:
-            self.assignment, self.digest = self.wanted, self._wanted_digest
+            assignment, digested = self.wanted, self._wanted_digest
+        return replace(self, until=until, waiting=left, _limited=left, assignment=assignment, digest=digested)
 
-    def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> None:
-        """What a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
+    def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
+        """With what a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
         moving = list(moves(view, self.wanted))[: view.max_moves if at_rest else 0]
-        self.limit(view, moving[-1] if moving else None, digest)
+        return self.within_budget(view, moving[-1] if moving else None, digest)
 
-    def _stand_still(self, view: GroupView, given: AssignorInput, barred: Barred, joined: Mapping[str, int]) -> None:
+    def _standing_still(
+        self, view: GroupView, given: AssignorInput, barred: Barred, joined: Mapping[str, int]
+    ) -> Target:
         """What the last target gave to those who can still have it; else what an outstanding stop names next; else what
         they hold; the rest is nobody's ("")."""
         stopping = _stopping(view)
@@ -187,8 +192,14 @@ class Target:
                     ),
                     "" if free else owner,
                 )
-        self.assignment, self.topics = found, frozenset(given.partitions)
-        self.until, self.waiting, self._limited = view.until, {}, None
+        topics = frozenset(given.partitions)
+        return replace(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
+
+
+def _subscriber(member: Member) -> Subscriber:
+    return Subscriber(
+        consumer_id=member.consumer_id, threads=member.threads, rack=member.rack, capacity=member.capacity
+    )
 
 
 def _joined(eligible: Iterable[Member]) -> dict[str, int]:

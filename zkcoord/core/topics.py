@@ -10,7 +10,7 @@ What a deleted topic left is dropped only after a while: it may be created again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import Decision, DropTopic, LookUpTopic, RenewMark
@@ -26,16 +26,16 @@ Available = Callable[[Owner | None], bool]
 """`core.reconcile.available` at this moment."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TopicMemory:
     """First sights of deleted topics."""
 
-    deleted: dict[str, int] = field(default_factory=dict)  # topic -> first sight, monotonic ms
+    deleted: Mapping[str, int] = field(default_factory=dict)  # topic -> first sight, monotonic ms
 
-    def look(self, view: GroupView, now_ms: int) -> None:
-        """Note what is seen for the first time, forget what is not so any more."""
+    def seen(self, view: GroupView, now_ms: int) -> TopicMemory:
+        """With what is seen for the first time, without what is not so any more."""
         gone = [topic for topic, change in view.changed.items() if change is TopicChange.DELETED]
-        self.deleted = {topic: self.deleted.get(topic, now_ms) for topic in gone}
+        return TopicMemory({topic: self.deleted.get(topic, now_ms) for topic in gone})
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         """When the next deleted topic is to be dropped."""

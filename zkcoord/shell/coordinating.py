@@ -333,9 +333,12 @@ class CoordinatorRole:
         if term is None:
             return
         view = following.nodes.view
-        memory = self._memory[group]
-        decisions, wake_at_ms = decide(view, memory, now_ms, digest, self._assignors)
-        decisions = decisions[:DECISIONS_MAX]  # in their order; what these write makes the group be decided on again
+        decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
+        memory = self._memory[group] = decided.memory
+        wake_at_ms = decided.wake_at_ms
+        decisions = decided.decisions[
+            :DECISIONS_MAX
+        ]  # in their order; what these write makes the group be decided on again
         if wake_at_ms is None:
             self._wake_at_ms.pop(group, None)
         else:
@@ -367,7 +370,7 @@ class CoordinatorRole:
                 why = f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
                 self._report.problem(path, why)
         if view.state_version is not None and view.unreadable is None:
-            now = outlook(view, memory.difference(view).owning, decisions)
+            now = outlook(view, memory.differences.answer.owning, decisions)
             target = memory.target.assignment
             self._report.phase(group, now, view.generation, lambda: cause(now, view, target, decisions))
 
