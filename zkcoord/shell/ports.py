@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
@@ -37,8 +37,7 @@ class Link(Enum):
     LOST = "lost"  # the session is over; nothing more comes from this store
 
 
-@dataclass(frozen=True, slots=True)
-class WatchFired:
+class WatchFired(NamedTuple):
     """Something changed at `path` (one-shot). `children` / `data`: which watches of this session it ended."""
 
     path: str
@@ -59,8 +58,7 @@ class Unreadable:
     breaks_link: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadDone:
+class ReadDone(NamedTuple):
     """The answers to one `TreeStore.read`, in its order; `nodes` is None when the connection broke meanwhile.
 
     Those in `unreadable` are left out of `nodes`, and leave no watch. Any other watched read leaves its watch on a
@@ -72,8 +70,7 @@ class ReadDone:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitDone:
+class CommitDone(NamedTuple):
     """What became of one `TreeStore.commit`.
 
     COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), `made` the
@@ -101,16 +98,14 @@ def too_large(token: int, transaction: Transaction) -> CommitDone:
     return CommitDone(token, Outcome.REFUSED, failed_at=sizes.index(max(sizes)), reason=TOO_LARGE)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncDone:
+class SyncDone(NamedTuple):
     """A `TreeStore.sync` was answered by the leader (`ok`) or the connection broke."""
 
     token: int
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LinkChanged:
+class LinkChanged(NamedTuple):
     """The session's link changed; `session_timeout_ms` is the NEGOTIATED timeout (valid when CONNECTED)."""
 
     link: Link
@@ -118,8 +113,7 @@ class LinkChanged:
     session_timeout_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CallDone:
+class CallDone(NamedTuple):
     """A callback of the application returned `value`, or raised `error`; `part`: it is still at the rest."""
 
     token: int
@@ -140,8 +134,7 @@ class Request:
 StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
 
 
-@dataclass(frozen=True, slots=True)
-class FromStore:
+class FromStore(NamedTuple):
     """An input of the store that was opened as number `session`; the loop drops those of earlier ones (rule 6)."""
 
     session: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from kazoo.exceptions import BadArgumentsError, NoAuthError, NoNodeError, UnimplementedError
@@ -96,7 +95,7 @@ class KazooStore:
     def _committed(self, token: int, transaction: Transaction, error: int, frame: bytes, offset: int) -> None:
         done = multi.decode(token, error, frame, offset, transaction.sequential())
         cut = len(self._chroot)
-        self._session.post(replace(done, made=tuple(path[cut:] for path in done.made)) if done.made and cut else done)
+        self._session.post(done._replace(made=tuple(path[cut:] for path in done.made)) if done.made and cut else done)
 
     def _synced(self, token: int, error: int, _frame: bytes, _offset: int) -> None:
         self._session.post(SyncDone(token, ok=not error))
