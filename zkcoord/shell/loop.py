@@ -339,7 +339,6 @@ class Loop:
             session.tracker.touch_all()
             role.session_suspended(now_ms)
         elif session.opened:
-            session.tracker.touch_all()
             self._gate(session, now_ms)
             role.session_resumed(change.session_timeout_ms, now_ms)
         else:

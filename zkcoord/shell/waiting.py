@@ -7,6 +7,7 @@ adding, and so does each lane.
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 
 from zkcoord.tree.snapshot import Kind
 
@@ -46,6 +47,10 @@ class Waiting:
         """At most so many keys; they wait no more."""
         if count <= 0 or not self._lanes:
             return []
+        if sum(map(len, self._lanes.values())) <= count:
+            every = [(number, key) for keys in self._lanes.values() for key, number in keys.items()]
+            self._lanes.clear()
+            return [key for _, key in sorted(every, key=itemgetter(0))]
         share = max(1, count // len(self._lanes))
         taken = self._take_each(share, count)
         taken += self._take_each(count, count - len(taken))
