@@ -190,23 +190,22 @@ class Application:
             self._look()
 
     def _look(self) -> None:
-        draining, random = self._world.draining, self._world.rng.random
+        draining, random, allowed = self._world.draining, self._world.rng.random, self.allowed
         for partition in sorted(self.positions):
-            if (draining or random() < 0.5) and self.allowed(partition):
-                self._read(partition)
+            if (draining or random() < 0.5) and allowed(partition):
+                self._read(partition, draining=draining)
         if self.commits and (draining or random() < 0.3):
             self._commit_positions()
         self._look_later()
 
-    def _read(self, partition: TopicPartition) -> None:
-        start, log_end = self.positions[partition], self._logs.end(partition)
-        if start >= log_end:
+    def _read(self, partition: TopicPartition, *, draining: bool) -> None:
+        start, end = self.positions[partition], self._logs.end(partition)
+        if start >= end:
             return
-        count = log_end - start
-        if not self._world.draining:
-            count = min(count, 1 + int(self._world.rng.random() * READ_RECORDS_MAX))
-        self.positions[partition] = start + count
-        self._note("read", partition, start, start + count)
+        if not draining:
+            end = min(end, start + 1 + int(self._world.rng.random() * READ_RECORDS_MAX))
+        self.positions[partition] = end
+        self._note("read", partition, start, end)
 
     def _commit_positions(self) -> None:
         """Commit what moved, one commit at a time; one that failed is made again with what holds then."""
@@ -216,10 +215,10 @@ class Application:
             if self._commit.exception() is None:
                 self._committed.update(self._committing)
             self._commit = None
-        moved = {p: o for p, o in sorted(self.positions.items()) if self._committed.get(p) != o and self.allowed(p)}
+        moved = {p: o for p, o in self.positions.items() if self._committed.get(p) != o and self.allowed(p)}
         if moved:
-            self._committing = moved
-            self._commit = self.commit(dict(moved))
+            self._committing = dict(sorted(moved.items()))
+            self._commit = self.commit(dict(self._committing))
 
     def _request_commit(self, offsets: dict[TopicPartition, int]) -> Future[Any]:
         future: Future[Any] = Future()

@@ -126,6 +126,13 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+@lru_cache(maxsize=1_000)
+def parts_of(path: str) -> tuple[str, ...] | None:
+    """A group's node in parts: group, place, name, item (or None); of its record or state: group, "/state" or None."""
+    match = GROUP_PATH.match(path) or RECORD_PATH.match(path)
+    return None if match is None else match.groups()
+
+
 parsed = lru_cache(maxsize=1_000)(parse_json)
 """The same for checkers, which ask for what stands in a node again and again; what it returns must not be changed."""
 
@@ -167,15 +174,17 @@ class Field:
         for path, before, after in txn.changes:
             if path == EPOCH:
                 facts.epoch_raised = facts.epoch_raised or before is not None
-            elif (match := GROUP_PATH.match(path)) is not None:
-                self._read_group(facts, match, before and before.data, after and after.data)
-            elif (match := RECORD_PATH.match(path)) is not None:
+            elif (parts := parts_of(path)) is None:
+                continue
+            elif len(parts) == 4:
+                self._read_group(facts, parts, before and before.data, after and after.data)
+            else:
                 old, new = (parsed(node.data) if node else {} for node in (before, after))
-                (facts.states if match[2] else facts.records).append((match[1], old, new))
+                (facts.states if parts[1] else facts.records).append((parts[0], old, new))
         return facts
 
-    def _read_group(self, facts: Facts, match: re.Match[str], before: bytes | None, after: bytes | None) -> None:
-        group, place, name, item = match.groups()
+    def _read_group(self, facts: Facts, parts: tuple[str, ...], before: bytes | None, after: bytes | None) -> None:
+        group, place, name, item = parts
         if place == "ids" and item is None:
             if before is None:
                 facts.registered.append((group, name, parsed(after or b"")))

@@ -21,9 +21,11 @@ class Ask:
         self.kind = kind
         self.token = token
         self.payload = payload
-        self.nodes: dict[int, Node] = {}  # of a read: what was answered so far, by its place
+        if kind is not READ:
+            return
+        self.nodes: dict[int, Node] = {}  # what was answered so far, by its place
         self.unreadable: list[Unreadable] = []
-        self.waiting: list[int] = list(range(len(payload))) if kind is READ else []
+        self.waiting: list[int] = list(range(len(payload)))
         self.missing: list[int] | None = []  # watched nodes that were not there: asked again once (then None)
 
 

@@ -13,9 +13,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.sim import faults
+from tests.sim.moments import CrashPlan, Entry, SimulationError
 from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import NEVER_MS, Factory, SimProcess
 from tests.sim.store import LOSE_REPLY, LOSE_REQUEST, RUN, SimStore, one_of
@@ -23,36 +24,6 @@ from tests.sim.trace import LINES_SHOWN, Trace
 from tests.sim.wire import COMMIT, Ask
 from tests.sim.zookeeper import Ensemble, Result
 from zkcoord.tree.writes import Transaction
-
-
-class SimulationError(AssertionError):
-    """An invariant broke, or the world did not come to rest."""
-
-
-class Entry(NamedTuple):
-    """A line of the applications' journal; `start`, `end`: the offsets concerned, end exclusive."""
-
-    time_ms: int
-    process: str
-    client: str
-    group: str
-    event: str
-    partition: Any = None
-    start: int = -1
-    end: int = -1
-
-
-class CrashPlan(NamedTuple):
-    """What happens at one process's n-th write request (from 1).
-
-    `when`: before | after_applied_reply_lost | after (its reply was delivered and the step that took it was made):
-    the process is killed exactly there. request_lost | reply_lost: the process lives, its connection breaks.
-    """
-
-    process: str
-    at_write: int
-    when: str
-    restart_after_ms: int | None = 1_000
 
 
 class World:
@@ -197,11 +168,11 @@ class World:
     def step(self) -> bool:
         """Let one thing happen; False when nothing can happen any more."""
         self.steps += 1
-        rng, options = self.rng, self.options
-        if self.stormy and rng.random() < options.fault_rate:
+        options, random = self.options, self.rng.random
+        if self.stormy and random() < options.fault_rate:
             faults.inject(self)
-        elif options.time_rate and rng.random() < options.time_rate and not self._behind():
-            self._pass_time(self.now_ms + 1 + int(rng.random() * options.time_step_ms_max))
+        elif options.time_rate and random() < options.time_rate and not self._behind():
+            self._pass_time(self.now_ms + 1 + int(random() * options.time_step_ms_max))
         elif not self._work() and not self._jump():
             return False
         if self._failure is not None:
@@ -214,18 +185,20 @@ class World:
 
     def _work(self) -> bool:
         """Do one thing that can be done now; False when there is none. (Asked at every step: little is called here.)"""
-        if not (self.awake or self.busy or self.ensemble.followers):
+        ensemble = self.ensemble
+        followers = ensemble.followers
+        if not (self.awake or self.busy or followers):
             return False
-        now_ms, options, ensemble = self.now_ms, self.options, self.ensemble
+        now_ms, options = self.now_ms, self.options
         steps, executes, delivers, ghosts = [], [], [], []
         idle = asleep = None
         for process in self.awake:
-            if process.wake_ms <= now_ms or process.inbox.items:
-                if process.running and not process.paused:
-                    steps.append(process)
-            else:
+            if process.wake_ms > now_ms and not process.inbox.items:
                 asleep = process
-        self.awake.pop(asleep, None)  # one at a time is enough, here and below
+            elif process.running and not process.paused:
+                steps.append(process)
+        if asleep is not None:
+            del self.awake[asleep]  # one at a time is enough, here and below
         for store in self.busy:
             wire = store.wire
             asked = wire is not None and wire.requests
@@ -238,12 +211,13 @@ class World:
                 idle = store
             if store.ghosts and ensemble.serving:
                 ghosts.append(store)
-        self.busy.pop(idle, None)
-        end, followers = len(ensemble.log), ensemble.followers
-        behind = [r for r in followers if r.position < end and not r.cut] if followers else followers
+        if idle is not None:
+            del self.busy[idle]
         of_steps = options.weight_step if steps else 0
         of_executes = of_steps + options.weight_execute if executes else of_steps
         of_delivers = of_executes + options.weight_deliver if delivers else of_executes
+        end = len(ensemble.log)
+        behind = [r for r in followers if r.position < end and not r.cut] if followers else followers
         of_behind = of_delivers + options.weight_replicate if behind else of_delivers
         total = of_behind + 1 if ghosts else of_behind
         if not total:
@@ -281,9 +255,8 @@ class World:
         for process in self.processes.values():
             if process.wake_ms < due_ms and process.running and not process.paused:
                 due_ms = process.wake_ms
-        expiry_ms = self.ensemble.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms < due_ms:
-            due_ms = expiry_ms
+        if self.ensemble.starving:
+            due_ms = min(due_ms, self.ensemble.next_expiry_ms() or due_ms)
         if due_ms == NEVER_MS:
             return False
         late_ms = int(self.rng.random() * (self.options.timer_late_ms_max + 1))
@@ -298,7 +271,7 @@ class World:
         timers = self._timers
         while timers and timers[0][0] <= now_ms:
             heapq.heappop(timers)[2]()
-        for session in self.ensemble.expire_due():
+        for session in self.ensemble.expire_due() if self.ensemble.starving else ():
             self.trace("session of", session.client, "expires")
             for store in self.stores:
                 if store.session is session:
@@ -374,7 +347,7 @@ class World:
         """Add to the applications' journal."""
         entry = Entry(self.now_ms, process.name, process.client, process.group, event, partition, start, end)
         self.journal.append(entry)
-        self.trace(*entry[2:])
+        self._trace.ring.append((self.now_ms, entry[2:]))
         for hook in self.on_journal:
             hook(entry)
 

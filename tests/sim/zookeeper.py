@@ -147,7 +147,7 @@ class Replica:
             return Node(path, kind, None)
         if kind is Kind.DATA:
             return Node(path, kind, found.stat, found.data)
-        stat = found.stat._replace(child_changes=self.child_changes[path])
+        stat = Stat(*found.stat[:-1], self.child_changes[path])
         return Node(path, kind, stat, b"", tuple(sorted(self.children[path])))
 
     def _fire_created(self, path: str) -> None:
@@ -263,7 +263,7 @@ class Ensemble:
         self.serving = True  # False: no quorum; nobody can connect, no session expires
         self.log: list[Txn] = []
         self.sessions: dict[int, Session] = {}
-        self._starving: dict[Session, None] = {}  # of which nothing is heard; some that are fed again, too
+        self.starving: dict[Session, None] = {}  # of which nothing is heard; some that are fed again, too
         self.on_applied: list[Callable[[Txn], None]] = []
         self._created: dict[str, int] = {}
         self._sessions_made = 0
@@ -278,14 +278,14 @@ class Ensemble:
         number = 0x1000_0000 + self._sessions_made
         session = Session(number, process, client, self.negotiated_ms(timeout_ms), self.now_ms)
         self.sessions[session.id] = session
-        self._starving[session] = None
+        self.starving[session] = None
         return session
 
     def starve(self, session: Session, expires_at_ms: int) -> None:
         """Nothing is heard of the session: it expires then, unless it is fed."""
         session.expires_at_ms = expires_at_ms
         if session.alive:
-            self._starving[session] = None
+            self.starving[session] = None
 
     def negotiated_ms(self, timeout_ms: int) -> int:
         """What a session that asks for this is given at each connection."""
@@ -297,7 +297,7 @@ class Ensemble:
             return
         session.alive = False
         del self.sessions[session.id]
-        self._starving.pop(session, None)
+        self.starving.pop(session, None)
         self.zxid += 1
         changes = [Change(path, self.leader.nodes[path], None) for path in sorted(session.ephemerals)]
         self._apply(Txn(self.zxid, self.now_ms, session, kind, (), changes))
@@ -315,14 +315,14 @@ class Ensemble:
     def next_expiry_ms(self) -> int | None:
         """When the next session expires if nothing is heard of it."""
         due_ms = fed = None
-        for session in self._starving if self.serving else ():  # asked whenever time passes
+        for session in self.starving if self.serving else ():  # asked whenever time passes
             at_ms = session.expires_at_ms
             if at_ms is None:
                 fed = session
             elif due_ms is None or at_ms < due_ms:
                 due_ms = at_ms
         if fed is not None:
-            del self._starving[fed]  # one at a time is enough
+            del self.starving[fed]  # one at a time is enough
         return due_ms
 
     # -- transactions
