@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.actors import GROUP
-from tests.sim.script import Script, hold_calls, on_seeds
-from tests.sim.test_replay import SLOW
+from tests.sim.script import Script, hold_calls, on_seeds, releases
+from tests.sim.test_replay import SLOW, another_reads, ask, position, told
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.writes import Transaction
@@ -20,23 +20,26 @@ def early(transaction: Transaction) -> bool:
 class Stopping(Script):
     """A consumer of four partitions has been told to stop two, and its program is still at both."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, SLOW, consumers=1)
+    def __init__(self, seed: int, partitions: int = 4) -> None:
+        super().__init__(seed, SLOW, consumers=0, topics={"t": partitions})
+        self.consumers.registers(offers=frozenset({"ping", "replay"}))
+        self.join("consumer0")
         self.settle()
         self.holder = self.member("consumer0")
         application = self.application("consumer0")
         self._go_on = hold_calls(application)
         self.join("heir")
         self.world.run_until(lambda: bool(application._calls), 20_000, "it is told to stop")
-        self.token, name, (self.free, self.rest) = application._calls[0]
+        self.token, name, (*self.early, self.rest) = application._calls[0]
+        self.free = self.early[0]
         assert name == "stop"
 
     def give_up(self) -> None:
-        """The program reads the first of the two no more."""
-        application = self.application("consumer0")
-        final = application._stop((self.free,))
+        """The program reads all but the last of them no more."""
+        application, early = self.application("consumer0"), tuple(self.early)
+        final = application._stop(early)
         application._calls[0] = self.token, "stop", (self.rest,)
-        self.process("consumer0").inbox.put(CallDone(self.token, ((self.free,), final), part=True))
+        self.process("consumer0").inbox.put(CallDone(self.token, (early, final), part=True))
 
     def answer(self) -> None:
         """And now the other one, too."""
@@ -97,3 +100,27 @@ def test_a_part_of_a_stop_whose_registration_is_gone_changes_nothing(seed: int) 
     script.answer()
     script.settle()
     assert script.world.tried and not [tried for tried in script.world.tried if early(tried.transaction)]
+
+
+@on_seeds(4)
+def test_who_leaves_releases_nothing_unfinished_so_its_range_is_handed_on_whatever_else_is_acknowledged(
+    seed: int,
+) -> None:
+    """The former owner's stop still names it. Its acknowledgement has the coordinator read that owner, and not the
+    status of who leaves: that is read when its registration is gone."""
+    script = Stopping(seed, partitions=6)
+    world, heir = script.world, script.member("heir")
+    script.give_up()
+    world.run_until(lambda: all(script.read_by(p) == heir for p in script.early), 20_000, "the heir reads two")
+    unfinished, finished = script.early
+    at = position(script, unfinished)
+    ask(script, "heir", "announce", {unfinished: (at, at + 9)}).result()
+    world.strike("heir", releases, "after_applied_reply_lost", None)
+    script.leave("heir")
+    world.run_until(lambda: world.struck, 20_000, "it dies with its release")
+    assert [script.owner(p) for p in (unfinished, finished)] == [heir, ""]
+    script.answer()
+    world.run_until(lambda: script.outstanding("consumer0") == 0, 20_000, "the rest is acknowledged")
+    assert script.read_by(unfinished) == heir
+    assert another_reads(script, unfinished, "heir") == "consumer0"
+    assert told(script, unfinished) == [("consumer0", (at, at + 9))]

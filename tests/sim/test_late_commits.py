@@ -53,6 +53,23 @@ def test_a_commit_of_an_earlier_tenure_is_refused(seed: int) -> None:
     start_again(script)
 
 
+@on_seeds(4)
+def test_a_commit_that_waits_when_the_lease_ends_is_answered_then(seed: int) -> None:
+    """Its program is told at once that the partitions are lost, however long there is no link."""
+    script = cut_off_behind_an_acknowledgement(seed)
+    world, application, began_ms = script.world, script.application("consumer0"), script.world.now_ms
+    application.commits = False
+    future: Future[None] = Future()
+    wanted = application.wanted({p: at + 1 for p, at in application.positions.items()})
+    script.process("consumer0").inbox.put(Request("commit", wanted, future))
+    world.run_for(500)
+    assert not future.done()
+    world.run_until(lambda: bool(script.journal("lost", since_ms=began_ms)), what="the lease ends")
+    assert script.process("consumer0").cut
+    with pytest.raises(FencedError, match="lost by this consumer before it was committed: t-0, t-1, t-2, t-3"):
+        future.result(timeout=0)
+
+
 @pytest.mark.parametrize("late", ["after the loss", "before it starts again", "after it was told to start"])
 @on_seeds(12)
 def test_a_commit_of_an_earlier_tenure_is_refused_however_late_it_is_asked_for(seed: int, late: str) -> None:

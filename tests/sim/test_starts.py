@@ -162,3 +162,29 @@ def test_an_offset_deleted_or_spoiled_behind_an_acknowledgement_without_an_answe
     script.settle()
     world.run_for(2_000)
     script.calm()
+
+
+@on_seeds()
+def test_a_refused_start_whose_owner_was_edited_is_acknowledged_without_it(seed: int) -> None:
+    """The command tells the owner's version. Once the acknowledgement was refused by it, the owner itself is read."""
+    script = Script(seed, QUIET, consumers=1, coordinators=1)
+    script.settle()
+    world, new = script.world, TopicPartition("t", 4)
+    application = script.application("consumer0")
+    application._raises = lambda name: name == "start"  # type: ignore[method-assign]
+    go_on = hold_calls(application)
+    script.grow("t", 5)
+    world.run_until(lambda: bool(application._calls), 20_000, "it is told to start")
+    path = DRAFT.owner(GROUP, new)
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, b"", stat.version)).reason
+    before = len(world.tried)
+    go_on()
+    world.run_until(lambda: script.outstanding() == 0, 20_000, "it is acknowledged")
+    tried = [t for t in world.tried[before:] if acknowledges(t.transaction)]
+    frees = [[write.path for write in t.transaction.writes].count(path) for t in tried]
+    assert [(t.applied, count) for t, count in zip(tried, frees, strict=True)] == [(False, 1), (True, 0)]
+    del application._raises  # type: ignore[attr-defined]
+    script.settle()
+    script.calm()
