@@ -29,8 +29,9 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", [], {"include": " '' "}, "it is empty"),
         ("127.0.0.1:1", "g", [], {"exclude": "(t"}, "exclude .*an invalid regex"),
         ("127.0.0.1:1", "g", [], {"include": "t{1,2}"}, "a ',' means or"),
-        ("127.0.0.1:1", "g", [], {"include": "t", "threads": 0}, "0 threads"),
-        ("127.0.0.1:1", "g", ["t"], {"instance": "etl-\N{GRINNING FACE}"}, "printable characters"),
+        ("127.0.0.1:1", "g", [], {"include": "t", "threads": 0}, "threads is 0: pass an integer from 1"),
+        ("127.0.0.1:1", "g", ["t"], {"instance": "etl-\N{GRINNING FACE}"}, "instance .* letters, digits"),
+        ("127.0.0.1:1", "g", ["t"], {"instance": "a b"}, "instance 'a b': letters, digits"),
         ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
         ("127.0.0.1:1", "g", ["t"], {"zookeeper_config": "zk.conf"}, "'zk.conf'; give what load_config"),
     ],
@@ -45,7 +46,7 @@ def test_what_can_never_work_is_refused_at_once(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"coordinator_id": -1}, "coordinator id -1: choose one from 0 to"),
+        ({"coordinator_id": -1}, "coordinator_id is -1: pass an integer from 0 to"),
         ({"layout": "other"}, "no layout 'other'"),
         ({"session_timeout_ms": 0}, "session timeout of 0 ms"),
         ({"zookeeper_config": "zk.conf"}, "'zk.conf'; give what load_config"),
@@ -60,6 +61,80 @@ def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     with pytest.raises(UsageError, match="within on_stop"):
         consumer.stopped([], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("zookeeper", None), ("zookeeper", b"zk:2181"), ("topics", None), ("topics", 7), ("include", 7)),
+        *(("threads", "2"), ("threads", 1.0), ("instance", 7), ("hold_ms", "5"), ("replaces", b"x"), ("rack", 7)),
+        *(("capacity", 1.5), ("on_start", None), ("on_stop", "f"), ("on_lost", 7), ("on_replay", "f"), ("reset", 0)),
+        *(("session_timeout_ms", "9"), ("session_timeout_ms", 9.5), ("rebalance_timeout_ms", 9.5), ("assignors", 7)),
+    ],
+)
+def test_f63_an_argument_of_a_wrong_type_is_refused_when_the_consumer_is_made(name: str, wrong: Any) -> None:
+    right = {"zookeeper": "127.0.0.1:1", "group": "g", "topics": ["t"], **CALLBACKS}
+    with pytest.raises(UsageError):
+        Consumer(**{**right, name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("zookeeper", 7), ("coordinator_id", "1"), ("coordinator_id", 1.0), ("layout", []), ("journal", 7)),
+        *(("session_timeout_ms", "9"), ("group_retention_ms", None), ("on_serving", "print")),
+        *(("assignors", ["fair"]), ("assignors", {"fair": 7})),
+    ],
+)
+def test_f63_an_argument_of_a_wrong_type_is_refused_when_the_coordinator_is_made(name: str, wrong: Any) -> None:
+    with pytest.raises(UsageError):
+        Coordinator(**{"zookeeper": "127.0.0.1:1", name: wrong})
+
+
+def test_f63_a_call_with_a_wrong_type_is_refused_before_it_reaches_the_membership() -> None:
+    """It went to the membership's thread, which ended there with an AttributeError."""
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
+    plain: Any = ("t", 0)
+    calls: list[Any] = [
+        lambda: consumer.commit({plain: 5}),
+        lambda: consumer.commit({TopicPartition("t", 1): 5, plain: 5}),
+        lambda: consumer.commit(None),  # type: ignore[arg-type]
+        lambda: consumer.commit({TopicPartition("t", 0): 5}, {plain: 1}),
+        lambda: consumer.announce({plain: (1, 2)}),
+        lambda: consumer.announce({TopicPartition("t", 0): (1.0, 2.0)}),  # type: ignore[dict-item]
+        lambda: consumer.announce({TopicPartition("t", 0): 5}),  # type: ignore[dict-item]
+        lambda: consumer.stopped([plain], {}),
+        lambda: consumer.stopped([], {plain: 5}),
+        lambda: consumer.allowed(plain),
+        lambda: consumer.report(1.5, 0),  # type: ignore[arg-type]
+        lambda: consumer.report(0, "7"),  # type: ignore[arg-type]
+        lambda: consumer.join_when(True),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(UsageError):
+            call()
+    assert consumer._driver.inbox.take(0) == []
+
+
+def test_f63_an_answer_with_plain_tuples_is_that_callbacks_error() -> None:
+    answers: Any = {"on_stop": lambda p: {("t", 0): 5}, "reset": lambda p: {("t", 0): 5}}
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **{**CALLBACKS, **answers})
+    for function in (consumer._worker._callbacks.functions["stop"], consumer._worker._questions.functions["reset"]):
+        with pytest.raises(UsageError, match=r"\('t', 0\) is no partition: pass zkcoord\.TopicPartition"):
+            function((TopicPartition("t", 0),))
+
+
+def test_f63_a_ready_that_raises_is_not_ready_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked on the membership's thread, which it ended."""
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
+
+    def ready() -> bool:
+        raise ValueError("no such file")
+
+    consumer.join_when(ready)
+    with caplog.at_level("WARNING", "zkcoord.events"):
+        assert [consumer._role.may_join() for _ in range(3)] == [False] * 3
+    assert caplog.messages == ['not_ready why="join_when: ValueError: no such file"']
 
 
 @pytest.mark.parametrize("offset", [-1, -1001, None, "7", 2**63, 1.5])

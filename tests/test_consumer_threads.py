@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.membership import MemberSettings, MembershipRole
-from zkcoord.shell.ports import Request
+from zkcoord.shell.ports import CallDone, Request
 
 DEADLINE_S = 10
 
@@ -191,8 +192,8 @@ def test_a_coordinator_answers_its_stop_and_refuses_what_it_does_not_know() -> N
         coordinator.run()
 
 
-def test_a_commit_says_how_often_its_partitions_had_been_started_when_it_was_decided() -> None:
-    """Inside of `on_start`, also one that raises, it is still one of the earlier start."""
+def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -> None:
+    """Inside of `on_start` it is still one of the earlier start. A start that raises leaves nothing that runs."""
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     seen: list[Wanted] = []
 
@@ -219,7 +220,83 @@ def test_a_commit_says_how_often_its_partitions_had_been_started_when_it_was_dec
     assert seen == [
         Wanted({first: 1}, {first: 0}),
         Wanted({first: 1}, {first: 1}),
-        Wanted({first: 1}, {first: 2}),
-        Wanted({first: 2, second: 3}, {first: 3, second: 1}),
+        Wanted({first: 1}, {first: 0}),
+        Wanted({first: 2, second: 3}, {first: 3, second: 0}),
         Wanted({first: 4}, {first: 1}),
     ]
+
+
+class Ended(BaseException):
+    """What ends a program, as SystemExit, KeyboardInterrupt and GeneratorExit do."""
+
+
+@pytest.mark.parametrize("name", ["start", "stop", "lost", "reset", "replay"])
+def test_f63_an_exit_in_a_callback_ends_the_membership_and_is_raised_where_the_user_waits(name: str) -> None:
+    """The worker's thread ended without a word: the member stayed registered, and obeyed nothing."""
+    ends = Ended(name)
+    lost: list[tuple[TopicPartition, ...]] = []
+
+    def end(argument: object) -> Any:
+        if lost or name != "lost":
+            raise ends
+        return lost.append(())
+
+    callbacks: dict[str, Any] = {
+        "on_start": end,
+        "on_stop": end,
+        "on_lost": lost.append,
+        "on_replay": end,
+        "reset": end,
+    }
+    if name == "lost":
+        callbacks["on_lost"] = end
+        lost.append(())
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], **callbacks)
+    answers: list[CallDone] = []
+    partition = TopicPartition("t", 0)
+    for line in (consumer._worker._callbacks, consumer._worker._questions):
+        line._answer = answers.append
+    consumer._worker.call(0, "replay", {partition: (5, 6)})
+    consumer._worker.call(1, "start" if name == "replay" else name, {partition: 5} if name != "stop" else (partition,))
+    if name != "lost":
+        consumer._worker.call(2, "lost", (partition,))  # as the loop does when it has ended
+    consumer.start()
+    consumer._driver.ended.wait(DEADLINE_S)
+
+    with pytest.raises(Ended) as raised:
+        consumer.commit({partition: 6})
+    assert (raised.value, consumer.error) == (ends, ends)
+    consumer.stop()  # it was told
+    assert [done.token for done in answers] == ([0] if name == "lost" else [0, 2])  # the call itself has no answer
+    assert lost == [()] if name == "lost" else lost == [(partition,)]
+
+
+def test_f63_an_exit_in_a_callback_is_raised_by_stop_when_no_call_has_told_it() -> None:
+    def leave(positions: object) -> None:
+        raise SystemExit(3)
+
+    consumer = Consumer("127.0.0.1:1", "g", ["t"], on_start=leave, on_stop=lambda p: {}, on_lost=lambda p: None)
+    consumer._worker.call(1, "start", {})
+    with pytest.raises(SystemExit) as raised, consumer:
+        consumer._driver.ended.wait(DEADLINE_S)
+    assert raised.value.code == 3
+    consumer.stop()
+
+
+def test_f63_a_request_that_cannot_be_served_fails_alone() -> None:
+    """Its error ended the loop, and the membership with it."""
+    loop = Loop(lambda sink: _Store(), lambda item: None)
+    role = MembershipRole(loop, MemberSettings(group="g", new_id=str, registration=lambda ms: b""), _Store(), print)
+    loop.run_role(role)
+
+    def requested(request: Request, now_ms: int) -> None:
+        if request.name == "stop":
+            request.future.set_result(None)
+        else:
+            request.argument.nothing  # noqa: B018
+
+    role.requested = requested  # type: ignore[method-assign]
+    wrong, stop = Request("commit"), Request("stop")
+    loop.step([wrong, stop], 0)
+    assert isinstance(wrong.future.exception(0), AttributeError)
+    assert (stop.future.result(0), loop.finished, loop.fatal) == (None, False, None)

@@ -73,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
-    "zkcoord.subscription": PURE | {"zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.consumer": STDLIB | {"zkcoord"},
     "zkcoord.coordinator": STDLIB | {"zkcoord"},
     "zkcoord": {"zkcoord.consumer", "zkcoord.coordinator", "zkcoord.core.model", "zkcoord.errors"},

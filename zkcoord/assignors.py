@@ -36,6 +36,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, Assignor, AssignorInput, check_assignment
+from zkcoord.core.given import given_function
 from zkcoord.core.model import Subscriber, TopicPartition, is_name
 from zkcoord.errors import UsageError
 
@@ -84,8 +85,11 @@ def installed_assignors(problem: Callable[[str, str], None]) -> dict[str, Assign
 
 def all_assignors(own: Mapping[str, Assignor]) -> dict[str, Assignor]:
     """The project's assignors and these; UsageError for a name that is taken, or none."""
-    for name in own:
+    if not isinstance(own, Mapping):
+        raise UsageError(f"assignors is {own!r}: pass a mapping from name to function")
+    for name, one in own.items():
         check_name(name)
+        given_function(f"the assignor {name!r}", one)
         if name in ASSIGNORS:
             raise UsageError(f"the assignor's name {name!r} is taken: choose another")
     wrapped = {name: one if isinstance(one, UserAssignor) else UserAssignor(name, one) for name, one in own.items()}
@@ -94,7 +98,7 @@ def all_assignors(own: Mapping[str, Assignor]) -> dict[str, Assignor]:
 
 def check_offers(names: Sequence[str]) -> None:
     """UsageError for what no consumer can offer; any name may be offered, for the coordinator computes."""
-    if isinstance(names, str) or not names:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise UsageError(f"assignors must be a list of names: {', '.join(sorted(ASSIGNORS))}, or your own")
     for name in names:
         check_name(name)
@@ -102,7 +106,7 @@ def check_offers(names: Sequence[str]) -> None:
 
 def check_name(name: str) -> None:
     """UsageError for what cannot be an assignor's name in registrations and records."""
-    if not is_name(name):
+    if not isinstance(name, str) or not is_name(name):
         raise UsageError(f"assignor {name!r}: small letters, digits, '.', '_' and '-' only, at most 64")
 
 

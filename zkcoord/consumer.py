@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -18,6 +18,14 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.assignors import check_offers
+from zkcoord.core.given import (
+    given_function,
+    given_number,
+    given_offsets,
+    given_partition,
+    given_partitions,
+    given_ranges,
+)
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import PING
@@ -25,19 +33,17 @@ from zkcoord.core.view import Announced as Announcement
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.shell.announcing import Announced
+from zkcoord.shell.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
 from zkcoord.shell.committing import Wanted
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.membership import MemberSettings, MembershipRole
+from zkcoord.shell.ports import LoopEndedError
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
-from zkcoord.subscription import check_instance, check_name, subscription_of
-from zkcoord.tree.offset import checked_offsets
-from zkcoord.tree.registration import encode_registration
+from zkcoord.subscription import check_name, registration_of
+from zkcoord.tree.registration import Registration, encode_registration
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
 from zkcoord.tree.values import wildcard_of
-
-Positions = Mapping[TopicPartition, int]
-Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class Consumer:
@@ -78,6 +84,7 @@ class Consumer:
     """
 
     _fatal: ZkcoordError | None = None
+    _not_ready = ""  # why `ready` of join_when could not be asked
 
     def __init__(
         self,
@@ -108,36 +115,30 @@ class Consumer:
         Raises UsageError for what can never work: an illegal name, no topics, a broken regex, no assignor.
         """
         check_name("group", group)
-        check_instance(instance, hold_ms)
         check_offers(assignors)
-        document = subscription_of(topics, include, exclude, threads)
-        document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack)
-        document = replace(document, capacity=capacity, rebalance_timeout_ms=rebalance_timeout_ms)
-        offers = frozenset({PING} if on_replay is None else {PING, REPLAY})
-        document = replace(document, assignors=tuple(assignors), offers=offers)
-
-        def registration(negotiated_ms: int) -> bytes:
-            return encode_registration(replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms))
-
-        registration(session_timeout_ms)  # refuses now what would be refused at joining
-        self._rebalance_timeout_ms, self._started = rebalance_timeout_ms, False
-        sessions = zookeeper_sessions(
-            zookeeper,
-            session_timeout_ms=session_timeout_ms,
-            fatal=self._fail,
-            prompt=True,
-            config=zookeeper_config,
+        document = registration_of(
+            topics,
+            include=include,
+            exclude=exclude,
+            threads=threads,
+            instance=instance,
+            hold_ms=hold_ms,
+            replaces=replaces,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            rack=rack,
+            capacity=capacity,
         )
+        document = replace(document, assignors=tuple(assignors), offers=_offers(on_replay))
+        given_number("session_timeout_ms", session_timeout_ms, 1)
+        _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
+        self._rebalance_timeout_ms, self._started = rebalance_timeout_ms, False
+        asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
+        sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
-        self._starts: dict[TopicPartition, int] = {}
-        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
-        callbacks: dict[str, Any] = {"stop": _checked(on_stop), "lost": on_lost, "replay": self._replay.update}
-        callbacks["start"] = partial(self._start, on_start, on_replay)
-        self._worker = Worker(callbacks, {"reset": _checked(reset or _no_reset)}, self._driver.put)
-        new_id = partial(new_consumer_id, group, instance)
-        member = MemberSettings(group=group, new_id=new_id, registration=registration, topics=document.topics)
-        member = replace(member, wildcard=wildcard_of(document))
-        self._role = MembershipRole(self._driver.loop, member, self._worker, emit_fields)
+        self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
+        served = self._callbacks.functions(), self._callbacks.questions()
+        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "abandon"))
+        self._role = MembershipRole(self._driver.loop, _settings(group, document), self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
 
     def start(self) -> None:
@@ -151,7 +152,7 @@ class Consumer:
         """Leave cleanly: `on_stop` for everything held, offsets and releases, session ended. Idempotent.
 
         Waits at most the rebalance timeout for `on_stop`, then at most 11 s for its threads; not to be called from a
-        callback.
+        callback. A SystemExit (or its like) that a callback raised is raised here, unless a call has told it.
         """
         if not self._started:
             return
@@ -159,25 +160,28 @@ class Consumer:
         future = self._driver.ask("stop")
         try:
             future.result(self._rebalance_timeout_ms / 1000)
-        except (FutureTimeoutError, RuntimeError):
+        except (FutureTimeoutError, LoopEndedError):
             self._driver.ask("abandon", UnavailableError("left without an answer from ZooKeeper"))
         self._driver.join()
         self._worker.stop(max(1.0, deadline - time.monotonic()))
+        self._driver.raise_exit()
 
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.
 
-        `starts`: how often `on_start` had named each of these partitions when their offsets were decided; None: as
-        often as it has now. A partition that was lost and started again since would go on from an old position.
+        `starts`: for each partition the number of the `on_start` that had named it last when its offset was decided,
+        all calls of `on_start` counted from 1 on; None: the last ones until now. A partition that was lost and started
+        again since would go on from an old position.
 
-        Raises FencedError when any of them is not held, was started again since, or its offset was set by somebody else
-        meanwhile: nothing of this call is then written, unless it became several transactions (over 1,000 partitions):
-        what one of these has moved is lost, and started again there; and when this consumer was stopped. Raises
-        UnavailableError when ZooKeeper does not answer within the rebalance timeout, and `error` when this consumer has
-        ended by itself.
+        Raises UsageError for what are no offsets of partitions. Raises FencedError when any of them is not held, was
+        started again since, or its offset was set by somebody else meanwhile: nothing of this call is then written,
+        unless it became several transactions (over 1,000 partitions): what one of these has moved is lost, and started
+        again there; and when this consumer was stopped. Raises UnavailableError when ZooKeeper does not answer within
+        the rebalance timeout, and `error` when this consumer has ended by itself.
         """
-        counted, wanted = self._starts if starts is None else starts, checked_offsets(offsets)
-        self._ask_write("commit", Wanted(wanted, {p: counted.get(p, 0) for p in wanted}))
+        wanted = given_offsets(offsets)
+        numbers = self._numbers(wanted) if starts is None else given_offsets(starts)
+        self._ask_write("commit", Wanted(wanted, numbers))
 
     def announce(self, ranges: Ranges) -> None:
         """Say in ZooKeeper what is about to be processed: partition -> (start, end), from its committed offset on.
@@ -191,22 +195,24 @@ class Consumer:
         256 KiB: nothing was announced then. Raises UnavailableError as `commit` does, and while ranges that were handed
         to this consumer, or broken off by a stop, leave no room: process those that are held first.
         """
-        for partition, (start, end) in ranges.items():
-            if not 0 <= start < end:
-                raise UsageError(f"{partition}: {start} to {end} is no range")
-        if not ranges:
+        wanted = given_ranges(ranges)
+        if not wanted:
             return
-        _check_size(ranges)
-        self._ask_write("announce", Announced(dict(ranges), {p: self._starts.get(p, 0) for p in ranges}))
+        _check_size(wanted)
+        self._ask_write("announce", Announced(wanted, self._numbers(wanted)))
 
     def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
         """Within `on_stop`, on its thread: nothing of these of its partitions is read any more; `offsets` are their
         final offsets, as `on_stop` returns them. They go to whom they are meant for while `on_stop` waits for the rest.
         """
-        if not self._worker.answer_part("stop", (tuple(partitions), checked_offsets(offsets))):
+        if not self._worker.answer_part("stop", (given_partitions(partitions), answered_offsets(offsets))):
             raise UsageError("stopped() is for within on_stop, on the thread that it is called on")
 
+    def _numbers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self._callbacks.started(partition) for partition in partitions}
+
     def _ask_write(self, name: str, wanted: Wanted | Announced) -> None:
+        self._driver.raise_exit()
         if self.error is not None:
             raise self.error
         future: Future[None] = self._driver.ask(name, wanted)
@@ -214,25 +220,10 @@ class Consumer:
             future.result(self._rebalance_timeout_ms / 1000)
         except FutureTimeoutError:
             raise UnavailableError(f"ZooKeeper did not answer the {name}: it may have happened, or may still") from None
-        except RuntimeError:  # of the driver: the loop has ended
+        except LoopEndedError:
             raise self.error or FencedError("the consumer was stopped") from None
         except FencedError as error:
             raise self.error or error from None
-
-    def _start(
-        self,
-        on_start: Callable[[Positions], None],
-        on_replay: Callable[[Ranges], None] | None,
-        positions: Positions,
-    ) -> None:
-        replay = dict(self._replay)
-        self._replay.clear()
-        try:
-            if replay and on_replay is not None:
-                on_replay(replay)
-            on_start(positions)
-        finally:  # only now: what is committed meanwhile was decided before
-            self._starts |= {p: self._starts.get(p, 0) + 1 for p in positions}
 
     def report(self, progress: int, lag: int) -> None:
         """Tell how the work goes: `progress` grows with what was done (in any unit), `lag` is what is known to be left.
@@ -240,19 +231,21 @@ class Consumer:
         It is shown, and answered to the coordinator's probes: a member that has partitions, lag, and no progress
         at several probes is taken for dead inside, and evicted. Cheap; may be called from any thread.
         """
-        if progress < 0 or lag < 0:
-            raise UsageError(f"progress {progress} and lag {lag} are counts, neither is negative")
-        self._role.said = (progress, lag)
+        self._role.said = (given_number("progress", progress), given_number("lag", lag))
 
     def join_when(self, ready: Callable[[], bool]) -> None:
         """Register, at first and after each loss, only when `ready()` is true: one that registers must be able to obey.
 
         It is asked at least each sixth of the session timeout, on the membership's own thread: it must return at once.
+        One that raises is not ready; the warning `not_ready` says why.
         """
-        self._role.may_join = ready
+        given_function("ready", ready)
+        self._role.may_join = partial(self._is_ready, ready)
 
     def allowed(self, partition: TopicPartition) -> bool:
         """True while the partition may be read: acknowledged, started, and the lease holds now."""
+        if type(partition) is not TopicPartition:
+            given_partition(partition)
         lease = self._role.lease
         return partition in self._role.readable and lease is not None and lease.holds(self._driver.clock.now_ms())
 
@@ -267,8 +260,9 @@ class Consumer:
         return self._role.generation
 
     @property
-    def error(self) -> Exception | None:
-        """Why this consumer ended by itself (a wrong chroot, another layout, a bug); None while it runs."""
+    def error(self) -> BaseException | None:
+        """Why this consumer ended by itself: a wrong chroot, another layout, a bug, a SystemExit (or its like) that a
+        callback raised; None while it runs."""
         return self._fatal or self._driver.loop.fatal
 
     def __enter__(self) -> Consumer:
@@ -279,6 +273,16 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _is_ready(self, ready: Callable[[], bool]) -> bool:
+        try:
+            return bool(ready())
+        except Exception as error:
+            why = f"join_when: {type(error).__name__}: {error}"
+            if why != self._not_ready:
+                self._not_ready = why
+                emit_fields("not_ready", {"why": why, "level": "warning"})
+            return False
 
     def _fail(self, error: ZkcoordError) -> None:
         self._fatal = error
@@ -303,6 +307,24 @@ def why_nothing_is_held(consumer_id: str | None) -> str:
     )
 
 
+def _settings(group: str, document: Registration) -> MemberSettings:
+    return MemberSettings(
+        group=group,
+        new_id=partial(new_consumer_id, group, document.instance),
+        registration=partial(_registration, document),
+        topics=document.topics,
+        wildcard=wildcard_of(document),
+    )
+
+
+def _registration(document: Registration, negotiated_ms: int) -> bytes:
+    return encode_registration(replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms))
+
+
+def _offers(on_replay: object) -> frozenset[str]:
+    return frozenset({PING} if on_replay is None else {PING, REPLAY})
+
+
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -313,13 +335,3 @@ def _check_size(ranges: Ranges) -> None:
         raise UsageError(
             f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"
         )
-
-
-def _checked(callback: Callable[[tuple[TopicPartition, ...]], Positions]) -> Callable[[Any], Positions]:
-    """The callback, which raises when what it answers are no offsets: else that would end the membership's thread."""
-    return lambda partitions: checked_offsets(callback(partitions))
-
-
-def _no_reset(partitions: tuple[TopicPartition, ...]) -> Positions:
-    names = ", ".join(map(str, partitions[:5]))
-    raise UsageError(f"no offset for {names}: give Consumer a `reset` function that says where to start")

@@ -13,6 +13,7 @@ from typing import Any
 from zkcoord import settings
 from zkcoord.assignors import Assignor, all_assignors, installed_assignors
 from zkcoord.core.candidates import PROTOCOLS
+from zkcoord.core.given import given_function, given_number, given_text
 from zkcoord.core.janitor import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
@@ -49,8 +50,14 @@ class Coordinator:
 
         Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
         """
-        if coordinator_id is not None and not 0 <= coordinator_id <= ID_MAX:
-            raise UsageError(f"coordinator id {coordinator_id}: choose one from 0 to {ID_MAX}")
+        if coordinator_id is not None:
+            given_number("coordinator_id", coordinator_id, 0, ID_MAX)
+        given_number("group_retention_ms", group_retention_ms)
+        given_text("layout", layout)
+        if on_serving is not None:
+            given_function("on_serving", on_serving)
+        if not isinstance(journal, str | os.PathLike | None):
+            raise UsageError(f"journal is {journal!r}: pass the path of a folder")
         chosen = layout_named(layout)
         if chosen is not DRAFT:
             raise UsageError(
@@ -92,12 +99,16 @@ class Coordinator:
         self._driver.start()
 
     def stop(self) -> None:
-        """End the session, from any thread: a standby takes over at once. Idempotent."""
+        """End the session, from any thread: a standby takes over at once. Idempotent.
+
+        A SystemExit (or its like) that `on_serving` or an assignor raised after `start` is raised here, once.
+        """
         self._driver.ask("stop")
         self._driver.join()
+        self._driver.raise_exit()
 
     @property
-    def error(self) -> Exception | None:
+    def error(self) -> BaseException | None:
         """Why it ended by itself; None while it runs, and after `stop`."""
         return self._driver.loop.fatal
 

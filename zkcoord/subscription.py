@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from zkcoord.core.given import given_number, given_text, seen
 from zkcoord.errors import CorruptError, UsageError
-from zkcoord.tree.codec import is_topic
-from zkcoord.tree.registration import BLACK_LIST, MARKER, WHITE_LIST, Registration, legal_instance
+from zkcoord.tree.codec import INT32_MAX, is_topic
+from zkcoord.tree.registration import BLACK_LIST, MARKER, THREADS_MAX, WHITE_LIST, Registration
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
 NAME_CHARS_MAX = 249
-"""Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups are held to the same."""
+"""Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups and instances are held to the same."""
 
 
 def subscription_of(
@@ -22,6 +24,10 @@ def subscription_of(
     'clicks|views.*'
     """
     given = [name for name, value in (("include", include), ("exclude", exclude)) if value is not None]
+    for name, value in (("include", include), ("exclude", exclude)):
+        if value is not None:
+            given_text(name, value)
+    given_number("threads", threads, 1, THREADS_MAX)
     if len(given) + bool(topics) > 1:
         raise UsageError(
             f"name topics, or give include, or exclude: not {' and '.join([*['topics'] * bool(topics), *given])}"
@@ -41,6 +47,32 @@ def subscription_of(
     return Registration(subscription={regex: threads}, pattern=pattern, coordination=MARKER)
 
 
+def registration_of(
+    topics: Sequence[str] | Mapping[str, int],
+    *,
+    include: str | None,
+    exclude: str | None,
+    threads: int,
+    instance: str | None,
+    hold_ms: int,
+    replaces: str | None,
+    rebalance_timeout_ms: int,
+    rack: str | None,
+    capacity: int | None,
+) -> Registration:
+    """The registration of a consumer with these arguments; UsageError for what can never work."""
+    check_instance(instance, hold_ms)
+    document = subscription_of(topics, include, exclude, threads)
+    given_number("rebalance_timeout_ms", rebalance_timeout_ms, 1)
+    for name, text in (("replaces", replaces), ("rack", rack)):
+        if text is not None:
+            given_text(name, text)
+    if capacity is not None:
+        given_number("capacity", capacity, 1, INT32_MAX)
+    document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack, capacity=capacity)
+    return replace(document, rebalance_timeout_ms=rebalance_timeout_ms)
+
+
 def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
     """Those of the topics that a registration asks for, in their order; UsageError for a regex that takes too long.
 
@@ -58,16 +90,24 @@ def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
 def _subscription(topics: Sequence[str] | Mapping[str, int], threads: int) -> dict[str, int]:
     if isinstance(topics, str):
         raise UsageError(f"topics must be a list: [{topics!r}]")
-    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, threads)
+    if not isinstance(topics, Iterable):
+        raise UsageError(f"topics is {seen(topics)}: pass a list of names, or a mapping from name to threads")
+    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(map(_named, topics), threads)
     if not counts:
         raise UsageError("name at least one topic, or give include or exclude")
-    for topic in counts:
+    for topic, count in counts.items():
         check_name("topic", topic)
+        given_number(f"the threads of {topic}", count, 1, THREADS_MAX)
     return counts
 
 
+def _named(topic: str) -> str:
+    check_name("topic", topic)
+    return topic
+
+
 def check_name(what: str, name: str) -> None:
-    """UsageError for what cannot be the name of a group or a topic (`what` says which)."""
+    """UsageError for what cannot be the name of a group, a topic or an instance (`what` says which)."""
     if not (isinstance(name, str) and is_topic(name) and len(name) <= NAME_CHARS_MAX):
         raise UsageError(
             f"{what} {name!r}: letters, digits, '.', '_' and '-' only, at most {NAME_CHARS_MAX} (as Kafka has it)"
@@ -76,7 +116,8 @@ def check_name(what: str, name: str) -> None:
 
 def check_instance(name: str | None, hold_ms: int) -> None:
     """UsageError for what cannot be an instance's name, and for a hold without an instance."""
+    given_number("hold_ms", hold_ms)
     if hold_ms and name is None:
         raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
-    if name is not None and not legal_instance(name):
-        raise UsageError(f"instance {name!r}: 1 to 255 printable characters, no '/', as it becomes part of a path")
+    if name is not None:
+        check_name("instance", name)

@@ -29,7 +29,7 @@ NOBODY: Any = None  # what is weighed is neither read nor asked for
 
 def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
     """A member that has announced so much, has refused what it could, and finds these starts."""
-    desk = Desk(NOBODY, PATHS, Calls(NOBODY), NOBODY, {})
+    desk = Desk(NOBODY, PATHS, Calls(NOBODY), NOBODY)
     while ranges_bytes > 0:
         partition = TopicPartition("x" * 200, NUMBER - len(desk.holdings.batch))
         desk.holdings.batch[partition] = WIDE

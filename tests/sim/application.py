@@ -72,7 +72,8 @@ class Application:
         self._committing: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
         self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed exactly so, while they begin there
-        self.starts: dict[TopicPartition, int] = {}  # how often it was told to start each
+        self.starts: dict[TopicPartition, int] = {}  # by which start each was named last, counted from 1 on
+        self._start_calls = 0
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
         self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
@@ -120,8 +121,9 @@ class Application:
         if self.hung:
             return
         token, name, argument = self._calls.popleft()
-        for partition in argument if name == "start" else ():
-            self.starts[partition] = self.starts.get(partition, 0) + 1
+        if name == "start":
+            self._start_calls += 1
+            self.starts |= dict.fromkeys(argument, self._start_calls)
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
             try:

@@ -215,7 +215,8 @@ class PlainProgram(Program):
         """Read until told to leave, or the membership has ended."""
         self.changed = SimCondition()
         self.positions: dict[TopicPartition, int] = {}
-        self.starts: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}  # the number of the start that named it last
+        self.start_calls = 0
         self.committed: dict[TopicPartition, int] = {}
         self.in_work: dict[TopicPartition, tuple[int, int]] = {}
         self.ends: dict[TopicPartition, int] = {}  # of what was processed since the start
@@ -245,8 +246,8 @@ class PlainProgram(Program):
     # -- on the worker
 
     def _on_start(self, positions: Positions) -> None:
-        for partition in positions:
-            self.starts[partition] = self.starts.get(partition, 0) + 1
+        self.start_calls += 1
+        self.starts |= dict.fromkeys(positions, self.start_calls)
         self.nap(self.world.options.call_ms_max)
         options = self.world.options
         if self.world.stormy and self.draw() < options.start_raises_rate:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import Any
+
+import pytest
 
 from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.application import CALLS_MAX
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError
+from zkcoord.errors import FencedError, UsageError
+from zkcoord.shell.announcing import Announced
+from zkcoord.shell.committing import Wanted
 from zkcoord.shell.desk import CALLS_WAITING_MAX
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
@@ -154,4 +159,36 @@ def test_f54_a_foreign_offset_under_a_stop_is_kept_and_the_next_owner_starts_the
     first = script.journal("start", partition)[-1]
     assert first.client == script.client("late")
     assert first.start == 7
+    script.calm()
+
+
+PLAIN: Any = ("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("commit", Wanted({PLAIN: 5}, {})),
+        ("commit", Wanted({TopicPartition("u", 0): 5, PLAIN: 5}, {})),
+        ("commit", Wanted({TopicPartition("t", 0): 5.5}, {})),  # type: ignore[dict-item]
+        ("announce", Announced({PLAIN: (0, 5)}, {})),
+        ("announce", Announced({TopicPartition("t", 0): (0.0, 5.5)}, {})),  # type: ignore[dict-item]
+        ("commit", None),
+    ],
+)
+@on_seeds(3)
+def test_f63_a_request_that_is_none_fails_alone_and_the_member_goes_on(seed: int, name: str, argument: Any) -> None:
+    """Its AttributeError ended the membership, or left a status that nobody could decode."""
+    script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
+    script.settle()
+    member = script.member("consumer0")
+    if argument is not None:  # as if it had been decided on now
+        started = script.application("consumer0").starts[TopicPartition("t", 0)]
+        argument = argument._replace(starts={TopicPartition("t", 0): started})
+    future: Future[None] = Future()
+    script.process("consumer0").inbox.put(Request(name, argument, future))
+    script.world.run_until(future.done, 5_000, "it is answered")
+    assert isinstance(future.exception(0), AttributeError if argument is None else UsageError)
+    script.world.run_for(1_000)
+    assert script.member("consumer0") == member
     script.calm()

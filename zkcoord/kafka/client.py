@@ -95,6 +95,8 @@ def librdkafka() -> Any:
 
 def check_servers(servers: str) -> None:
     """UsageError for what is no list of brokers: librdkafka would only log that, or take a wrong port for 0."""
+    if not isinstance(servers, str):
+        raise UsageError(f"Kafka address {servers!r}: write HOST:PORT[,HOST:PORT…]")
     for part in map(str.strip, servers.rstrip(", ").split(",")):
         broker = BROKER.fullmatch(part)
         if broker is None or not 0 < int(broker["port"] or 1) < 65_536:

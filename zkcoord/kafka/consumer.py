@@ -18,15 +18,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from zkcoord import settings as defaults
+from zkcoord.core.given import given_number, given_partition, given_partitions
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UsageError
-from zkcoord.kafka.client import Message
+from zkcoord.kafka.client import Message, check_servers
 from zkcoord.kafka.delivery import Delivery
 from zkcoord.kafka.fetcher import Fetcher
 from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import MembershipFactory, Options
 from zkcoord.kafka.resets import Resets
+from zkcoord.settings import REBALANCE_TIMEOUT_MS
 
 LOG = logging.getLogger("zkcoord.kafka")
 
@@ -70,18 +71,22 @@ class KafkaConsumer:
 
         `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
         """
+        check_servers(bootstrap_servers)
+        if not isinstance(config, Mapping | None):
+            raise UsageError(f"config is {type(config).__name__}: pass a mapping of librdkafka's settings")
+        if not isinstance(from_beginning, bool):
+            raise UsageError(f"from_beginning is {from_beginning!r}: pass True or False")
+        timeout_ms = given_number("rebalance_timeout_ms", settings.get("rebalance_timeout_ms", REBALANCE_TIMEOUT_MS), 1)
         near = {} if settings.get("rack") is None else {"client.rack": str(settings["rack"])}
         kafka = {**near, **(config or {})}
         self._resets = Resets(bootstrap_servers, kafka, "earliest" if from_beginning else "latest")
-        self._stop_seconds = (
-            settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS) / 1000 * STOP_WAIT_SHARE
-        )
+        self._stop_seconds = timeout_ms / 1000 * STOP_WAIT_SHARE
         self._changed = threading.Condition()
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
         self._holdings = Holdings()  # under _changed, like all below
         self._poller: int | None = None  # the thread that polled last
         self._polling = False
-        self._started = False
+        self._started = self._joined = False
         self._membership = (membership or _membership())(
             zookeeper,
             group,
@@ -130,8 +135,10 @@ class KafkaConsumer:
             self._started = True
         try:
             self._resets.check_credentials()
-            self._check_open()  # another thread may have closed it meanwhile
-            self._membership.start()
+            with self._changed:
+                self._check_open()  # another thread may have closed it meanwhile
+                self._joined = True
+                self._membership.start()
         except BaseException:
             self._started = False
             raise
@@ -154,7 +161,7 @@ class KafkaConsumer:
             self._holdings.closed = True
             self._changed.notify_all()
         try:
-            if self._started:
+            if self._joined:
                 self._membership.stop()
         finally:
             with self._changed:
@@ -172,9 +179,7 @@ class KafkaConsumer:
 
     def poll_many(self, count: int, timeout: float) -> list[Message]:
         """At most `count` messages, those of one partition in order; waits for the first only. Otherwise as `poll`."""
-        if count < 1:
-            raise UsageError(f"poll_many takes at least one message, not {count}")
-        return self._take(count, timeout)
+        return self._take(given_number("count", count, 1), timeout)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Write positions through the membership; when it returns, they are stored.
@@ -211,19 +216,22 @@ class KafkaConsumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`, which is then the partition's position, also for commits. FencedError if not held."""
+        where = given_partition(partition), given_number("offset", offset)
         with self._changed:
-            self._holdings.seek(partition, offset)
+            self._holdings.seek(*where)
             self._changed.notify_all()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these until `resume`, or until they are started anew; one not held is passed over."""
+        given = given_partitions(partitions)
         with self._changed:
-            self._holdings.pause(partitions, True)
+            self._holdings.pause(given, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand these out again; one not held is passed over."""
+        given = given_partitions(partitions)
         with self._changed:
-            self._holdings.pause(partitions, False)
+            self._holdings.pause(given, False)
 
     @property
     def consumer_id(self) -> str | None:
@@ -238,13 +246,13 @@ class KafkaConsumer:
     def position(self, partition: TopicPartition) -> int:
         """The next offset that `poll` will hand out of it. FencedError if it is not held."""
         with self._changed:
-            return self._holdings.position(partition)
+            return self._holdings.position(given_partition(partition))
 
     # ---- the polling thread
 
     def _take(self, count: int, timeout: float) -> list[Message]:
-        if timeout < 0:
-            raise UsageError(f"a poll cannot wait {timeout} seconds")
+        if not isinstance(timeout, int | float) or not timeout >= 0:
+            raise UsageError(f"a poll cannot wait {timeout!r} seconds: pass a number of 0 or more")
         self.start()
         self._enter()
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from zkcoord.core.given import given_offsets
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UsageError
 
@@ -24,6 +25,7 @@ class Holding:
     finished: int  # everything before it has been finished by the user
     committed: int  # what the offset store is known to hold
     epoch: int
+    start: int  # the number of the `on_start` that named it
     told: int = 0  # everything before it was told to the user as gone
     stopping: bool = False  # nothing more is handed out
     paused: bool = False  # by the user
@@ -40,18 +42,19 @@ class Holdings:
         self._barred: set[TopicPartition] = set()  # held, but must not be fetched (yet, or while the lease is over)
         self._forfeited: dict[TopicPartition, int] = {}  # gone with messages handed out, uncommitted: their end
         self._sent: dict[TopicPartition, tuple[Holding, int]] = {}  # the commit under way
-        self._starts: dict[TopicPartition, int] = {}  # how often each was started, in all
+        self._starts = 0  # calls of `on_start` so far
         self._epoch = 0
 
     # what the membership says
 
     def start(self, positions: Mapping[TopicPartition, int]) -> None:
         """Hold these from now on, from these offsets, barred; what is held already goes on from the new one."""
+        self._starts += 1
         for partition, offset in positions.items():
-            self._starts[partition] = self._starts.get(partition, 0) + 1
             if partition in self._held:
                 self._forfeit(partition)
-            self._held[partition] = Holding(handed=offset, finished=offset, committed=offset, epoch=self._next_epoch())
+            epoch, start = self._next_epoch(), self._starts
+            self._held[partition] = Holding(handed=offset, finished=offset, committed=offset, epoch=epoch, start=start)
         self._in_work.difference_update(positions)
         self._barred.update(positions)
 
@@ -140,8 +143,6 @@ class Holdings:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`, which is the partition's position from now on, also for commits."""
-        if offset < 0:
-            raise UsageError(f"cannot seek {partition} to {offset}; offsets start at 0")
         holding = self._get(partition)
         holding.handed = holding.finished = offset
         holding.epoch = self._next_epoch()
@@ -177,7 +178,7 @@ class Holdings:
             self.finish()
             wanted = {p: h.finished for p, h in sorted(self._held.items()) if h.finished != h.committed}
         else:
-            wanted = dict(sorted(offsets.items()))
+            wanted = dict(sorted(given_offsets(offsets).items()))
             self._check(wanted)
             for partition, offset in wanted.items():
                 holding = self._held[partition]
@@ -188,8 +189,8 @@ class Holdings:
         return wanted
 
     def starts_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How often each of these was started so far: by this the membership knows a commit of an earlier start."""
-        return {partition: self._starts.get(partition, 0) for partition in partitions}
+        """By which start each of these held partitions runs: so the membership knows a commit of an earlier start."""
+        return {partition: self._held[partition].start for partition in partitions}
 
     def end_commit(self, written: bool, gone: Collection[TopicPartition] = ()) -> None:
         """Whether the offset store holds what `begin_commit` returned; of `gone` the user hears now that it is lost."""
@@ -219,7 +220,7 @@ class Holdings:
             raise FencedError(f"not held (any more): {', '.join(map(str, gone))}; nothing was committed")
         for partition, offset in offsets.items():
             handed = self._held[partition].handed
-            if not 0 <= offset <= handed:
+            if offset > handed:
                 raise UsageError(
                     f"cannot commit {offset} of {partition}: poll is at {handed}; seek to pass over messages"
                 )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from zkcoord.core.given import given_ranges
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.shell.desk import Desk
@@ -22,8 +23,8 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class Announced(NamedTuple):
-    """What a request `announce` asks for: ranges, and how often the application had been told to start each of these
-    partitions when it decided on them."""
+    """What a request `announce` asks for: ranges, and by which start each of these partitions ran when the application
+    decided on them (as `Wanted.starts`)."""
 
     ranges: Ranges
     starts: Mapping[TopicPartition, int]
@@ -37,8 +38,11 @@ class Announcing:
         self._queue: list[tuple[Announced, Future[None]]] = []  # bounded by the program's threads, which wait
 
     def add(self, announced: Announced, future: Future[None]) -> None:
-        """Announce these ranges; `future` ends with None, a FencedError, a UsageError, or an UnavailableError."""
-        self._queue.append((announced, future))
+        """Announce these ranges; `future` ends with None, a FencedError, a UsageError, or an UnavailableError.
+
+        UsageError for what are no ranges.
+        """
+        self._queue.append((Announced(given_ranges(announced.ranges), announced.starts), future))
 
     @property
     def asked(self) -> bool:
@@ -97,7 +101,7 @@ class Announcing:
             partition
             for partition, (start, _) in announced.ranges.items()
             if partition in desk.holdings.running
-            and announced.starts.get(partition, 0) == desk.starts.get(partition, 0)
+            and announced.starts.get(partition, 0) == desk.holdings.started(partition)
             and (mine := desk.holdings.held.get(partition)) is not None
             and mine.offset != start
         ]
@@ -109,7 +113,7 @@ class Announcing:
             mine = desk.holdings.held.get(partition)
             if mine is None or partition not in desk.holdings.running:
                 return FencedError(f"not held by this consumer any more: {partition}")
-            if announced.starts.get(partition, 0) != desk.starts.get(partition, 0):
+            if announced.starts.get(partition, 0) != desk.holdings.started(partition):
                 return FencedError(f"decided before it was started again: {partition}")
             if start != mine.offset:
                 return FencedError(f"{partition} is announced from {start}, its committed offset is {mine.offset}")

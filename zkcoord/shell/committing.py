@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from zkcoord.core.given import given_offsets
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.shell.announcing import Announcing
@@ -23,8 +24,9 @@ Asked = tuple["Wanted", "Future[None]"]
 
 
 class Wanted(NamedTuple):
-    """What a request `commit` asks for: next offsets, and how often the application had been told to start each of
-    these partitions when it decided on them (since the consumer was made; one left out was never started)."""
+    """What a request `commit` asks for: next offsets, and by which start each of these partitions ran when the
+    application decided on them: the number of that call `start`, all of this consumer counted from 1 on. So no number
+    comes twice, and nothing is to be remembered of a partition that does not run."""
 
     offsets: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
@@ -42,8 +44,8 @@ class Committing:
         self.announcing = Announcing(desk)
 
     def add(self, wanted: Wanted, future: Future[None]) -> None:
-        """Commit these offsets; `future` ends with None or a FencedError."""
-        self._queue.append((wanted, future))
+        """Commit these offsets; `future` ends with None or a FencedError. UsageError for what are no offsets."""
+        self._queue.append((Wanted(given_offsets(wanted.offsets), wanted.starts), future))
 
     @property
     def asked(self) -> bool:
@@ -93,7 +95,7 @@ class Committing:
         mine = desk.holdings.readable
         for (offsets, starts), future in self._active:
             missing = ", ".join(str(p) for p in sorted(offsets) if p not in mine)
-            stale = ", ".join(str(p) for p in sorted(offsets) if starts.get(p, 0) != desk.starts.get(p, 0))
+            stale = ", ".join(str(p) for p in sorted(offsets) if starts.get(p, 0) != desk.holdings.started(p))
             if missing:
                 future.set_exception(FencedError(f"not held by this consumer any more: {missing[:200]}"))
             elif stale:

@@ -39,6 +39,7 @@ class Calls:
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
         self._tokens = count(1)
+        self._starts = count(1)
         self._waiting: dict[int, str] = {}  # token -> name of the call
 
     def ask(self, name: str, argument: Any) -> int:
@@ -47,6 +48,10 @@ class Calls:
         self._waiting[token] = name
         self._callbacks.call(token, name, argument)
         return token
+
+    def next_start(self) -> int:
+        """The number of the next call `start`. The application counts these calls, too (`Wanted.starts`)."""
+        return next(self._starts)
 
     def answered(self, token: int) -> None:
         """Every call is answered once."""
@@ -74,11 +79,9 @@ class Desk:
         paths: MemberPaths,
         asking: Calls,
         events: Events,
-        starts: dict[TopicPartition, int],
     ) -> None:
-        """`starts`: how often the application was told to start a partition; it counts the same, over registrations."""
         self._loop, self._asking, self._events = loop, asking, events
-        self.paths, self.starts = paths, starts
+        self.paths = paths
         self.holdings = Holdings()
         self.commands: dict[str, Node | None] = {}  # sequence -> the command as read, None: not yet
         self.calls: dict[int, str] = {}  # token -> who waits for the answer
@@ -261,19 +264,20 @@ class Desk:
 
     def call(self, name: str, argument: Any, waiting: str = "task") -> None:
         """Call the application; the answer goes to `waiting` (nobody waits for `lost` and `replay`)."""
-        if name == "start":
-            for partition in argument:
-                self.starts[partition] = self.starts.get(partition, 0) + 1
         token = self._asking.ask(name, argument)
         if name not in ("lost", "replay"):
             self.calls[token] = waiting
 
-    def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> None:
-        """Have the application start these; what was announced from these offsets on comes first."""
+    def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> int:
+        """Have the application start these; what was announced from these offsets on comes first.
+
+        Returns the number of the call.
+        """
         replay = {p: (r.start, r.end) for p, r in sorted(self.holdings.batch.items()) if offsets.get(p) == r.start}
         if replay:
             self.call("replay", replay)
         self.call("start", offsets, waiting)
+        return self._asking.next_start()
 
     def unknown_for_ms(self, partition: TopicPartition) -> int:
         """Kafka does not know it, and did not for so long: since it was first tried here, again and again."""

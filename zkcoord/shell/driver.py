@@ -10,8 +10,8 @@ from typing import Any
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, make_loop
-from zkcoord.shell.loop import Events, refuse_requests
-from zkcoord.shell.ports import Input, Request, StoreFactory
+from zkcoord.shell.loop import Events
+from zkcoord.shell.ports import Input, Request, StoreFactory, refuse_requests
 
 ENDING_MS = 10_000
 """How long the end of a loop waits for its threads; they are daemons, so a stuck one cannot keep a process alive."""
@@ -27,6 +27,7 @@ class Driver:
         self.ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
+        self._exit_raised = False
 
     def put(self, item: Input) -> None:
         """Add an input, from any thread."""
@@ -69,9 +70,8 @@ class Driver:
     def _give_up(self, error: BaseException) -> None:
         """A bug ended the loop: whoever waits for its role is told, then the session goes."""
         now_ms = self.clock.now_ms()
-        why = error if isinstance(error, Exception) else RuntimeError(f"the loop has ended: {error!r}")
         try:
-            self.loop.fail(why, now_ms)
+            self.loop.fail(error, now_ms)
         except Exception:  # the role may be in any state: what counts is the first error, and that the session ends
             self.loop.end_session(now_ms, reopen_in_ms=None)
 
@@ -79,3 +79,10 @@ class Driver:
         """Wait for the own thread to end."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(ENDING_MS / 1000)
+
+    def raise_exit(self) -> None:
+        """Raise once, for whoever waits for the end, the SystemExit (or its like) by which the application ended it."""
+        fatal = self.loop.fatal
+        if fatal is not None and not isinstance(fatal, Exception) and not self._exit_raised:
+            self._exit_raised = True
+            raise fatal

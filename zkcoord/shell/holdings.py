@@ -111,7 +111,7 @@ class Holdings:
     """The partitions of one registration. All of it is forgotten with the session."""
 
     _held: dict[TopicPartition, Held] = field(default_factory=dict)
-    _running: set[TopicPartition] = field(default_factory=set)
+    _running: dict[TopicPartition, int] = field(default_factory=dict)  # with the number of the start by which it runs
     _readable: frozenset[TopicPartition] | None = None  # None: to be found out again
     _idle: frozenset[TopicPartition] | None = None
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
@@ -129,20 +129,24 @@ class Holdings:
     @property
     def running(self) -> Set[TopicPartition]:
         """What the application was told to start, and not to stop."""
-        return self._running
+        return self._running.keys()
+
+    def started(self, partition: TopicPartition) -> int:
+        """The number of the start by which the partition runs; 0 when it does not run."""
+        return self._running.get(partition, 0)
 
     @property
     def readable(self) -> frozenset[TopicPartition]:
         """What is held and runs."""
         if self._readable is None:  # asked at each step, over all that is held
-            self._readable = frozenset(self._held.keys() & self._running)
+            self._readable = frozenset(self._held.keys() & self._running.keys())
         return self._readable
 
     @property
     def idle(self) -> frozenset[TopicPartition]:
         """What is held and does not run."""
         if self._idle is None:
-            self._idle = frozenset(self._held.keys() - self._running)
+            self._idle = frozenset(self._held.keys() - self._running.keys())
         return self._idle
 
     def hold(self, fresh: Mapping[TopicPartition, Held]) -> None:
@@ -156,14 +160,15 @@ class Holdings:
             self._held.pop(partition, None)
         self._readable = self._idle = None
 
-    def run(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application has started these."""
-        self._running.update(partitions)
+    def run(self, partitions: Iterable[TopicPartition], number: int) -> None:
+        """The application has started these, by the start of this number."""
+        self._running.update(dict.fromkeys(partitions, number))
         self._readable = self._idle = None
 
     def halt(self, partitions: Iterable[TopicPartition]) -> None:
         """The application must not read these any more, or has stopped."""
-        self._running.difference_update(partitions)
+        for partition in partitions:
+            self._running.pop(partition, None)
         self._readable = self._idle = None
 
     def reconcile(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from zkcoord.errors import InvariantError
 from zkcoord.shell.ports import (
     TOO_LARGE,
     CallDone,
@@ -28,6 +29,7 @@ from zkcoord.shell.ports import (
     TreeStore,
     Unreadable,
     WatchFired,
+    refuse_requests,
 )
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import parents
@@ -144,7 +146,7 @@ class Loop:
         self._reopen_at_ms: int | None = 0  # invariant: None exactly while there is a session, or when finished
         self._report: Events = lambda name, fields: None
         self.finished = False
-        self.fatal: Exception | None = None
+        self.fatal: BaseException | None = None
 
     def run_role(self, role: Role, events: Events | None = None) -> None:
         """Name the role, and where to report what nobody else sees; once, before the first step."""
@@ -205,7 +207,7 @@ class Loop:
         self._reopen_at_ms = None if reopen_in_ms is None else now_ms + reopen_in_ms
         self.finished = reopen_in_ms is None
 
-    def fail(self, error: Exception, now_ms: int) -> None:
+    def fail(self, error: BaseException, now_ms: int) -> None:
         """End the loop for good with an error that somebody must act on."""
         self.fatal = self.fatal or error
         if self._role is not None:
@@ -251,7 +253,17 @@ class Loop:
                 self.fail(item.argument, now_ms)
                 item.future.set_result(None)
             case Request():
-                role.requested(item, now_ms)
+                self._serve(role, item, now_ms)
+
+    def _serve(self, role: Role, request: Request, now_ms: int) -> None:
+        """Hand a request to the role. One that cannot be served fails alone, unless that is a bug."""
+        try:
+            role.requested(request, now_ms)
+        except InvariantError:
+            raise
+        except Exception as error:
+            if not request.future.done():
+                request.future.set_exception(error)
 
     def _take_from_store(self, role: Role, session: _Session, item: StoreInput, now_ms: int) -> None:
         match item:
@@ -378,10 +390,3 @@ class Loop:
     def _next_token(self) -> int:
         self._token += 1
         return self._token
-
-
-def refuse_requests(inputs: Sequence[Input]) -> None:
-    """The loop has ended: nobody else will answer what of these has no answer yet."""
-    for item in inputs:
-        if isinstance(item, Request) and not item.future.done():
-            item.future.set_exception(RuntimeError("the loop has ended"))

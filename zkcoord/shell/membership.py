@@ -56,7 +56,6 @@ class MembershipRole:
         self._parting = Parting(loop, self._calls)
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
-        self._starts: dict[TopicPartition, int] = {}
         self._topics = TopicCheck(settings.group, settings.topics, settings.wildcard, events)
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
@@ -287,7 +286,7 @@ class MembershipRole:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=settings.new_id())
-        self.desk = Desk(self._loop, paths, self._calls, self._events, self._starts)
+        self.desk = Desk(self._loop, paths, self._calls, self._events)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
         self._committing, self._draining = Committing(self.desk), Draining(self.desk)

@@ -131,6 +131,10 @@ class Request:
     future: Future[Any] = field(default_factory=Future)
 
 
+class LoopEndedError(RuntimeError):
+    """The answer to a request that came too late: there is no loop any more."""
+
+
 StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
 
 
@@ -142,6 +146,13 @@ class FromStore(NamedTuple):
 
 
 Input = FromStore | CallDone | Request
+
+
+def refuse_requests(inputs: Sequence[Input]) -> None:
+    """The loop has ended: nobody else will answer what of these has no answer yet."""
+    for item in inputs:
+        if isinstance(item, Request) and not item.future.done():
+            item.future.set_exception(LoopEndedError("the loop has ended"))
 
 
 class TreeStore(Protocol):

@@ -22,6 +22,7 @@ class Reviving:
         self._desk = desk
         self._lookup: Lookup | None = None
         self.starting: tuple[TopicPartition, ...] = ()  # by the application, which has not answered
+        self._number = 0  # of the call `start` for these
 
     def advance(self, idle: Sequence[TopicPartition]) -> str | None:
         """Do what can be done now for these, which no task is about; nothing of them is `starting`."""
@@ -39,7 +40,7 @@ class Reviving:
             self.starting = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
             looked_up.end()
             if self.starting:
-                desk.call_start(self._offsets(self.starting), waiting=REVIVE)
+                self._number = desk.call_start(self._offsets(self.starting), waiting=REVIVE)
         return None
 
     def called(self, done: CallDone, generation: int) -> str | None:
@@ -49,7 +50,7 @@ class Reviving:
         revived, self.starting = self.starting, ()
         if done.error is not None:
             return f"could not start again what it holds: {done.error}"
-        self._desk.holdings.run(p for p in revived if p in self._desk.holdings.held)
+        self._desk.holdings.run((p for p in revived if p in self._desk.holdings.held), self._number)
         self._desk.fetch_started(self._offsets(revived), generation)
         return None
 

@@ -96,6 +96,7 @@ class StartTask:
         self._starts = dict(sorted(starts.items()))
         self._granted: dict[TopicPartition, _Start] = {}  # those of them whose owner is this consumer, as read last
         self._asked: tuple[str, tuple[TopicPartition, ...]] = ("", ())
+        self._number = 0  # of the call `start` that the application was asked last
         self._holds: dict[TopicPartition, Held] = {}
         if desk.holdings.refused:
             for partition in self._starts:
@@ -184,7 +185,7 @@ class StartTask:
                 able[partition].told = offset
             self._asked = ("start", tuple(starting))
             self.step = Step.CALL
-            self._desk.call_start(starting)
+            self._number = self._desk.call_start(starting)
             return
         self.step = Step.WRITE
 
@@ -200,7 +201,7 @@ class StartTask:
                 if start.first < 0:
                     start.refused = "reset: gave no offset"
         else:
-            self._desk.holdings.run(partitions)
+            self._desk.holdings.run(partitions, self._number)
         self.step = Step.READ
 
     def _refuse(self, name: str, partitions: Collection[TopicPartition], error: BaseException) -> None:

@@ -7,6 +7,9 @@ What waits here is bounded by who asks. A registration has one task, which waits
 and a partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration
 leaves a few calls here, of no more partitions than commands name (1,000 each); at `desk.CALLS_WAITING_MAX` of them
 their consumer begins nothing anew.
+
+An exception that is raised by a callback is its answer. SystemExit and its like (every BaseException that is no
+Exception) mean that the program is to end: they are no answer, and go to `end`.
 """
 
 from __future__ import annotations
@@ -26,10 +29,17 @@ QUESTION_WAIT_SECONDS = 1.0  # at a stop; nobody needs the answer any more
 class Worker:
     """Implements the Callbacks port over plain functions, by name."""
 
-    def __init__(self, callbacks: Functions, questions: Functions, answer: Callable[[CallDone], None]) -> None:
+    def __init__(
+        self,
+        callbacks: Functions,
+        questions: Functions,
+        answer: Callable[[CallDone], None],
+        end: Callable[[BaseException], object],
+    ) -> None:
+        """`end` is given the SystemExit (or its like) of a function; calls that come later are served all the same."""
         self._answer = answer
-        self._callbacks = _Line("zkcoord-callbacks", callbacks, answer)
-        self._questions = _Line("zkcoord-questions", questions, answer)
+        self._callbacks = _Line("zkcoord-callbacks", callbacks, answer, end)
+        self._questions = _Line("zkcoord-questions", questions, answer, end)
 
     def start(self) -> None:
         """Begin to serve calls."""
@@ -61,8 +71,14 @@ class Worker:
 class _Line:
     """A thread that serves calls in their order."""
 
-    def __init__(self, name: str, functions: Functions, answer: Callable[[CallDone], None]) -> None:
-        self.functions, self._answer = dict(functions), answer
+    def __init__(
+        self,
+        name: str,
+        functions: Functions,
+        answer: Callable[[CallDone], None],
+        end: Callable[[BaseException], object],
+    ) -> None:
+        self.functions, self._answer, self._end = dict(functions), answer, end
         self.calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
         self.at: tuple[int, str] | None = None  # the call that is being served
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -93,4 +109,7 @@ class _Line:
                 done = CallDone(token, self.functions[name](argument))
             except Exception as error:  # whatever an application raises is an answer, and must not end the thread
                 done = CallDone(token, None, error)
+            except BaseException as error:
+                self._end(error)
+                continue
             self._answer(done)

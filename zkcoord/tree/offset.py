@@ -7,11 +7,8 @@ shell; what holds no number is CorruptError and never 0, which would read a topi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from operator import index
 
-from zkcoord.core.model import TopicPartition
-from zkcoord.errors import InvariantError, UsageError
+from zkcoord.errors import InvariantError
 from zkcoord.tree.codec import INT64_MAX, corrupt
 
 _NUMBER = re.compile(rb"\s*([+-]?[0-9]{1,40})\s*")
@@ -43,21 +40,3 @@ def decode_offset(data: bytes) -> int | None:
     if not -INT64_MAX - 1 <= offset <= INT64_MAX:
         raise corrupt("offset", data, "beyond 64 bits")
     return None if offset < 0 else offset
-
-
-def checked_offsets(given: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-    """Offsets as a program gave them (None: none), as plain integers; UsageError for what is none.
-
-    >>> checked_offsets({TopicPartition("t", 0): 7})
-    {TopicPartition(topic='t', partition=0): 7}
-    """
-    found: dict[TopicPartition, int] = {}
-    for partition, offset in dict(given or {}).items():
-        try:
-            number = index(offset)
-        except TypeError:
-            number = -1
-        if not 0 <= number <= INT64_MAX:
-            raise UsageError(f"{partition}: {offset!r} is no offset (the next one to read, 0 or more)")
-        found[partition] = number
-    return found

@@ -83,6 +83,8 @@ def parse_connect(connect: str) -> Address:
     >>> parse_connect("zk1:2181,zk2/prod/kafka")
     Address(hosts=(('zk1', 2181), ('zk2', 2181)), chroot='/prod/kafka')
     """
+    if not isinstance(connect, str):
+        raise UsageError(f"ZooKeeper address {connect!r}: write HOST:PORT[,HOST:PORT…][/chroot]")
     text = connect.strip()
     if "://" in text:
         raise UsageError(f"ZooKeeper address {connect!r}: it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]")

@@ -256,8 +256,8 @@ def zookeeper_sessions(
     refused (LOST follows). `prompt`: sink and `fatal` put what they are given away and return at once (an inbox): they
     are called where an answer arrives, without a hop to a thread of their own.
     """
-    if not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
-        raise UsageError(f"a session timeout of {session_timeout_ms} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
+    if type(session_timeout_ms) is not int or not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
+        raise UsageError(f"a session timeout of {session_timeout_ms!r} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
     if not isinstance(config, ZooKeeperConfig | None):
         raise UsageError(f"zookeeper_config is {config!r}; give what load_config(file) returns")
     return KazooSessions(connect, session_timeout_ms, config or ZooKeeperConfig(), fatal, prompt=prompt)

@@ -1,0 +1,94 @@
+"""An application's callbacks as the membership calls them: what they answer is checked, and starts are numbered.
+
+Callbacks run on the worker's thread, one after the other; other threads only look a start's number up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from zkcoord.core.given import given_function, given_offsets
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+
+Partitions = tuple[TopicPartition, ...]
+Positions = Mapping[TopicPartition, int]
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+
+class ApplicationCallbacks:
+    """The callbacks of one consumer (`zkcoord.Consumer` says what each is for)."""
+
+    def __init__(
+        self,
+        on_start: Callable[[Positions], None],
+        on_stop: Callable[[Partitions], Positions],
+        on_lost: Callable[[Partitions], None],
+        on_replay: Callable[[Ranges], None] | None,
+        reset: Callable[[Partitions], Positions] | None,
+    ) -> None:
+        """UsageError for what is no function."""
+        optional = {"on_replay": on_replay, "reset": reset}
+        given = {name: function for name, function in optional.items() if function is not None}
+        for name, function in {"on_start": on_start, "on_stop": on_stop, "on_lost": on_lost, **given}.items():
+            given_function(name, function)
+        self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
+        self._reset = reset or _no_reset
+        self._started: dict[TopicPartition, int] = {}  # by which start each runs; only what runs is remembered
+        self._start_calls = 0
+        self._announced: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
+
+    def functions(self) -> dict[str, Callable[[Any], Any]]:
+        """What the worker serves, by the names of `ports.Callbacks`."""
+        return {
+            "replay": self._announced.update,
+            "start": self._start,
+            "stop": self._stop,
+            "lost": self._lost,
+        }
+
+    def questions(self) -> dict[str, Callable[[Any], Any]]:
+        """What the worker serves on its other thread."""
+        return {"reset": lambda partitions: answered_offsets(self._reset(partitions))}
+
+    def started(self, partition: TopicPartition) -> int:
+        """The number of the `on_start` by which the partition runs, all calls counted from 1 on; 0: it does not."""
+        return self._started.get(partition, 0)
+
+    def _start(self, positions: Positions) -> None:
+        announced = dict(self._announced)
+        self._announced.clear()
+        self._start_calls += 1
+        try:
+            if announced and self._on_replay is not None:
+                self._on_replay(announced)
+            self._on_start(positions)
+        except BaseException:
+            self._forget(positions)
+            raise
+        self._started |= dict.fromkeys(positions, self._start_calls)  # only now: earlier commits were decided before
+
+    def _stop(self, partitions: Partitions) -> Positions:
+        try:
+            return answered_offsets(self._on_stop(partitions))
+        finally:
+            self._forget(partitions)
+
+    def _lost(self, partitions: Partitions) -> None:
+        self._forget(partitions)
+        self._on_lost(partitions)
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self._started.pop(partition, None)
+
+
+def answered_offsets(answer: Positions | None) -> dict[TopicPartition, int]:
+    """The offsets that a callback answered, None being none; UsageError for what are none."""
+    return {} if answer is None else given_offsets(answer)
+
+
+def _no_reset(partitions: Partitions) -> Positions:
+    names = ", ".join(map(str, partitions[:5]))
+    raise UsageError(f"no offset for {names}: give Consumer a `reset` function that says where to start")
