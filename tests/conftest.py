@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,8 +123,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out[suite] = f"suite {suite} left out ({len(gone)} tests): {reason}"
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker that ended has left out; all workers leave out the same."""
+    node.config.stash.setdefault(LEFT_OUT, {}).update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Under CI a suite left out is a failure."""
+    if hasattr(session.config, "workeroutput"):  # a worker of pytest-xdist
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
+        return
     if os.environ.get("CI") and session.config.stash.get(LEFT_OUT, {}) and session.exitstatus in (0, 5):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,9 @@ def teller(config: pytest.Config) -> Say:
 
     def say(line: str) -> None:
         with capture.global_and_fixture_disabled():
+            if reporter is None:  # a worker of pytest-xdist, whose standard error is that of the run
+                print(f"\n{line}", file=sys.stderr, flush=True)
+                return
             reporter.ensure_newline()
             reporter.write_line(line)
 

@@ -1,0 +1,97 @@
+"""How `scripts/test` runs the suites side by side: pytest-xdist, with this file as a plugin (`-p tests.side_by_side`).
+
+The tests that need no server come first, spread over all workers: they use the processor, and a real server beside them
+would answer late. The others follow, the longest groups first. A group stays in one worker, with the servers that it
+starts there.
+
+At the end there is a line for each suite, and as the very last one, alone on its line, the sum of all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from zkcoord.embedded import server
+
+SUITES = ("docker", "spark", "kafka", "postgres", "zookeeper")  # a test belongs to the first that it is marked with
+PURE = "no server"
+WHOLE = ("docker", "spark")  # one group each: they share an image, a Spark session
+PROPERTY = "suite"
+PORT_SLICES = 8  # more than there are workers; one that replaces a crashed worker has a number of its own
+COUNTED = {"passed": "passed", "failed": "failed", "error": "failed", "skipped": "skipped"}
+
+
+def suite_of(marks: Iterable[str]) -> str:
+    """The suite of a test with these marks."""
+    present = set(marks)
+    return next((suite for suite in SUITES if suite in present), PURE)
+
+
+def sentence(counts: Mapping[str, int]) -> str:
+    """The result in one line.
+
+    >>> sentence({"passed": 3, "failed": 1})
+    '3 passed, 1 failed, 0 skipped'
+    """
+    return ", ".join(f"{counts.get(outcome, 0)} {outcome}" for outcome in ("passed", "failed", "skipped"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each worker ports of its own: none takes the port of a server that another one is about to start again."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        size = (server.PORT_MAX - server.PORT_MIN) // PORT_SLICES
+        server.PORT_MIN += int(worker.removeprefix("gw")) % PORT_SLICES * size
+        server.PORT_MAX = server.PORT_MIN + size
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests, and name the group of each that needs a server."""
+    order = {PURE: 0} | {suite: number for number, suite in enumerate(SUITES, 1)}
+    suites = {item: suite_of(mark.name for mark in item.iter_markers()) for item in items}
+    items.sort(key=lambda item: order[suites[item]])
+    for item, suite in suites.items():
+        item.user_properties.append((PROPERTY, suite))  # goes with the test's reports to the process that counts
+        if suite != PURE:
+            group = suite if suite in WHOLE else f"{item.path.parent.name}.{item.path.stem}"
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def counted(stats: Mapping[str, list[Any]]) -> tuple[dict[str, Counter[str]], dict[str, float]]:
+    """For each suite how often a test passed, failed and was skipped, and the seconds that its tests took."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    seconds: dict[str, float] = defaultdict(float)
+    for category, reports in stats.items():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                suite = str(dict(report.user_properties)[PROPERTY])
+                seconds[suite] += report.duration
+                if category in COUNTED:
+                    counts[suite][COUNTED[category]] += 1
+    return counts, seconds
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each suite of which a test ran."""
+    counts, seconds = counted(terminalreporter.stats)
+    for suite in (PURE, *reversed(SUITES)):
+        if suite in counts:
+            terminalreporter.write_line(f"suite {suite}: {sentence(counts[suite])} ({seconds[suite]:.0f} s of tests)")
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own last line
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The sum of all, alone on the last line. A module that cannot be imported counts as failed."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter and not hasattr(config, "workerinput"):
+        stats = reporter.stats
+        total = Counter({COUNTED[category]: 0 for category in COUNTED})
+        for category, outcome in COUNTED.items():
+            total[outcome] += len(stats.get(category, ()))
+        reporter.write_line(sentence(total))

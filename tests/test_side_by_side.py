@@ -1,0 +1,90 @@
+"""What `scripts/test` says at the end, whichever process a test ran in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadgroup", "--no-loadscope-reorder")
+DEADLINE_S = 120
+SUITE = """
+import os, pytest
+
+@pytest.fixture
+def broken():
+    raise ValueError
+
+@pytest.mark.zookeeper
+def test_served(): pass
+
+def test_passes(): pass
+
+def test_fails(): assert not "this one"
+
+def test_has_a_broken_fixture(broken): pass
+
+@pytest.mark.skip
+def test_is_skipped(): pass
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", range(20))
+def test_of_one_process(number): assert os.environ.setdefault("FIRST", str(number)) == "0"
+"""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+    """Exit code and standard output of the suites in `folder`."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *SIDE_BY_SIDE, *arguments]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_last_line_sums_up_all_processes_and_each_suite_has_its_own(tmp_path: Path, processes: str) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+
+    code, lines = run(tmp_path, "-n", processes)
+
+    assert (code, lines[-1]) == (1, "22 passed, 2 failed, 1 skipped")
+    assert [line.partition(" (")[0] for line in lines if line.startswith("suite ")] == [
+        "suite no server: 1 passed, 2 failed, 1 skipped",
+        "suite zookeeper: 1 passed, 0 failed, 0 skipped",
+        "suite spark: 20 passed, 0 failed, 0 skipped",
+    ]
+
+
+def test_a_module_that_cannot_be_imported_counts_as_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text("import absent")
+    code, lines = run(tmp_path, "-n", "2")
+    assert code != 0
+    assert lines[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_where_no_test_is_found_the_exit_code_is_5(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, "-n", "2")
+    assert (code, lines[-1]) == (5, "0 passed, 0 failed, 0 skipped")
+
+
+@pytest.mark.parametrize(("environment", "code"), [({"CI": ""}, 5), ({"CI": "true"}, 1)])
+def test_a_suite_left_out_by_the_processes_is_told_once(environment: dict[str, str], code: int) -> None:
+    """Port 9 discards: no Docker engine answers there."""
+    arguments = ("-n", "2", "-m", "docker", "tests/containers")
+
+    done, lines = run(ROOT, *arguments, DOCKER_HOST="tcp://127.0.0.1:9", **environment)
+
+    told = [line.partition(" left out (")[0] for line in lines if " left out (" in line]
+    assert (done, told, lines[-1]) == (code, ["suite docker"], "0 passed, 0 failed, 0 skipped")
