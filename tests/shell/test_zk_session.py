@@ -1,6 +1,5 @@
 """The session on a real server: connecting, breaking, coming back, expiring, closing."""
 
-import logging
 import socket
 import subprocess
 import sys
@@ -282,36 +281,6 @@ def test_a_chroot_that_does_not_exist_ends_the_session_and_names_it(zookeeper: E
     assert [type(error) for error in zk.fatal] == [UsageError]
     assert "the chroot /not/there does not exist" in str(zk.fatal[0])
     assert zk.store.join(int(DEADLINE_S * 1000))
-
-
-def test_a_server_that_is_away_is_told_once_and_looked_for_until_it_is_there(
-    proxy: Proxy, chroot: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    proxy.down()
-    with caplog.at_level(logging.INFO, "zkcoord.zk"):
-        zk = Recorder(below(chroot, proxy), session_timeout_ms=60_000)
-        try:
-            attempts = threading.Event()
-            unreachable = zk.store.session.unreachable
-            counted: list[None] = []
-
-            def count() -> None:
-                counted.append(None)
-                unreachable()
-                if len(counted) >= 4:
-                    attempts.set()
-
-            zk.store.session.unreachable = count
-            assert attempts.wait(DEADLINE_S)
-            assert zk.seen == []
-            proxy.up()
-            zk.linked(Link.CONNECTED)
-        finally:
-            zk.close()
-
-    told = [record.message for record in caplog.records]
-    assert len(told) == 1
-    assert told[0].startswith(f"ZooKeeper cannot be reached at {proxy.hosts} (")
 
 
 def test_a_server_before_3_6_is_read_one_by_one_and_asked_once(proxy: Proxy, chroot: str) -> None:

@@ -44,10 +44,11 @@ if _KAZOO_LOG.level == logging.NOTSET:
 
 
 class Abilities:
-    """What the servers of one connect string were found to know; shared by the sessions of a factory."""
+    """What was found out of the servers of one connect string; shared by the sessions of a factory."""
 
     def __init__(self) -> None:
         self.multi_read: bool | None = None  # None: no server was asked yet
+        self.told_unreachable = False  # it was logged, and none has accepted a session since
 
 
 class _OnceAMinute(logging.Filter):
@@ -213,6 +214,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         text = f"ZooKeeper cannot be reached at {self.address.hosts_text} ({self.last_trouble}): still trying"
         record = _LOG.makeRecord(_LOG.name, logging.WARNING, __file__, 0, text, (), None)
         if _LOG.isEnabledFor(logging.WARNING) and self._quiet.filter(record):
+            self.abilities.told_unreachable = True
             _LOG.handle(record)
 
     def ended(self, error: BaseException | None) -> None:
@@ -253,6 +255,9 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             if self._stopped.is_set():
                 return
             self._linked = True
+            told, self.abilities.told_unreachable = self.abilities.told_unreachable, False
+            if told:
+                _LOG.info("ZooKeeper can be reached again at %s", self.address.hosts_text)
             self.post(LinkChanged(Link.CONNECTED, self._session_id, self._negotiated_ms))
 
     def _lose(self) -> None:

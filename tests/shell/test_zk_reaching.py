@@ -1,0 +1,88 @@
+"""What a session logs of a server that cannot be reached, and of one that can be reached again."""
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shell.zk_world import DEADLINE_S, Proxy, Recorder
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.shell.ports import Link
+from zkcoord.shell.zk.store import zookeeper_sessions
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
+    with Proxy(zookeeper.port) as link:
+        yield link
+
+
+def below(chroot: str, proxy: Proxy) -> str:
+    """The test's chroot, seen through the proxy."""
+    return f"{proxy.hosts}/{chroot.partition('/')[2]}"
+
+
+def test_a_server_that_is_away_is_told_once_and_looked_for_and_told_again_when_it_is_there(
+    proxy: Proxy, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.down()
+    with caplog.at_level(logging.INFO, "zkcoord.zk"):
+        zk = Recorder(below(chroot, proxy), session_timeout_ms=60_000)
+        try:
+            attempts = threading.Event()
+            unreachable = zk.store.session.unreachable
+            counted: list[None] = []
+
+            def count() -> None:
+                counted.append(None)
+                unreachable()
+                if len(counted) >= 4:
+                    attempts.set()
+
+            zk.store.session.unreachable = count
+            assert attempts.wait(DEADLINE_S)
+            assert zk.seen == []
+            proxy.up()
+            zk.linked(Link.CONNECTED)
+        finally:
+            zk.close()
+
+    told = [(record.levelname, record.message) for record in caplog.records]
+    assert [level for level, _ in told] == ["WARNING", "INFO"]
+    assert told[0][1].startswith(f"ZooKeeper cannot be reached at {proxy.hosts} (")
+    assert told[1][1] == f"ZooKeeper can be reached again at {proxy.hosts}"
+
+
+def test_the_session_that_follows_an_expired_one_tells_that_the_server_is_there_again(
+    proxy: Proxy, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = zookeeper_sessions(below(chroot, proxy))
+    with caplog.at_level(logging.INFO, "zkcoord.zk"):
+        proxy.down()
+        first = sessions(lambda item: None)
+        told = threading.Event()
+        unreachable = first.session.unreachable
+        first.session.unreachable = lambda: (unreachable(), told.set())
+        assert told.wait(DEADLINE_S)
+        first.close()
+        proxy.up()
+        linked = threading.Event()
+        second = sessions(lambda item: linked.set())
+        assert linked.wait(DEADLINE_S)
+        second.close()
+        assert second.join(int(DEADLINE_S * 1000))
+
+    assert caplog.messages[-1] == f"ZooKeeper can be reached again at {proxy.hosts}"
+
+
+def test_a_first_connection_that_was_not_waited_for_is_not_told(
+    zookeeper: EmbeddedZooKeeper, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "zkcoord.zk"):
+        zk = Recorder(chroot)
+        zk.linked(Link.CONNECTED)
+        zk.close()
+    assert caplog.messages == []
