@@ -5,8 +5,8 @@ asked again while that entry stands and another can have it. A *strike* against 
 refused it, or an eviction of who owned it. At STRIKES_MAX different consumers it breaks one after the other: it is
 quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a wished
 rebalance forgives all, which the state remembers as long as what it forgave stands in a status. A broker that is away,
-or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does a registration that just ends:
-a flapping ensemble would quarantine everything.
+or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does an offset that nobody can read,
+nor a registration that just ends: a flapping ensemble would quarantine everything.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from zkcoord.core.patience import Patience
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
 from zkcoord.core.wishes import rebalancing
 
-BROKER = "broker"
-"""How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet."""
+BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
+"""How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet; that nobody
+can read the committed offset until an operator mends it."""
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
@@ -164,7 +165,7 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
         (c, partition, refusal)
         for c in sorted(view.channels.keys() & view.members.keys())
         for partition, refusal in sorted(view.channels[c].refusals.items())
-        if not refusal.reason.startswith(BROKER)
+        if not refusal.reason.startswith((BROKER, UNREADABLE_OFFSET))
     ]
 
 

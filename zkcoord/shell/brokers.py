@@ -42,6 +42,10 @@ class BrokerTable:
             self._list(frozenset())
             self._listed = None
 
+    def read_again(self) -> None:
+        """Read the list once more, and with it each broker, if any group wants to know."""
+        self._tracker.touch(BROKERS, Kind.CHILDREN)
+
     def read(self, node: Node) -> set[str]:
         """Take an answer in; returns the groups that it may concern."""
         if node.path == BROKERS:
@@ -82,4 +86,5 @@ class BrokerTable:
                 self.changes += 1
         except CorruptError as error:
             problem = f"{error}: the broker or an operator must mend it; the rack that was known still holds"
+        self._tracker.watch(node.path, Kind.DATA, problem is not None)
         self._problem(node.path, problem)

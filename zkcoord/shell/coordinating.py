@@ -34,7 +34,7 @@ from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
 from zkcoord.shell.reporting import Reporter
 from zkcoord.shell.standing import Standing
 from zkcoord.shell.topics import TopicTable, about_topics
-from zkcoord.tree.paths import BROKERS, CANDIDATES, RECORDS, ROOT, TOPICS, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, TOPICS, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
@@ -132,6 +132,9 @@ class CoordinatorRole:
         if self._standing is not None and self._standing.take(node):
             if node.path.startswith(CANDIDATES):
                 self._read_candidates(self._standing, node)
+            elif node.path in (SCHEMA, EPOCH):
+                for path, what in self._standing.wrong().items():
+                    self._report.problem(path, what)
         elif self._topics is not None and about_topics(node):
             self._pending |= self._topics.read(node)
             if node.path == TOPICS:
@@ -217,6 +220,8 @@ class CoordinatorRole:
         scopes = ("", CANDIDATES, standing.own_path)
         if not all(map(loop.tracker.clean, scopes)) or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
             return
+        if any(standing.wrong().values()):  # which was told; its nodes are watched
+            return
         if standing.schema() is not None:
             if standing.leader():
                 self._serve(standing)
@@ -229,6 +234,7 @@ class CoordinatorRole:
                 return
         if (why := standing.waits_for()) is not None:
             self._report.problem(CANDIDATES, why)
+        self._report.standing_by(standing.candidate_id, standing.stands_behind())
         transaction = standing.next_transaction()
         if transaction is not None:
             self._loop.commit(transaction, ELECTION, now_ms, ELECTION)
@@ -310,6 +316,10 @@ class CoordinatorRole:
             return False
         following.subscribe(table)
         brokers.use(group, wanted=following.racked)
+        if following.read_again():
+            table.read_again(following.subscribed)
+            brokers.read_again()
+            return False
         if not table.clean(following.subscribed, listing=bool(following.wildcards)):
             return False
         if following.racked and not brokers.known():
@@ -364,11 +374,13 @@ class CoordinatorRole:
         elif following.listing:  # it was not removed, or is a new one: what was listed is not what it will have
             following.end()
             self._groups[group] = Following.begin(group, self._layout, self._loop.tracker)
-        self._report.problems(group, following.nodes.problems)
-        for topic, left in view.leftovers.items():
-            for path in left.strange:
-                why = f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
-                self._report.problem(path, why)
+        strange = {
+            path: f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
+            for topic, left in view.leftovers.items()
+            for path in left.strange
+        }
+        problems = following.nodes.problems
+        self._report.problems(group, {**problems, **strange} if strange else problems)
         if view.state_version is not None and view.unreadable is None:
             now = outlook(view, memory.differences.answer.owning, decisions)
             target = memory.target.assignment

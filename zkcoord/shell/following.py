@@ -18,6 +18,7 @@ from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.replay import open_ranges
 from zkcoord.core.view import Instance, Member, Wildcard
+from zkcoord.core.wishes import REBALANCE
 from zkcoord.shell.brokers import BrokerTable
 from zkcoord.shell.channels import Channels
 from zkcoord.shell.clearing import USUAL, Clearing
@@ -27,7 +28,6 @@ from zkcoord.tree.looked_up import committed, leftovers
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import changes_of
-from zkcoord.tree.values import UNREADABLE_OWNER
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed
 
 
@@ -58,6 +58,7 @@ class Following:
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
     _clearing: Clearing | None = None  # what is left of the group, when that must be known
+    _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> Following:
@@ -105,9 +106,11 @@ class Following:
         channels.begin(nodes)
         for address, node in nodes:
             channels.passed(node)
-            if address.place is Place.OWNER and node.path not in before.problems and node.path not in after.problems:
-                continue  # there are many, and what can be read leads to nothing
-            self._follow(before, address, node)
+            wrong = node.path in after.problems
+            if wrong or node.path in before.problems:
+                self._watch_until_mended(address, node, wrong)
+            if address.place is not Place.OWNER:  # there are many, and they lead to nothing
+                self._follow(before, address, node)
         channels.end()
 
     def subscribe(self, table: TopicTable) -> None:
@@ -209,10 +212,26 @@ class Following:
             if partition not in self._announced:
                 self._unwant(self.layout.offset(self.group, partition))
 
+    def read_again(self) -> bool:
+        """Begin to read everything of the group once more if a rebalance is wished for which that was not done yet.
+
+        Owners, registrations and statuses are not watched, and somebody may have edited one. Returns True if it began.
+        """
+        wish = self.nodes.view.wishes.get(REBALANCE)
+        run = None if wish is None else wish.run
+        began = run is not None and run != self._read_for
+        self._read_for = run
+        if began:
+            self.tracker.touch_scope(self.group)
+        return began
+
     def take_leftovers(self) -> None:
         """Let the view have what was read of the topics that were looked up; called when all is clean."""
         found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
         left = {topic: what for topic, what in found.items() if what is not None}
+        for topic, what in left.items():  # somebody is asked to remove what is strange
+            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
+                self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
         if left != self.nodes.view.leftovers:
             self.nodes = altered(self.nodes, view=altered(self.nodes.view, leftovers=left))
 
@@ -272,6 +291,11 @@ class Following:
         self._want(self.layout.mark(self.group, topic), Kind.DATA)
         self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
 
+    def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
+        """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
+        if node.kind is Kind.DATA and address.place is not Place.RECORD:
+            self.tracker.watch(node.path, Kind.DATA, wrong)
+
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         match address.place, node.kind:
             case Place.IDS, _:
@@ -286,12 +310,6 @@ class Following:
                 self.channels.follow_status(before, self.nodes, address.name, node)
             case Place.COMMAND, _:
                 self.channels.follow_command(self.nodes, address, node)
-            case Place.OWNER, _ if (partition := address.partition) is not None:
-                owner = self.nodes.view.owners.get(partition)
-                unreadable = owner is not None and owner.thread == UNREADABLE_OWNER
-                self.tracker.watch(node.path, Kind.DATA, unreadable)  # only an operator can mend it
-            case Place.STATE, _:
-                self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
             case Place.INSTANCES, _:
                 for name in sorted(set(node.children) - before.view.instances.keys()):
                     self._want(self.layout.instance(self.group, name), Kind.DATA)
@@ -303,7 +321,6 @@ class Following:
                     self._want_parents(topic)
                     self._want(f"{node.path}/{topic}", Kind.CHILDREN)
             case Place.MARK, Kind.DATA:
-                self.tracker.watch(node.path, Kind.DATA, node.path in self.nodes.problems)  # likewise
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
                     self._want_owners(_numbered(address.name, numbers))

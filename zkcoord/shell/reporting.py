@@ -56,6 +56,7 @@ class Reporter:
         self._phases: dict[str, Phase] = {}
         self._problems: dict[str, str] = {}
         self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
+        self._behind: str | None = None  # the coordinator behind which this one stands by, as told
 
     def forget(self, group: str) -> None:
         """The group is gone."""
@@ -137,6 +138,14 @@ class Reporter:
         for path, what in now.items():
             if before.get(path) != what:
                 self._tell(path, what)
+        for path in sorted(before.keys() - now.keys()):
+            self.event("problem_over", {"path": path})
+
+    def standing_by(self, candidate_id: int | None, serving: str | None) -> None:
+        """This coordinator stands by while the one of the id `serving` serves (None: it does not)."""
+        if serving is not None and serving != self._behind:
+            self.event("standing_by", {"coordinator": candidate_id, "serving": serving})
+        self._behind = serving
 
     def _tell(self, path: str, what: str) -> None:
         self.event("unreadable", {"path": path, "why": what, "level": "warning"})
@@ -144,7 +153,8 @@ class Reporter:
     def problem(self, path: str, what: str | None) -> None:
         """What is wrong with a node, and who must act; None: nothing any more."""
         if what is None:
-            self._problems.pop(path, None)
+            if self._problems.pop(path, None) is not None:
+                self.event("problem_over", {"path": path})
         elif self._problems.get(path) != what:
             self._problems[path] = what
             self._tell(path, what)

@@ -13,11 +13,13 @@ from zkcoord.core.candidates import in_common
 from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.tree.candidate import asked_to_resign, protocols_of
 from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
-from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
 
 ID_MAX = 2**31 - 1
+
+RESTORE = "an operator must restore it; who serves goes on, and nobody else is elected before"
 
 FirstWrites = Callable[[Mapping[str, Node]], tuple[Write, ...]]
 """The first revision as a pure function of the nodes that it reads (`zkcoord.migrate`)."""
@@ -101,14 +103,16 @@ class Standing:
         return True
 
     def schema(self) -> Schema | None:
-        """The tree's schema, None on an empty tree; SchemaError when this program must not serve it."""
+        """The tree's schema, None on an empty tree; SchemaError when this program must not serve it.
+
+        Asked while nothing is `wrong`.
+        """
         node = self._node(SCHEMA)
         if node is None or node.stat is None:
             return None
-        try:
-            schema = decode_schema(node.data)
-        except CorruptError as error:
-            raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
+        if is_newer(node.data):
+            raise SchemaError(f"{SCHEMA} is in a newer format than this program reads: deploy the newer program")
+        schema = decode_schema(node.data)
         if schema.layout != self.layout.name:
             raise SchemaError(
                 f"the tree has the layout {schema.layout!r}, this coordinator was started with {self.layout.name!r}: "
@@ -126,15 +130,37 @@ class Standing:
         node = self._node(self.layout.coordinator)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
-    def epoch(self) -> tuple[int, int]:
-        """The epoch and its node's version, as read."""
-        node = self._node(EPOCH)
-        if node is None or node.stat is None:
-            raise SchemaError(f"{EPOCH} is missing: an operator must restore it")
+    def wrong(self) -> dict[str, str | None]:
+        """What is wrong with the schema and the epoch, and who must act, by path; None: nothing, or not read yet.
+
+        Nobody can be elected meanwhile. What is readable, and another program's, is no such thing: see `schema`.
+        """
+        found: dict[str, str | None] = dict.fromkeys((SCHEMA, EPOCH))
+        schema, epoch = self._node(SCHEMA), self._node(EPOCH)
         try:
-            return decode_epoch(node.data), node.stat.version
+            if schema is not None and schema.exists and not is_newer(schema.data):
+                decode_schema(schema.data)
         except CorruptError as error:
-            raise SchemaError(f"{EPOCH}: {error}: an operator must restore it") from error
+            found[SCHEMA] = f"{error}: {RESTORE}"
+        try:
+            if epoch is not None and epoch.exists:
+                decode_epoch(epoch.data)
+            elif epoch is not None and schema is not None and schema.exists:
+                found[EPOCH] = f"it is missing: {RESTORE}"
+        except CorruptError as error:
+            found[EPOCH] = f"{error}: {RESTORE}"
+        return found
+
+    def stands_behind(self) -> str | None:
+        """The id of the coordinator that serves while this candidate stands by; None: nobody serves, or it does."""
+        own, serving = self._node(self.own_path), self._node(self.layout.coordinator)
+        if own is None or not own.exists or serving is None or not serving.exists or self.taken() or self.leader():
+            return None
+        return serving.data.decode("utf-8", "replace")
+
+    def epoch(self) -> tuple[int, int]:
+        """The epoch and its node's version, as read. Asked while nothing is `wrong`."""
+        return decode_epoch(self._data(EPOCH)), self._version(EPOCH)
 
     def stand_as(self) -> str:
         """Choose an id to stand with; returns the path of its node, to be read and watched."""
@@ -186,6 +212,10 @@ class Standing:
 
     def _node(self, path: str) -> Node | None:
         return self.nodes.get((path, Kind.DATA))
+
+    def _data(self, path: str) -> bytes:
+        node = self._node(path)
+        return b"" if node is None else node.data
 
     def _version(self, path: str) -> int:
         node = self._node(path)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.quarantine import BROKER
+from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError
 from zkcoord.shell.desk import Desk
@@ -170,7 +170,8 @@ class StartTask:
 
     def _read(self) -> None:
         for start in self._granted.values():
-            start.refused = start.at.problem or start.refused
+            if start.at.problem:
+                start.refused = f"{UNREADABLE_OFFSET}: {start.at.problem}"
         able = {p: start for p, start in self._granted.items() if not start.refused}
         unknown = tuple(p for p, start in able.items() if start.offset < 0)
         if unknown:

@@ -80,6 +80,12 @@ class TopicTable:
             self._wanted.setdefault(topic, set()).add(group)
             self._tracker.want(path, watch=True, scope=path)
 
+    def read_again(self, topics: Iterable[str]) -> None:
+        """Read the list and these topics once more."""
+        self._tracker.touch(TOPICS, Kind.CHILDREN)
+        for topic in sorted(topics):
+            self._tracker.touch(f"{TOPICS}/{topic}")
+
     def forget(self, group: str) -> None:
         """The group is gone."""
         self.want(group, frozenset())

@@ -187,6 +187,11 @@ class Tracker:
                 for other in want.beside:
                     self._soil((other, Kind.DATA))
 
+    def touch_scope(self, scope: str) -> None:
+        """Make every node of a scope dirty. All is read again in the order of wanting."""
+        for key in [key for key, want in self._wants.items() if want.scope == scope]:
+            self._soil(key)
+
     def touch_all(self) -> None:
         """The link broke: every watch is lost, every answer under way will not come. All is read again in the order of
         wanting: what was wanted behind a list (a status) is read behind it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkcoord.errors import invariant
+from zkcoord.errors import CorruptError, invariant
 from zkcoord.tree.codec import INT64_MAX, beside, compact, corrupt, read_document
 
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
@@ -45,6 +45,18 @@ def decode_schema(data: bytes) -> Schema:
         migration=None if document.fields.get("migration") is None else dict(migration.fields),
         unknown=document.unknown("version", "revision", "layout", "migration"),
     )
+
+
+def is_newer(data: bytes) -> bool:
+    """True when the schema in `data` can be read, but is in a newer format than this program's.
+
+    >>> is_newer(b'{"version":2}'), is_newer(b'{"version":1}'), is_newer(b"{")
+    (True, False, False)
+    """
+    try:
+        return read_document("schema", data).integer("version", low=1, default=1) > 1
+    except CorruptError:
+        return False
 
 
 def encode_epoch(epoch: int) -> bytes:

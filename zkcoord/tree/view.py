@@ -270,7 +270,8 @@ class _Folder:
         owners[partition] = owner = owner_of(node.data, node.stat.version)
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
-            self._problem(node.path, f"{wrong}: an operator must set it empty, then the partition is given anew")
+            act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
+            self._problem(node.path, f"{wrong}: {act}")
         elif self._problems:
             self._problem(node.path, None)
 

@@ -1,0 +1,215 @@
+"""A node that a person is asked to edit is watched until it is mended; a wished rebalance reads everything again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.sim.actors import GROUP, coordinator
+from tests.sim.script import Script, on_seeds
+from tests.sim.test_failures_input import TwoGroups
+from tests.sim.test_racks import Racks
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import SchemaError
+from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.tree.paths import BROKERS, DRAFT, EPOCH, EVICTED_MARK, SCHEMA
+from zkcoord.tree.schema import Schema, encode_schema
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
+
+T0 = TopicPartition("t", 0)
+STRANGER = "g_stranger-1-00000000"
+REGISTRATION = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+SHORT_MS = 2_000  # nothing but the watch of the node itself can have told in this time
+
+
+def role_of(script: Script) -> CoordinatorRole:
+    """The role that serves."""
+    role = script.actor(script.leader()).role
+    assert isinstance(role, CoordinatorRole)
+    return role
+
+
+def take_over(script: Script) -> None:
+    """Another coordinator comes to serve: it reads everything afresh."""
+    old = script.leader()
+    script.world.crash(old, restart_after_ms=None, exact=True)
+    script.world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+
+
+PLACES = {
+    "owner": DRAFT.owner(GROUP, T0),
+    "mark": DRAFT.mark(GROUP, "t"),
+    "state": DRAFT.state(GROUP),
+    "record": DRAFT.record(GROUP),
+    "registration": DRAFT.registration(GROUP, STRANGER),
+    "status": DRAFT.channel(GROUP, STRANGER),
+    "eviction": f"{DRAFT.channel(GROUP, STRANGER)}/{EVICTED_MARK}",
+    "topic": "/brokers/topics/t",
+}
+
+
+@on_seeds()
+@pytest.mark.parametrize("place", PLACES)
+def test_f68_a_node_that_nobody_can_parse_is_watched_until_it_is_mended(seed: int, place: str) -> None:
+    script = TwoGroups(seed)
+    world, path = script.world, PLACES[place]
+    script.write(
+        CreateNode(DRAFT.channel(GROUP, STRANGER), b'{"version":1}'),
+        CreateNode(DRAFT.registration(GROUP, STRANGER), b'{"version":1,"subscription":{},"pattern":"static"}'),
+        CreateNode(f"{DRAFT.channel(GROUP, STRANGER)}/{EVICTED_MARK}", b"1000"),
+    )
+    world.run_for(SHORT_MS)
+    good = world.ensemble.data(path)
+    assert good is not None
+    if place == "registration":
+        good = REGISTRATION
+    script.write(SetNode(path, b"xx yy", ANY_VERSION))
+    world.run_for(SHORT_MS)
+    take_over(script)
+    serving = script.client(script.leader())
+    world.run_until(lambda: any(told.client == serving for told in script.told_at(path)), what="it is told")
+
+    mended_ms = world.now_ms
+    script.write(SetNode(path, b"" if place == "owner" else good, ANY_VERSION))
+
+    over = lambda: any(told.fields["path"] == path for told in world.events("problem_over", mended_ms))  # noqa: E731
+    world.run_until(over, what="it is noticed")
+    assert world.now_ms <= mended_ms + SHORT_MS
+    assert path not in role_of(script)._groups[GROUP].nodes.problems
+    for name in ("registration", "eviction", "status"):
+        script.write(*([DeleteNode(PLACES[name], ANY_VERSION)] if world.ensemble.stat(PLACES[name]) else []))
+    script.settle("everything is read")
+
+
+@on_seeds()
+def test_f68_a_wished_rebalance_finds_what_somebody_edited_behind_the_coordinators_back(seed: int) -> None:
+    """Owners are not watched while they can be read: a settled group's coordinator sees no edit of one."""
+    script = Script(seed)
+    script.settle()
+    world, path = script.world, DRAFT.owner(GROUP, T0)
+    world.ensemble.operate(SetNode(path, b"xx yy", ANY_VERSION))
+    world.run_for(SHORT_MS)
+    world.ensemble.operate(SetNode(path, b"", ANY_VERSION))  # as the tools ask
+    world.run_for(60_000)
+    assert script.owner(T0) == ""
+
+    script.wish("rebalance")
+    world.run_until(lambda: script.answered("rebalance"), what="it is done")
+    script.settle("it is given anew")
+    script.calm()
+
+
+@on_seeds()
+def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_wished_rebalance_and_watched(
+    seed: int,
+) -> None:
+    script = TwoGroups(seed)
+    world, path = script.world, DRAFT.owner(GROUP, T0)
+    script.write(SetNode(path, b"xx yy", ANY_VERSION))
+    script.wish("rebalance")
+    world.run_until(lambda: script.answered("rebalance"), what="it is done")
+    assert len(script.told_at(path)) == 1
+
+    script.write(SetNode(path, b"", ANY_VERSION))
+    script.settle("it is given anew")
+    script.calm()
+
+
+@on_seeds()
+def test_f68_a_brokers_node_that_nobody_can_parse_is_watched_until_it_is_mended(seed: int) -> None:
+    script = Racks(seed)
+    world, path = script.world, f"{BROKERS}/1"
+    world.ensemble.operate(DeleteNode(path, ANY_VERSION), CreateNode(path, b"{"))
+    world.run_until(lambda: bool(world.events("unreadable")), what="it is told")
+    mended_ms = world.now_ms
+    text = {"version": 5, "host": "h", "port": 9092, "rack": "b"}
+    world.ensemble.operate(SetNode(path, json.dumps(text).encode(), ANY_VERSION))
+    world.run_until(lambda: bool(world.events("problem_over", mended_ms)), what="it is noticed")
+    assert world.now_ms <= mended_ms + SHORT_MS
+    script.calm()
+
+
+@on_seeds()
+def test_f68_what_keeps_a_deleted_topics_nodes_is_watched_until_it_is_removed(seed: int) -> None:
+    script = TwoGroups(seed)
+    world, path = script.world, f"{DRAFT.mark(GROUP, 't')}/old"
+    script.write(CreateNode(path))
+    script.delete_topic("t")
+    world.run_until(lambda: bool(script.told_at(path)), what="it is told")
+
+    script.write(DeleteNode(path, ANY_VERSION))
+    world.run_until(lambda: world.ensemble.stat(DRAFT.mark(GROUP, "t")) is None, what="the topic's nodes go")
+
+
+@on_seeds()
+def test_f68_an_offset_that_nobody_can_read_quarantines_nothing_and_starts_when_it_is_mended(seed: int) -> None:
+    script = Script(seed, consumers=4, topics={"t": 4})
+    script.settle()
+    world, fifth = script.world, TopicPartition("t", 4)
+    world.ensemble.operate(CreateNode(DRAFT.offset(GROUP, fifth), b"12 apples"))
+    script.grow("t", 5)
+    world.run_for(120_000)
+    assert script.state()["quarantined"] == {}
+    world.ensemble.operate(SetNode(DRAFT.offset(GROUP, fifth), b"12", ANY_VERSION))
+    world.run_until(script.balanced, what="it starts")
+    assert script.journal("start", fifth)[0].start == 12
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("path", [SCHEMA, EPOCH])
+def test_f68_a_schema_that_is_bad_for_a_moment_ends_nobody_and_is_told_by_all(seed: int, path: str) -> None:
+    script = Script(seed)
+    script.settle()
+    world, good = script.world, script.world.ensemble.data(path)
+    assert good is not None
+    old, standby = script.leader(), script.standby()
+    world.ensemble.operate(SetNode(path, b"not json", ANY_VERSION))
+    world.run_for(SHORT_MS)
+    coordinators = [name for name in world.processes if name.startswith("coordinator")]
+    told = [t for t in world.events("unreadable") if t.fields["path"] == path]
+    assert sorted(t.client for t in told) == sorted(map(script.client, coordinators))
+    assert all("an operator must restore it" in t.fields["why"] for t in told)
+    assert not any(script.actor(name).loop.finished for name in coordinators)
+
+    world.crash(old, restart_after_ms=None, exact=True)
+    world.run_for(20_000)
+    assert not script.actor(standby).loop.finished
+    world.ensemble.operate(SetNode(path, good, ANY_VERSION))
+    elected = lambda: any(t.client == script.client(standby) for t in world.events("elected"))  # noqa: E731
+    world.run_until(elected, what="it is elected as soon as that is mended")
+    over = [t for t in world.events("problem_over") if t.fields["path"] == path]
+    assert script.client(standby) in {t.client for t in over}
+    script.calm()
+
+
+@on_seeds(1)
+@pytest.mark.parametrize("newer", ["revision", "format"])
+def test_a_schema_that_is_readable_and_newer_ends_whoever_stands_for_election(seed: int, newer: str) -> None:
+    script = Script(seed)
+    script.settle()
+    world = script.world
+    schema = encode_schema(Schema(revision="9999" if newer == "revision" else "0001", layout="draft"))
+    data = schema if newer == "revision" else schema.replace(b'"version":1', b'"version":2')
+    world.ensemble.operate(SetNode(SCHEMA, data, ANY_VERSION))
+    loop = script.actor(script.standby()).loop
+    world.run_until(lambda: loop.finished, what="it ends")
+    assert isinstance(loop.fatal, SchemaError)
+
+
+@on_seeds()
+def test_a_coordinator_says_that_it_stands_by_and_behind_whom(seed: int) -> None:
+    script = Script(seed)
+    script.settle()
+    world, old, standby = script.world, script.leader(), script.standby()
+    (told,) = world.events("standing_by")
+    assert told.client == script.client(standby)
+    assert {told.fields["coordinator"], int(told.fields["serving"])} == {0, 1}
+    world.spawn("coordinator2", coordinator)
+    world.run_for(SHORT_MS)
+    world.crash(old, restart_after_ms=None, exact=True)
+    world.run_until(lambda: script.leader() != old, 20_000, "another serves")
+    world.run_for(SHORT_MS)
+    (waits,) = {"coordinator2", standby} - {script.leader()}
+    assert len([t for t in world.events("standing_by") if t.client == script.client(waits)]) == 2
