@@ -17,12 +17,13 @@ import logging
 import signal
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkcoord.clock import mono_ms
-from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.spark.alarm import in_vain, tell_in_vain
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.handover import Handover
@@ -38,9 +39,11 @@ from zkcoord.spark.wiring import RealParts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
-MEMBER_WAIT_MS = 30_000  # at a query's start; Kafka is asked first, which has 10 s to answer, and may be asked twice
+MEMBER_WAIT_MS = 30_000  # at a query's start: for Kafka at least, and then for the registration
 MEMBER_POLL_MS = 20
+KAFKA_AGAIN_MS = 500  # between two questions to a Kafka that is away; each of them takes up to 10 s by itself
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
 AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
 TOO_EARLY = (
@@ -72,6 +75,8 @@ class Source:
         self._known = Known()
         self._consumer: SparkConsumer | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._was_away = False  # Kafka, at the query's start
         self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
         self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
 
@@ -96,11 +101,33 @@ class Source:
     def _await_member(self, parts: StreamParts) -> None:
         """Returns when the query is a member of its group. A query that begins where nobody answers fails: one that
         shall read what is there and end would end well, without a word."""
-        deadline_ms = mono_ms() + MEMBER_WAIT_MS
+        deadline_ms: int | None = None  # not before Kafka has answered, for which the other thread waits
         while parts.consumer_id is None:
-            if mono_ms() >= deadline_ms:
+            if parts.joins and deadline_ms is None:
+                deadline_ms = mono_ms() + MEMBER_WAIT_MS
+            if deadline_ms is not None and mono_ms() >= deadline_ms:
                 raise UnavailableError(in_vain(None, MEMBER_WAIT_MS))
             self._handover.await_end(MEMBER_POLL_MS)
+
+    def _patiently(self, ask: Callable[[], T], begun: Callable[[], bool] = lambda: False) -> T:
+        """Returns what `ask` returns. While Kafka is away at the query's start, it is asked again, for `joinWaitMs` and
+        at least for MEMBER_WAIT_MS: as a query that runs, one that begins survives an outage.
+
+        Raises its UnavailableError when that time is over, the query is stopped, or `begun()` says that the start is
+        over.
+        """
+        patience_ms = max(self._chosen.join_wait_ms, MEMBER_WAIT_MS)
+        deadline_ms = mono_ms() + patience_ms
+        while True:
+            try:
+                return ask()
+            except UnavailableError as error:
+                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(KAFKA_AGAIN_MS / 1000):
+                    raise
+                if not self._was_away:
+                    text = f"the query begins when Kafka answers, which is waited for {patience_ms} ms: {error}"
+                    log_event(logging.WARNING, "kafka_away", text, group=self._chosen.group)
+                self._was_away = True
 
     def _next(self, wait_ms: int) -> Offset:
         batch = self._handover.next(wait_ms)
@@ -126,9 +153,9 @@ class Source:
             self._last = end
         elif not {(start or EMPTY)["run"], end["run"]} <= self._runs:
             raise UsageError(TOO_EARLY)
-        ranges = to_read(start or EMPTY, end)
+        planned = ranges = to_read(start or EMPTY, end)
         if end["run"] != self._run_id:
-            ranges = self._still_there(ranges)
+            ranges = self._patiently(lambda: self._still_there(planned))
         options = self._chosen.options
         return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
 
@@ -142,6 +169,7 @@ class Source:
             try:
                 starts = client.reset_positions(partitions, "earliest")  # waits for a broker that has just come back
             except UnknownPartitionError as gone:
+                self._raise_unless_gone(gone)
                 starts = client.reset_positions(set(partitions) - gone.partitions, "earliest")
             ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
         finally:
@@ -149,13 +177,21 @@ class Source:
         left = []
         for each in ranges:
             at = each.topic_partition
-            if isinstance(failed.get(at), UnavailableError):
-                raise failed[at]
+            if at in failed:
+                self._raise_unless_gone(failed[at])
             found = within(each, starts.get(at, each.end), ends.get(at, each.start))
             if found != each:
                 self._tell_gone(each, found)
             left.append(found)
         return tuple(each for each in left if each.start < each.end)
+
+    def _raise_unless_gone(self, error: ZkcoordError) -> None:
+        """Returns only if Kafka says that it has no such partition, and was not away just now: a broker that comes back
+        knows no partition at first."""
+        if not isinstance(error, UnknownPartitionError):
+            raise error
+        if self._was_away:
+            raise UnavailableError(f"Kafka was away, and perhaps does not know its topics yet: {error}") from error
 
     def _tell_gone(self, each: OffsetRange, found: OffsetRange) -> None:
         left = f"{offsets_in([found])} offsets are left of {each}"
@@ -178,6 +214,7 @@ class Source:
 
     def stop(self) -> None:
         """Leave the group: what Spark has not completed is not committed."""
+        self._stopped.set()
         if self._consumer is None or self._thread is None:
             return
         self._handover.close()
@@ -196,13 +233,14 @@ class Source:
             parts=parts,
             **consumer_choices(chosen.options),
         )
-        self._thread = threading.Thread(target=self._run, args=(self._consumer,), name="zkcoord-stream", daemon=True)
+        run = partial(self._run, self._consumer, parts)
+        self._thread = threading.Thread(target=run, name="zkcoord-stream", daemon=True)
         self._thread.start()
         return parts
 
-    def _run(self, consumer: SparkConsumer) -> None:
+    def _run(self, consumer: SparkConsumer, parts: StreamParts) -> None:
         try:
-            consumer.run(self._handover.process)
+            self._patiently(lambda: consumer.run(self._handover.process), lambda: parts.joins)
         except BaseException as error:
             self._handover.ended(error)
         else:

@@ -179,6 +179,11 @@ class StreamParts:
         return self._membership
 
     @property
+    def joins(self) -> bool:
+        """Kafka has answered: the group is being joined, or was."""
+        return self._membership is not None
+
+    @property
     def consumer_id(self) -> str | None:
         """Of the registration; None while there is none."""
         return None if self._membership is None else self._membership.consumer_id

@@ -1,0 +1,127 @@
+"""A streaming query that begins while Kafka is away: it waits, as one that runs does. Nothing is real."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
+from tests.waiting import wait_until
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UnknownPartitionError
+from zkcoord.spark import stream
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream import Source
+from zkcoord.spark.stream_offsets import EMPTY, offset_of, ranges_in
+from zkcoord.spark.stream_options import stream_options
+
+P0 = TopicPartition("t", 0)
+OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
+RANGES = (OffsetRange("t", 0, 0, 4),)
+BROKEN = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=RANGES), {})
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Kafka is away."""
+    monkeypatch.setattr(stream, "KAFKA_AGAIN_MS", 1)
+    made = World()
+    made.given, made.ends, made.away = {P0: 0}, {P0: 10}, True
+    return made
+
+
+def source_of(world: World, join_wait_ms: int = 60_000) -> Source:
+    return Source(stream_options({**OPTIONS, "joinWaitMs": str(join_wait_ms)}), world, "run")
+
+
+def await_warning(caplog: pytest.LogCaptureFixture) -> None:
+    events = [getattr(each, "zkcoord_event", "") for each in caplog.records]
+    wait_until(lambda: "kafka_away" in [getattr(each, "zkcoord_event", "") for each in caplog.records], str(events))
+
+
+def test_a_restarted_query_whose_last_batch_is_incomplete_waits_for_kafka(
+    away: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = source_of(away)
+    assert source.tasks(BROKEN, BROKEN) == []
+    asking = InThread(lambda: source.tasks(EMPTY, BROKEN))
+    await_warning(caplog)
+    away.away = False
+    assert asking.result() == [RANGES]
+    source.stop()
+
+
+def test_a_broker_that_has_just_come_back_and_knows_no_topic_yet_is_waited_for(
+    away: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the query ends: nothing is left of its last batch, it would say."""
+
+    def unknown(partitions: Any, policy: Any) -> dict[TopicPartition, int]:
+        if not known.is_set():
+            asked.set()
+            raise UnknownPartitionError("Kafka does not know t-0", partitions)
+        return dict.fromkeys(partitions, 0)
+
+    known, asked = threading.Event(), threading.Event()
+    source = source_of(away)
+    asking = InThread(lambda: source.tasks(EMPTY, BROKEN))
+    await_warning(caplog)
+    away.reset_positions = unknown  # type: ignore[method-assign]
+    away.away = False
+    assert asked.wait(DEADLINE_S)
+    assert not asking.done
+    known.set()
+    assert asking.result() == [RANGES]
+    source.stop()
+
+
+def test_a_query_that_begins_waits_for_kafka_before_it_joins_its_group(
+    away: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_of(away)
+    asking = InThread(lambda: source.latest(EMPTY))
+    await_warning(caplog)
+    assert away.events == []
+    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 0)  # the time to join begins when Kafka has answered
+    away.away = False
+    assert ranges_in(asking.result()) == (OffsetRange("t", 0, 0, 10),)
+    source.stop()
+
+
+def test_a_query_that_begins_waits_for_kafka_no_longer_than_it_was_told(
+    away: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 1)
+    with pytest.raises(UnavailableError, match="Kafka does not answer"):
+        source_of(away, 1).tasks(EMPTY, BROKEN)
+    source = source_of(away, 1)
+    with pytest.raises(UnavailableError, match="Kafka does not answer"):
+        source.latest(EMPTY)
+    source.stop()
+    assert away.events == []
+
+
+def test_a_query_that_waits_for_kafka_can_be_stopped(away: World, caplog: pytest.LogCaptureFixture) -> None:
+    source = source_of(away)
+    asking = InThread(lambda: source.latest(EMPTY))
+    await_warning(caplog)
+    source.stop()
+    with pytest.raises(UnavailableError):
+        asking.result()
+    assert source._thread is not None
+    source._thread.join(DEADLINE_S)
+    assert not source._thread.is_alive()
+
+
+def test_what_ends_the_membership_of_a_query_that_began_is_not_taken_for_a_kafka_that_is_away(
+    away: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeMembership, "error", UnavailableError("left without an answer from ZooKeeper"))
+    away.away = False
+    source = source_of(away)
+    with pytest.raises(UnavailableError, match="left without an answer"):
+        source.latest(EMPTY)
+    source.stop()
+    assert away.events == ["join", "leave"]
