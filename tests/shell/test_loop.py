@@ -9,6 +9,7 @@ from typing import Any
 from zkcoord.errors import UsageError
 from zkcoord.shell.loop import REFUSALS_FREE, REOPEN_MS, Loop
 from zkcoord.shell.ports import (
+    TOO_LARGE,
     CallDone,
     CommitDone,
     FromStore,
@@ -20,6 +21,7 @@ from zkcoord.shell.ports import (
     Request,
     StoreInput,
     SyncDone,
+    WatchFired,
 )
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.writes import SetNode, Transaction
@@ -187,3 +189,65 @@ def test_an_abandoned_loop_tells_its_role_closes_its_session_and_takes_nothing_m
     assert (store.asked, bench.role.told) == ([("close",)], ["ended"])
     assert bench.step(60, LinkChanged(Link.CONNECTED, 77, 6_000)) is None
     assert bench.role.told == ["ended"]
+
+
+TWO_THIRDS_MS, HALF_MS = 4_000, 3_000
+
+
+def test_the_answer_to_another_sync_does_not_open_the_gate() -> None:
+    """Neither that of one for the lease, nor of an earlier gate: what happened since may be missing behind it."""
+    bench = Bench()
+    store = bench.connected()
+    bench.loop.sync(10)
+    bench.loop.commit(WRITE, "tag", 10)
+    bench.loop.commit(WRITE, "tag", 10)
+    (_, for_the_lease), (_, first), (_, second) = store.asked
+    bench.step(11, CommitDone(first, Outcome.UNKNOWN))
+    bench.step(11, CommitDone(second, Outcome.UNKNOWN))
+    (_, gate), (_, last_gate) = store.asked[3:]
+    for token in (for_the_lease, gate):
+        bench.step(12, SyncDone(token, True))
+        assert not bench.loop.settled
+        assert len(store.asked) == 5
+    bench.step(13, SyncDone(last_gate, True))
+    assert bench.loop.settled
+    assert store.asked[5][0] == "read"
+
+
+def test_a_gate_that_was_not_answered_is_asked_for_again() -> None:
+    bench = Bench()
+    store = bench.connected()
+    bench.loop.commit(WRITE, "tag", 10)
+    bench.step(11, CommitDone(store.asked[0][1], Outcome.UNKNOWN))
+    bench.step(12, SyncDone(store.asked[1][1], False))
+    assert [asked[0] for asked in store.asked] == ["commit", "sync", "sync"]
+    bench.step(13, SyncDone(store.asked[2][1], True))
+    assert bench.loop.settled
+
+
+def test_a_server_that_owes_an_answer_and_says_nothing_is_left_and_no_other_is_hurried() -> None:
+    bench = Bench()
+    store = bench.connected()
+    assert bench.step(10_000) is None  # nothing is asked: heartbeats are the client's own affair
+    bench.loop.sync(10_000)
+    assert bench.step(10_000) == 10_000 + HALF_MS
+    assert bench.step(10_000 + HALF_MS - 1, WatchFired("/b", True, False)) == 12_999 + TWO_THIRDS_MS
+    bench.loop.commit(WRITE, "tag", 14_000)
+    assert bench.step(14_000) == 12_999 + TWO_THIRDS_MS
+    assert ("drop",) not in store.asked
+    again_ms = bench.step(12_999 + TWO_THIRDS_MS)
+    assert store.asked[-1] == ("drop",)
+    assert bench.events[-1][0] == "server_left"
+    assert again_ms == 12_999 + 2 * TWO_THIRDS_MS
+    bench.step(17_000, LinkChanged(Link.SUSPENDED))
+    assert bench.step(30_000) is None  # it is the client that looks for a server now
+    assert store.asked.count(("drop",)) == 1
+
+
+def test_what_the_client_answers_itself_is_no_word_of_the_server() -> None:
+    bench = Bench()
+    store = bench.connected()
+    bench.loop.sync(3_000)
+    bench.step(3_000)
+    bench.loop.commit(WRITE, "tag", 4_000)
+    assert bench.step(5_000, CommitDone(store.asked[-1][1], Outcome.REFUSED, reason=TOO_LARGE)) == 3_000 + HALF_MS

@@ -185,16 +185,13 @@ def test_f21_a_consumer_whose_own_channel_is_deleted_takes_its_session_for_ended
 
 
 def _joining(seed: int) -> tuple[Script, str]:
-    """A group, and the channel of a consumer `slow` that has just made it and does not know so.
-
-    The server hears its heartbeats; it hears nothing until its wire is `down` again.
-    """
+    """A group, and the channel of a consumer `slow` that has just made it, and registers only when it may."""
     script = Script(seed, consumers=1)
     script.settle()
     world = script.world
     script.join("slow")
     world.run_until(lambda: any(makes_channel(t.transaction) and "slow" in t.client for t in world.tried))
-    script.wire("slow").down = False
+    script.actor("slow").role.may_join = lambda: False
     (channel,) = [path for path in script.changes_below(DRAFT.channels_of(GROUP)) if "slow" in path]
     return script, channel
 
@@ -205,7 +202,7 @@ def test_f46_a_channel_is_left_alone_for_a_minute_while_its_consumer_is_joining(
     world, began_ms = script.world, script.world.now_ms
     world.run_for(JOINING_MS - 2_000)
     assert world.ensemble.stat(channel) is not None
-    script.wire("slow").down = True
+    script.actor("slow").role.may_join = lambda: True
     script.settle("it joins with the channel that it made")
     assert DRAFT.channel(GROUP, script.member("slow")) == channel
     assert script.writes_to(channel, began_ms) >= 1
@@ -218,7 +215,7 @@ def test_f46_a_consumer_whose_channel_was_purged_while_it_was_joining_makes_it_a
     world, made_ms = script.world, script.world.now_ms
     world.run_until(lambda: world.ensemble.stat(channel) is None, 10_000, "the channel is purged")
     assert JOINING_MS - 100 <= world.now_ms - made_ms <= JOINING_MS + 2_000
-    script.wire("slow").down = True
+    script.actor("slow").role.may_join = lambda: True
     script.settle("it joins all the same")
     refused = [t for t in world.tried if registers(t.transaction) and t.client == "slow#1" and not t.applied]
     assert {t.result.reason for t in refused} == {"NoNode"}  # its try met no channel, and made no registration
@@ -234,13 +231,13 @@ def test_f46_a_purge_that_was_decided_before_its_consumer_joined_is_refused(seed
     world = script.world
     script.join("slow")
     world.run_until(lambda: any(makes_channel(t.transaction) and "slow" in t.client for t in world.tried))
-    slow, leader = script.wire("slow"), script.wire(script.leader())
-    slow.down = False
+    slow, leader = script.actor("slow").role, script.wire(script.leader())
+    slow.may_join = lambda: False
     (channel,) = [path for path in script.changes_below(DRAFT.channels_of(GROUP)) if "slow" in path]
     world.run_until(lambda: any("registration is gone" in str(a.payload) for a in leader.requests), 10_000, "the purge")
     leader.up = False  # the purge waits in the coordinator's connection
     script.refresh(script.leader())
-    slow.down = True
+    slow.may_join = lambda: True
     world.run_until(lambda: script.registered("slow"), what="it joins first")
     leader.up = True
     script.refresh(script.leader())

@@ -8,10 +8,10 @@ nothing blocks. An outcome is only told to the role; what it wrote becomes known
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from zkcoord.errors import InvariantError
+from zkcoord.shell.hearing import says_something
 from zkcoord.shell.ports import (
     TOO_LARGE,
     CallDone,
@@ -26,11 +26,11 @@ from zkcoord.shell.ports import (
     StoreFactory,
     StoreInput,
     SyncDone,
-    TreeStore,
     Unreadable,
     WatchFired,
     refuse_requests,
 )
+from zkcoord.shell.session_state import Lane, Sent, SessionState
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import parents
 from zkcoord.tree.snapshot import Kind, Node
@@ -94,44 +94,6 @@ class Role(Protocol):
         """Decide from what is known; returns when to be asked again at the latest, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A transaction without an outcome."""
-
-    tag: Any
-    lane: str
-    sent_ms: int
-    step: int  # of the loop: what was sent together is refused together
-    transaction: Transaction
-    touched: list[tuple[str, Kind]]  # what it touches that was wanted
-    tells: bool  # some want is left to the reply
-
-
-@dataclass(slots=True)
-class _Lane:
-    """Transactions whose refusals are counted together."""
-
-    refused: int = 0  # in a row
-    step: int = 0  # in which the last of them was sent
-    until_ms: int = 0
-
-
-@dataclass(slots=True)
-class _Session:
-    """One session and what is under way in it."""
-
-    number: int
-    store: TreeStore
-    tracker: Tracker = field(default_factory=Tracker)
-    commits: dict[int, _Sent] = field(default_factory=dict)  # by token
-    syncs: dict[int, tuple[int, bool]] = field(default_factory=dict)  # token -> time of sending, gates the reads
-    connected: bool = False
-    opened: bool = False
-    lanes: dict[str, _Lane] = field(default_factory=dict)
-    unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> what of it, why: told of
-    gated: bool = False  # reads wait for the answer of a sync: the link was broken, or an outcome is unknown
-
-
 class Loop:
     """Runs one role over its sessions. `step` is the whole flow; a driver calls it with what waits in the inbox."""
 
@@ -139,7 +101,7 @@ class Loop:
         self._open_session = open_session
         self._put = put
         self._role: Role | None = None
-        self._session: _Session | None = None
+        self._session: SessionState | None = None
         self._sessions = 0
         self._token = 0
         self._steps = 0
@@ -167,7 +129,7 @@ class Loop:
     @property
     def settled(self) -> bool:
         """True when the link is up and no sync holds the reads back: what is clean is also current."""
-        return self._session is not None and self._session.connected and not self._session.gated
+        return self._session is not None and self._session.connected and self._session.gate is None
 
     @property
     def commits_in_flight(self) -> int:
@@ -184,20 +146,15 @@ class Loop:
         session = self._current()
         token = self._next_token()
         touched, tells = session.tracker.written(token, transaction.touched())
-        session.commits[token] = _Sent(tag, lane, now_ms, self._steps, transaction, touched, tells)
+        session.commits[token] = Sent(tag, lane, now_ms, self._steps, transaction, touched, tells)
         session.store.commit(token, transaction)
 
     def sync(self, now_ms: int) -> None:
         """Ask the leader, to extend a lease."""
         session = self._current()
         token = self._next_token()
-        session.syncs[token] = (now_ms, False)
+        session.syncs[token] = now_ms
         session.store.sync(token)
-
-    def drop_connection(self) -> None:
-        """Nothing was answered for too long: look for another server in the same session."""
-        if self._session is not None:
-            self._session.store.drop_connection()
 
     def end_session(self, now_ms: int, *, reopen_in_ms: int | None) -> None:
         """Close the session and forget it; a new one is opened after `reopen_in_ms` (None: the loop is finished)."""
@@ -235,12 +192,26 @@ class Loop:
         self._send_reads()
         if self.finished:
             return None
+        leave_at_ms = self._leave_silent_server(now_ms)
         lanes = self._session.lanes if self._session is not None else {}
-        if self._reopen_at_ms is None and unreadable_ms is None and not lanes:  # as a rule
-            return wake_at_ms
-        times = [t for t in (wake_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
+        times = [t for t in (wake_at_ms, leave_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
         times += [lane.until_ms for lane in lanes.values() if lane.until_ms > now_ms]
         return min(times, default=None)
+
+    def _leave_silent_server(self, now_ms: int) -> int | None:
+        """Have the client look for another server, in the same session, when this one owes an answer and was not heard
+        for too long; returns when that is due."""
+        session = self._session
+        if session is None or not session.connected:
+            return None
+        leave_at_ms = session.hearing.leave_at_ms(now_ms, awaits=session.awaits)
+        if leave_at_ms is None or now_ms < leave_at_ms:
+            return leave_at_ms
+        why = f"it has said nothing for {now_ms - session.hearing.heard_ms} ms: another is tried, in the same session"
+        self._report("server_left", {"why": why, "level": "warning"})
+        session.hearing.left(now_ms)
+        session.store.drop_connection()
+        return session.hearing.leave_at_ms(now_ms, awaits=True)
 
     def _take(self, role: Role, item: Input, now_ms: int) -> None:
         match item:
@@ -265,7 +236,9 @@ class Loop:
             if not request.future.done():
                 request.future.set_exception(error)
 
-    def _take_from_store(self, role: Role, session: _Session, item: StoreInput, now_ms: int) -> None:
+    def _take_from_store(self, role: Role, session: SessionState, item: StoreInput, now_ms: int) -> None:
+        if says_something(item):
+            session.hearing.heard(now_ms)
         match item:
             case WatchFired(path, data, children):
                 session.tracker.fired(path, data=data, children=children)
@@ -288,7 +261,7 @@ class Loop:
             case LinkChanged():
                 self._take_link(role, session, item, now_ms)
 
-    def _put_off(self, session: _Session, token: int, refused: Unreadable, now_ms: int) -> None:
+    def _put_off(self, session: SessionState, token: int, refused: Unreadable, now_ms: int) -> None:
         """Leave what needs this node alone, and tell once who must act; everything else goes on."""
         wait_ms = UNREADABLE_BREAKING_MS if refused.breaks_link else UNREADABLE_MS
         session.tracker.put_off(token, refused.path, refused.kind, now_ms + wait_ms)
@@ -297,7 +270,7 @@ class Loop:
             why = f"{refused.why}; what needs it waits, it is read again every {wait_ms // 1000} s"
             self._report("unreadable", {"path": refused.path, "why": why, "level": "warning"})
 
-    def _take_outcome(self, role: Role, session: _Session, done: CommitDone, now_ms: int) -> None:
+    def _take_outcome(self, role: Role, session: SessionState, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
         if sent.tells and done.outcome is Outcome.COMMITTED:
             told = session.tracker.told(done.token, sent.transaction.told(done.versions, done.made), done.made)
@@ -312,13 +285,13 @@ class Loop:
             self._refused(session, sent, done, now_ms)
         role.committed(sent.tag, done, sent.sent_ms, now_ms)
 
-    def _refused(self, session: _Session, sent: _Sent, done: CommitDone, now_ms: int) -> None:
+    def _refused(self, session: SessionState, sent: Sent, done: CommitDone, now_ms: int) -> None:
         """Read what the refusal was about; when that does not help, wait, and tell who might."""
         path = sent.transaction.writes[done.failed_at].path
         for changed in (path, *parents(path)):  # a parent may have gone with all that was below it
             session.tracker.touch(changed)
             session.tracker.touch(changed, Kind.CHILDREN)
-        lane = session.lanes.setdefault(sent.lane, _Lane())
+        lane = session.lanes.setdefault(sent.lane, Lane())
         if lane.step == sent.step:  # one cause: all behind a refused raise are refused with it
             return
         lane.step = sent.step
@@ -331,17 +304,19 @@ class Loop:
             acts = WHO_ACTS.get(done.reason, "")
             self._report("write_refused", {"path": path, "why": why + acts, "level": "warning"})
 
-    def _take_sync(self, role: Role, session: _Session, token: int, ok: bool, now_ms: int) -> None:
-        sent_ms, gate = session.syncs.pop(token)
+    def _take_sync(self, role: Role, session: SessionState, token: int, ok: bool, now_ms: int) -> None:
+        sent_ms = session.syncs.pop(token)
         if ok:
-            if gate and not any(gates for _, gates in session.syncs.values()):
-                session.gated = False
+            if token == session.gate:
+                session.gate = None
             role.synced(sent_ms, now_ms)
-        elif gate and session.connected:
+        elif token == session.gate and session.connected:
             self._gate(session, now_ms)
 
-    def _take_link(self, role: Role, session: _Session, change: LinkChanged, now_ms: int) -> None:
+    def _take_link(self, role: Role, session: SessionState, change: LinkChanged, now_ms: int) -> None:
         session.connected = change.link is Link.CONNECTED
+        if session.connected:
+            session.hearing.timeout_ms = change.session_timeout_ms
         if change.link is Link.LOST:
             session.store.close()
             self._session = None
@@ -357,13 +332,13 @@ class Loop:
             session.opened = True
             role.session_opened(change.session_id, change.session_timeout_ms, now_ms)
 
-    def _gate(self, session: _Session, now_ms: int) -> None:
+    def _gate(self, session: SessionState, now_ms: int) -> None:
         """What is read next must show everything that happened: everything again, after a sync."""
-        session.gated = True
+        session.gate = 0
         session.tracker.touch_all()
         if session.connected:
-            token = self._next_token()
-            session.syncs[token] = (now_ms, True)
+            session.gate = token = self._next_token()
+            session.syncs[token] = now_ms
             session.store.sync(token)
 
     def _open_when_due(self, due_ms: int, now_ms: int) -> None:
@@ -373,16 +348,16 @@ class Loop:
         self._sessions += 1
         number, put = self._sessions, self._put
         store = self._open_session(lambda item: put(FromStore(number, item)))
-        self._session = _Session(number, store)
+        self._session = SessionState(number, store)
 
     def _send_reads(self) -> None:
         session = self._session
-        if session is None or not session.connected or session.gated or not session.tracker.asks:
+        if session is None or not session.connected or session.gate is not None or not session.tracker.asks:
             return
         token = self._next_token()
         session.store.read(token, session.tracker.take(token))
 
-    def _current(self) -> _Session:
+    def _current(self) -> SessionState:
         if self._session is None:
             raise RuntimeError("there is no session")
         return self._session

@@ -303,7 +303,6 @@ class MembershipRole:
             if self._committing is not None:
                 self._committing.lost(lost)
             desk.event("fetch_lost", {"partitions": lost, "why": "the lease ended"})
-            self._loop.drop_connection()
         if not self._loop.settled or self._nothing_to_do(desk):
             return
         if self._draining is not None and (self._task is None or self._task.step in UNWRITTEN):

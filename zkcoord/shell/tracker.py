@@ -206,6 +206,11 @@ class Tracker:
         self._expecting.clear()
 
     @property
+    def awaits(self) -> bool:
+        """True while a request for reads has no answer."""
+        return bool(self._under_way)
+
+    @property
     def asks(self) -> bool:
         """True while there is something to be read, and room for a request."""
         return bool(self._queue) and not self._full()

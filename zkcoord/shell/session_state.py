@@ -1,0 +1,57 @@
+"""What a loop knows of its present session: what is under way in it, and how its link is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.shell.hearing import Hearing
+from zkcoord.shell.ports import TreeStore
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.snapshot import Kind
+from zkcoord.tree.writes import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A transaction without an outcome."""
+
+    tag: Any
+    lane: str
+    sent_ms: int
+    step: int  # of the loop: what was sent together is refused together
+    transaction: Transaction
+    touched: list[tuple[str, Kind]]  # what it touches that was wanted
+    tells: bool  # some want is left to the reply
+
+
+@dataclass(slots=True)
+class Lane:
+    """Transactions whose refusals are counted together."""
+
+    refused: int = 0  # in a row
+    step: int = 0  # in which the last of them was sent
+    until_ms: int = 0
+
+
+@dataclass(slots=True)
+class SessionState:
+    """One session and what is under way in it."""
+
+    number: int
+    store: TreeStore
+    tracker: Tracker = field(default_factory=Tracker)
+    commits: dict[int, Sent] = field(default_factory=dict)  # by token
+    syncs: dict[int, int] = field(default_factory=dict)  # token -> time of sending
+    connected: bool = False
+    opened: bool = False
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    unreadable: dict[str, tuple[Kind, str]] = field(default_factory=dict)  # path -> what of it, why: told of
+    gate: int | None = None  # reads wait for the answer to this sync (0: it was not sent yet), since the link was
+    # broken, or an outcome is unknown
+    hearing: Hearing = field(default_factory=Hearing)
+
+    @property
+    def awaits(self) -> bool:
+        """True while the server owes an answer."""
+        return bool(self.commits or self.syncs or self.tracker.awaits)
