@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Report
 from zkcoord.spark.ranges import Batch, OffsetRange
@@ -34,6 +34,7 @@ class FakeMembership:
         self.reset = reset
         self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self.held: set[TopicPartition] = set()
+        self._starts, self._started = 0, dict[TopicPartition, int]()  # so far; by which start each runs
         self._one_worker = threading.Lock()
 
     def start(self) -> None:
@@ -60,10 +61,12 @@ class FakeMembership:
     def allowed(self, partition: TopicPartition) -> bool:
         return partition in self.held and self.world.leased
 
-    def commit(self, offsets: Positions) -> None:
+    def commit(self, offsets: Positions, starts: Positions | None = None) -> None:
         for each in self.world.before_commit[:1]:
             self.world.before_commit.remove(each)
             each()
+        if starts is not None and any(self._started.get(each) != number for each, number in starts.items()):
+            raise FencedError("decided before these were started again")
         self.world.commits.append(dict(offsets))
 
     def announce(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
@@ -77,6 +80,8 @@ class FakeMembership:
     def give(self, positions: Positions, replay: Mapping[TopicPartition, tuple[int, int]] | None = None) -> None:
         with self._one_worker:
             self.held |= positions.keys()
+            self._starts += 1
+            self._started |= dict.fromkeys(positions, self._starts)
             if replay:
                 self._on_replay(replay)
             self._on_start(positions)

@@ -10,9 +10,31 @@ from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark.handover import Handover
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream import Source
+from zkcoord.spark.stream_offsets import offset_of, ranges_in
+from zkcoord.spark.stream_options import stream_options
 from zkcoord.spark.stream_parts import Known, StreamParts
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_what_a_checkpoint_has_is_not_committed_over_what_another_member_went_on_to_meanwhile() -> None:
+    """The partition is lost, read further elsewhere and started again, while the commit is on its way."""
+
+    def lose_and_give_back() -> None:
+        world.member.lose(P0)
+        world.member.give({P0: 7})
+
+    world = World()
+    world.given, world.ends, world.before_commit = {P0: 0}, {P0: 10}, [lose_and_give_back]
+    done = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 4),)), {})
+    asked = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
+    source = Source(stream_options(asked), world, "run")
+    assert source.tasks(done, done) == []
+    assert ranges_in(source.latest(None)) == (OffsetRange("t", 0, 7, 10),)
+    source.stop()
+    assert world.commits == []
 
 
 def never(*_: object) -> Any:

@@ -41,7 +41,9 @@ class Known:
         self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
         self._reached: dict[TopicPartition, int] = {}  # held partitions
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
-        self._uncommitted: dict[TopicPartition, int] = {}  # held partitions whose complete range is not committed yet
+        self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
+        # held partitions whose complete range is not committed yet: its end, and the number of the start that found it
+        self._starts = 0  # so far
         self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
 
     def recover(self, done: Iterable[OffsetRange]) -> None:
@@ -54,10 +56,12 @@ class Known:
         Each time, until that is committed: a partition may be lost before, and come back.
         """
         found = {}
+        self._starts += 1
         for each, position in positions.items():
             done = self._done.get(each)
             if done is not None and done.start == position:
-                found[each] = self._uncommitted[each] = done.end
+                found[each] = done.end
+                self._uncommitted[each] = done.end, self._starts
             else:
                 found[each] = position
                 self._passed([each])
@@ -72,15 +76,15 @@ class Known:
 
     def commit(self, membership: Membership) -> None:
         """Commit what was complete when its partition was started; nothing else of it may be announced before."""
-        due = {each: at for each, at in self._uncommitted.copy().items() if membership.allowed(each)}
+        due = {each: found for each, found in self._uncommitted.copy().items() if membership.allowed(each)}
         if due and not self._committed(membership, due):
-            for each, at in due.items():  # of one that was lost nobody tells the others, which are held on
-                self._committed(membership, {each: at})
+            for each, found in due.items():  # of one that was lost nobody tells the others, which are held on
+                self._committed(membership, {each: found})
 
-    def _committed(self, membership: Membership, due: Positions) -> bool:
+    def _committed(self, membership: Membership, due: Mapping[TopicPartition, tuple[int, int]]) -> bool:
         """False when several were refused, perhaps on account of one of them; a single one's reason is on its way."""
         try:
-            membership.commit(due)
+            membership.commit({p: at for p, (at, _) in due.items()}, {p: start for p, (_, start) in due.items()})
         except UnavailableError:
             return True  # later
         except FencedError as error:
