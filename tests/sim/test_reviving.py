@@ -11,6 +11,9 @@ from tests.sim import faults
 from tests.sim.actors import topic_json
 from tests.sim.application import Application
 from tests.sim.script import QUIET, Script, hold_calls, on_seeds
+from tests.sim.test_replay import ask, position
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
 
 PATH, OTHER = "/brokers/topics/t", "/brokers/topics/u"
@@ -80,6 +83,20 @@ def test_an_unknown_release_after_a_revival_that_a_stop_ended_is_made_again(seed
     world.run_until(lambda: world.struck, what="a release without an answer")
     world.run_for(5_000)
     assert len(script.commands_sent("stop-fetcher", since_ms=began_ms)) <= 2
+    script.settle()
+    script.calm()
+
+
+@on_seeds(6)
+def test_what_strays_after_a_revival_that_a_stop_ended_is_started_again(seed: int) -> None:
+    """It is read anew who owns it: what that revival had read of its owner was of an earlier grant."""
+    script = _back_after_a_revival(seed)
+    world, partition = script.world, TopicPartition("t", 0)
+    world.run_for(1_000)
+    began_ms, elsewhere = world.now_ms, position(script, partition) + 1_000_000
+    with pytest.raises(FencedError, match="its committed offset is"):
+        ask(script, "consumer0", "announce", {partition: (elsewhere, elsewhere + 9)}).result()
+    world.run_until(lambda: bool(script.journal("start", partition, began_ms)), what="it is started again")
     script.settle()
     script.calm()
 
