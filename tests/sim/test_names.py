@@ -25,3 +25,20 @@ def test_a_registration_that_was_removed_before_its_consumer_saw_it_is_made_unde
     assert script.member("late") != member
     script.settle()
     script.calm()
+
+
+@on_seeds(3)
+def test_a_name_that_another_session_has_registered_is_nobody_elses(seed: int) -> None:
+    """Two programs chose one name, as copies of one machine may: the second one takes another."""
+    script = Script(seed, QUIET, consumers=1, coordinators=1, topics={"t": 2})
+    script.settle()
+    taken = script.member("consumer0")
+    script.join("twin")
+    role = script.actor("twin").role
+    names, new_id = iter([taken]), role._settings.new_id
+    role._settings = replace(role._settings, new_id=lambda: next(names, None) or new_id())
+    script.settle()
+    assert next(names, None) is None
+    assert script.member("consumer0") == taken != script.member("twin")
+    assert [len(script.owned(name)) for name in ("consumer0", "twin")] == [1, 1]
+    script.calm()

@@ -24,12 +24,13 @@ class Joining:
         self._paths, self._session_id, self._registration, self._tracker = paths, session_id, registration, tracker
         self._nodes: dict[str, Node | None] = {}
         self._sent = False  # what was sent last is the registration
-        self.spent = False  # the name has been registered, perhaps: if it is not now, there must be another one
+        self.spent = False  # the name is, or perhaps was, registered: if not by this session now, there must be another
 
     def take(self, node: Node) -> None:
         """Take an answer in."""
         if node.path in self._nodes:
             self._nodes[node.path] = node
+            self.spent |= node.path == self._paths.registration and node.exists
 
     @property
     def clean(self) -> bool:
