@@ -52,11 +52,6 @@ class Committing:
         """True while a commit or an announcement is asked for, or a commit's outcome is looked up."""
         return bool(self._queue) or self._lookup is not None or self.announcing.asked
 
-    @property
-    def busy(self) -> bool:
-        """True while a commit has no certain outcome."""
-        return bool(self._active)
-
     def fail(self, error: Exception) -> None:
         """Nothing can be committed any more."""
         for _, future in [*self._active, *self._queue]:

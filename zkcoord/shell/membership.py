@@ -382,7 +382,7 @@ class MembershipRole:
             return
         if not lease.holds(desk.now_ms) or self._revived or desk.writing or self._parting.leaving:
             return
-        if self._calls.full or (self._committing is not None and self._committing.busy):
+        if self._calls.full:
             return
         under_task = self._task.partitions() if self._task is not None else set()
         idle = sorted(desk.holdings.idle - under_task)
