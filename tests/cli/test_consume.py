@@ -62,6 +62,11 @@ class Batches:
         self.refusal: Exception | None = None
         self.held: tuple[TopicPartition, ...] = (TopicPartition("clicks", 0),)
         self.consumer_id: str | None = "g_h-1-aaaaaaaa"
+        self.away: UnavailableError | None = None
+        self.unreachable: UnavailableError | None = None  # what Kafka answers when it is asked
+
+    def ask_kafka(self) -> UnavailableError | None:
+        return self.unreachable
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         return self.held

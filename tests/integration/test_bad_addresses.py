@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -172,12 +173,62 @@ def test_a_consumer_whose_kafka_stays_away_leaves_at_its_timeout_and_keeps_its_o
 
     program = spawn("consume", "--group", "g", "--topic", "clicks", "--timeout-ms", "2000", *servers, "-v")
 
-    assert program.end() == 0
+    assert program.end() == 5
     assert program.rest() == []
     told = program.rest("stderr")
-    assert any(f"Kafka at {NOWHERE}" in line and "check that it runs" in line for line in told), told
-    assert told[-1] == "0 messages"
+    assert told[-2] == "0 messages"
+    assert told[-1].startswith(f"error: Kafka at {NOWHERE} cannot be reached: ")
     assert world.data(offset) == b"7"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port that accepts and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("wrong", ["refused", "silent", "unknown name", "TLS to a plain port", "ZooKeeper's port"])
+@pytest.mark.parametrize("has_offset", [True, False])
+def test_f64_a_kafka_that_cannot_be_reached_is_told_once_and_ends_in_exit_code_5(
+    world: World, spawn: Spawn, silent: str, tmp_path: Path, wrong: str, has_offset: bool
+) -> None:
+    world.topic("clicks", 1)
+    if has_offset:
+        world.put(DRAFT.offset("g", TopicPartition("clicks", 0)), b"7")
+    address = {"silent": silent, "unknown name": "nowhere.invalid:9092", "ZooKeeper's port": world.zookeeper}
+    servers = address.get(wrong, NOWHERE).partition("/")[0]
+    options = []
+    if wrong == "TLS to a plain port":
+        servers = Broker().bootstrap_servers
+        (tmp_path / "tls").write_text("security.protocol=SSL\n")
+        options = ["--command-config", str(tmp_path / "tls")]
+
+    where = ("--zookeeper", world.zookeeper, "--bootstrap-servers", servers)
+    program = spawn("consume", "--group", "g", "--topic", "clicks", "--timeout-ms", "1500", *where, *options)
+
+    assert program.end() == 5
+    assert program.rest() == []
+    told = program.rest("stderr")
+    assert told[-2] == "0 messages"
+    assert told[-1].startswith(f"error: Kafka at {servers} cannot be reached: ")
+    assert told[-1].endswith("check that it runs, the address, and security.protocol")
+    assert len([line for line in told if "kafka_away" in line]) == 1
+    assert not [line for line in told if "rdkafka#" in line]
+
+
+def test_f64_a_consume_that_is_stopped_while_kafka_is_away_all_the_time_is_no_success(
+    world: World, spawn: Spawn
+) -> None:
+    world.topic("clicks", 1)
+    servers = ("--zookeeper", world.zookeeper, "--bootstrap-servers", NOWHERE)
+    program = spawn("consume", "--group", "g", "--topic", "clicks", *servers)
+    assert "check that it runs" in program.line("stderr", having="kafka_away")
+
+    program.process.terminate()
+
+    assert program.end() == 5
+    assert program.rest("stderr")[-1].startswith(f"error: Kafka at {NOWHERE} cannot be reached: ")
 
 
 def test_a_group_whose_kafka_is_away_is_described_without_lag(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

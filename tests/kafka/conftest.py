@@ -10,7 +10,7 @@ import pytest
 
 from tests.kafka.helpers import Broker, Coordinator
 from tests.waiting import wait_until
-from zkcoord.kafka import fetcher
+from zkcoord.kafka import fetcher, reach
 from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.less_often import LessOften
@@ -25,7 +25,7 @@ def broker() -> Broker:
 @pytest.fixture(autouse=True)
 def nothing_was_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier test made librdkafka say counts for nothing."""
-    for logger in (NATIVE_LOG, fetcher.LOG):
+    for logger in (NATIVE_LOG, fetcher.LOG, reach.LOG):
         monkeypatch.setattr(logger, "filters", [LessOften()])
 
 

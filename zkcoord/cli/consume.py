@@ -127,7 +127,8 @@ class Printing:
     def run(self, asked: threading.Event) -> None:
         """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more.
 
-        UnavailableError when no partition was given in `timeout_ms`.
+        UnavailableError when no partition was given in `timeout_ms`, when Kafka cannot be reached after it, and when
+        it could not be reached until the stop.
         """
         committed_ms = heard_ms = mono_ms()
         started = False
@@ -140,14 +141,25 @@ class Printing:
                 heard_ms = now_ms
                 self._print(messages)
             elif self._timeout_ms is not None and now_ms - heard_ms >= self._timeout_ms:
-                if not started:
-                    raise self._never_began(now_ms - heard_ms)
+                self._check_reached(started, now_ms - heard_ms)
                 return
             if self._commits and now_ms - committed_ms >= COMMIT_MS:
                 committed_ms = now_ms
                 self._commit()
             if self._pipe is not None and self._pipe.poll(0):
                 raise BrokenPipeError
+        if not self.printed and self._consumer.away is not None:
+            raise self._consumer.away
+
+    def _check_reached(self, started: bool, waited_ms: int) -> None:
+        """Nothing came for so long: that is the end of the records only where the brokers say so."""
+        away = self._consumer.ask_kafka()
+        if away is not None:
+            if self._commits:  # what was printed is not to come again
+                self._commit()
+            raise away
+        if not started:
+            raise self._never_began(waited_ms)
 
     def _never_began(self, waited_ms: int) -> UnavailableError:
         """There was nothing to read from: that is not the end of the records."""

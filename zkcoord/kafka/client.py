@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.kafka.less_often import LessOften
+from zkcoord.kafka.less_often import VARIES, LessOften, NativeLines
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -35,6 +35,7 @@ NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
 # logging; whoever listens to `zkcoord.kafka` gets them with zkcoord's own.
 NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
 NATIVE_LOG.addHandler(logging.NullHandler())
+NATIVE_LOG.addFilter(NativeLines())
 NATIVE_LOG.addFilter(LessOften())
 
 CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
@@ -62,9 +63,10 @@ BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[0-9a-zA-Z:.%]+\]|[^\[\]:/\s]+)(?::(?P<port>[0-9]{1,9}))?", re.IGNORECASE
 )
 NAMED_MAX = 3  # partitions that an error spells out
+ALL_DOWN = "_ALL_BROKERS_DOWN"
 NO_LEADERS = "_NOENT"  # librdkafka: none of the partitions asked for exists, or has a leader
 AWAY = {
-    *("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
+    *(ALL_DOWN, "_RESOLVE", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_CACHE", "_WAIT_COORD"),
     *("BROKER_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"),
     *("KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "NOT_CONTROLLER", "NOT_COORDINATOR"),
     *("NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
@@ -144,6 +146,14 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
     return ZkcoordError(f"Kafka at {servers} failed to {doing}: {text} ({name})")
 
 
+def unreachable(error: Any, servers: str) -> UnavailableError:
+    """That no broker can be reached, with the confluent_kafka.KafkaError that told why."""
+    why = VARIES.sub("", error.str())
+    return UnavailableError(
+        f"Kafka at {servers} cannot be reached: {why}; check that it runs, the address, and security.protocol"
+    )
+
+
 class KafkaClient:
     """Questions to a Kafka cluster. Safe for several threads; `close` (or `with`) ends its connections and threads.
 
@@ -163,6 +173,7 @@ class KafkaClient:
         self._servers = bootstrap_servers
         self._timeout_ms = timeout_ms
         self._denied: Any = None  # the last KafkaError about credentials
+        self._trouble: Any = None  # the last KafkaError about a connection
         self._down = False  # all brokers were away at once
         asking = {key: value for key, value in settings.items() if not key.startswith(CONSUMER_ONLY)}
         asking |= {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
@@ -181,20 +192,23 @@ class KafkaClient:
         """End connections and threads. Idempotent; a call made later raises UsageError."""
         self._admin = None  # librdkafka's handle is destroyed with its last reference
 
-    def check_credentials(self) -> None:
-        """RefusedError if the brokers refuse us. Returns as soon as one answers or all are away, after CHECK_SECONDS at
-        the latest: that nobody answers is no error here."""
+    def check_credentials(self) -> UnavailableError | None:
+        """RefusedError if the brokers refuse us. Returns None when one answers, and else why nobody does: as soon as
+        all are away, after CHECK_SECONDS at the latest."""
         module, admin = librdkafka(), self._open()
+        last: Any = None
         for seconds in CHECK_SECONDS:
             try:
                 admin.list_topics(timeout=seconds)
-                return
+                return None
             except module.KafkaException as error:
+                last = error.args[0]
                 admin.poll(0)  # serves _on_error
                 if self._denied is not None:
-                    raise self._translate(error.args[0], "list its topics") from error
+                    raise self._translate(last, "list its topics") from error
                 if self._down:
-                    return
+                    break
+        return unreachable(self._trouble or last, self._servers)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
@@ -327,7 +341,10 @@ class KafkaClient:
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED:
             self._denied = error
-        self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
+        if error.name() == ALL_DOWN:
+            self._down = True
+        elif error.name() in AWAY:
+            self._trouble = error
 
     def _translate(self, error: Any, doing: str) -> ZkcoordError:
         """A request that timed out because the brokers refuse the credentials is about the credentials."""

@@ -20,7 +20,7 @@ from typing import Self, Unpack
 
 from zkcoord.core.given import given_number, given_partition, given_partitions
 from zkcoord.core.model import TopicPartition
-from zkcoord.errors import FencedError, UsageError
+from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.kafka.client import Message, check_servers
 from zkcoord.kafka.delivery import Delivery
 from zkcoord.kafka.fetcher import Fetcher
@@ -127,14 +127,19 @@ class KafkaConsumer:
                 yield message
 
     def start(self) -> None:
-        """Join the group. Idempotent. Raises what the membership raises, and RefusedError if Kafka refuses us."""
+        """Join the group. Idempotent. Raises what the membership raises, and RefusedError if Kafka refuses us.
+
+        A Kafka that cannot be reached is waited for; the events `kafka_away` and `kafka_back` tell of it.
+        """
         with self._changed:
             self._check_open()
             if self._started:
                 return
             self._started = True
         try:
-            self._resets.check_credentials()
+            away = self._resets.check_credentials()
+            if away is not None:
+                self._delivery.reach.failed(away)
             with self._changed:
                 self._check_open()  # another thread may have closed it meanwhile
                 self._joined = True
@@ -247,6 +252,16 @@ class KafkaConsumer:
         """The next offset that `poll` will hand out of it. FencedError if it is not held."""
         with self._changed:
             return self._holdings.position(given_partition(partition))
+
+    @property
+    def away(self) -> UnavailableError | None:
+        """Why Kafka cannot be reached, as far as that was found out so far; None: it can. Asks nobody."""
+        return self._delivery.reach.error
+
+    def ask_kafka(self) -> UnavailableError | None:
+        """Ask the leaders of the partitions held: why they cannot be reached; None: they answer. Takes some seconds at
+        most; RefusedError if Kafka refuses us."""
+        return self._resets.ask(self.assignment())
 
     # ---- the polling thread
 

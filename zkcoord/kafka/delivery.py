@@ -16,6 +16,7 @@ from zkcoord.kafka.client import Message
 from zkcoord.kafka.fetcher import Fetched, Fetcher
 from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import Membership
+from zkcoord.kafka.reach import Reach
 from zkcoord.kafka.resets import Resets
 
 LOG = logging.getLogger("zkcoord.kafka")
@@ -38,6 +39,7 @@ class Delivery:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
         self._holdings, self._changed = holdings, changed
         self.handed = 0  # messages handed out so far
+        self.reach = Reach(group, fetcher)
 
     def turn(self, count: int, wait_seconds: float) -> list[Message]:
         """At most `count` messages for the user, none when nothing came within about `wait_seconds`, or when closed."""
@@ -56,6 +58,7 @@ class Delivery:
                 self._changed.wait_for(lambda: self._holdings.dirty or self._holdings.closed, wait_seconds)
             wait_seconds = 0.0
         fetched = self._fetcher.fetch(count, wait_seconds)
+        self.reach.look(bool(fetched.messages))
         messages = self._hand_out(fetched)
         for partition in fetched.out_of_range:
             self._move_into_range(partition)

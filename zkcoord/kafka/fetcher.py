@@ -13,7 +13,17 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import UNKNOWN, Message, native, native_errors, open_consumer, translate
+from zkcoord.kafka.client import (
+    ALL_DOWN,
+    UNKNOWN,
+    Message,
+    librdkafka,
+    native,
+    native_errors,
+    open_consumer,
+    translate,
+    unreachable,
+)
 from zkcoord.kafka.less_often import LessOften
 
 LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
@@ -42,6 +52,7 @@ class Fetcher:
         self._servers = bootstrap_servers
         self._applied: dict[TopicPartition, int] = {}  # what librdkafka is assigned: partition -> epoch
         self._failed: ZkcoordError | None = None  # set by librdkafka inside a fetch, raised at its end
+        self._trouble: UnavailableError | None = None  # the last about a connection
         self._native: Any = open_consumer(bootstrap_servers, fetch_settings(group, config), self._on_error)
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
@@ -92,6 +103,20 @@ class Fetcher:
             raise failed
         return Fetched(messages=tuple(messages), out_of_range=tuple(out_of_range))
 
+    def take_trouble(self) -> UnavailableError | None:
+        """Why a broker could not be reached, if that was told since the last call; the last reason counts."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def answers(self, seconds: float) -> bool:
+        """Whether a broker that this client is connected to answers a question within this time."""
+        topic = next((partition.topic for partition in self._applied), None)
+        try:
+            self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
+        except librdkafka().KafkaException:
+            return False
+        return True
+
     def close(self) -> None:
         """End connections and threads. Idempotent."""
         if self._native is not None:
@@ -105,6 +130,8 @@ class Fetcher:
             self._failed = failure
         elif isinstance(failure, UnavailableError):
             LOG.info("%s", failure)  # librdkafka goes on trying
+            if error.name() != ALL_DOWN or self._trouble is None:  # which says no reason
+                self._trouble = unreachable(error, self._servers)
         else:
             LOG.warning("%s", failure)
 

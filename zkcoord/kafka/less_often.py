@@ -1,4 +1,5 @@
-"""The same trouble is logged less often: a broker that is away fails every attempt to reach it."""
+"""How librdkafka's trouble is logged: in lines that say whose they are, and the same one less often, since a broker that
+is away fails every attempt to reach it."""
 
 from __future__ import annotations
 
@@ -6,10 +7,25 @@ import logging
 import re
 import threading
 
+CONNECTION_LINES = ("FAIL ", "REQTMOUT ")  # what librdkafka calls lines about connections
 SAME_LINE_MS = 10_000
 SAME_LINES_MAX = 100  # texts that are remembered: more than librdkafka has kinds of trouble with some brokers
 VARIES = re.compile(r"(?<=rdkafka#)[a-z]+-\d+| \(after \d+ms in state .*\)$")
 """What differs in librdkafka's lines on one trouble: the client, and how long and how often it has seen it itself."""
+
+
+class NativeLines(logging.Filter):
+    """Marks librdkafka's lines as its own. One about a connection is INFO: who asked is told of it by an error or event
+    that says who must act."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record passes, at its level now."""
+        text = record.getMessage()
+        record.msg, record.args = "librdkafka: %s", (text,)
+        if not text.startswith(CONNECTION_LINES) or record.levelno <= logging.INFO:
+            return True
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
 
 
 class LessOften(logging.Filter):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import KafkaClient, ResetPolicy
 
 TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
@@ -29,10 +30,20 @@ class Resets:
     def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
         self._servers, self._config, self.policy = servers, config, policy
 
-    def check_credentials(self) -> None:
-        """RefusedError if the brokers refuse us; that they are away is no error."""
+    def check_credentials(self) -> UnavailableError | None:
+        """RefusedError if the brokers refuse us; that nobody answers is returned."""
         with KafkaClient(self._servers, self._config) as client:
-            client.check_credentials()
+            return client.check_credentials()
+
+    def ask(self, partitions: Collection[TopicPartition]) -> UnavailableError | None:
+        """Why these cannot be read now, or the cluster not be reached; None: it answers, and their leaders do."""
+        with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
+            why = client.check_credentials()
+            if why is not None or not partitions:
+                return why
+            _, failed = client.ask_offsets(partitions, "latest", "read_uncommitted")
+            away = (error for _, error in sorted(failed.items()) if isinstance(error, UnavailableError))
+            return next(away, None)
 
     def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Where partitions without an offset start."""

@@ -1,0 +1,75 @@
+"""Whether Kafka can be reached, as the polling thread finds out: told once when it cannot, and once when it can again.
+
+librdkafka tells each attempt that failed, and nothing when one succeeds. So an error only raises a suspicion. The
+suspicion is checked by a question to the cluster, now and then until it is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from zkcoord import logs
+from zkcoord.errors import UnavailableError
+from zkcoord.kafka.less_often import LessOften
+
+LOG = logging.getLogger("zkcoord.kafka.reach")  # of its own, as the filter is for it alone
+LOG.addFilter(LessOften())
+
+CHECK_MS = 1_000  # between two questions, each of which holds the polling thread up a little
+ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
+
+
+class Asked(Protocol):
+    """What answers for the cluster."""
+
+    def take_trouble(self) -> UnavailableError | None:
+        """Why a broker could not be reached, if that was told since the last call."""
+
+    def answers(self, seconds: float) -> bool:
+        """Whether the cluster answers a question within this time."""
+
+
+class Reach:
+    """What one consumer knows of its Kafka. Belongs to the polling thread."""
+
+    def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None) -> None:
+        self._group, self._asked, self._now_ms = group, asked, now_ms or _mono_ms
+        self._suspicion: UnavailableError | None = None
+        self._ask_at_ms = 0
+        self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
+
+    def failed(self, error: UnavailableError) -> None:
+        """Kafka cannot be reached, as a question of somebody else has shown."""
+        self._suspicion = error
+        if self.error is None:
+            self.error = error
+            logs.emit("kafka_away", group=self._group, why=f"{error}; still trying", level="warning")
+
+    def look(self, heard: bool) -> None:
+        """Take in what the client tells. `heard`: messages have come."""
+        self._suspicion = self._asked.take_trouble() or self._suspicion
+        if self._suspicion is None:
+            return
+        if heard:
+            self._answered()
+        elif self._now_ms() >= self._ask_at_ms:
+            if not self._asked.answers(ANSWER_SECONDS):
+                self.failed(self._suspicion)
+            else:
+                if self.error is None:
+                    LOG.warning("other brokers answer, but: %s", self._suspicion)
+                self._answered()
+            self._ask_at_ms = self._now_ms() + CHECK_MS
+
+    def _answered(self) -> None:
+        self._suspicion = None
+        if self.error is not None:
+            self.error = None
+            logs.emit("kafka_back", group=self._group)
+
+
+def _mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
