@@ -97,6 +97,14 @@ def test_refused_credentials_are_the_callers(broker: Broker) -> None:
             client.partitions()
 
 
+def test_refused_credentials_are_told_long_before_the_timeout(broker: Broker) -> None:
+    config = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    client = KafkaClient(broker.bootstrap_servers, {**config, "sasl.password": "secret"}, timeout_ms=90_000)
+    asking = ThreadPoolExecutor(1).submit(client.partitions)
+    with pytest.raises(RefusedError, match=r"list its topics.*credentials"):
+        asking.result(PATIENCE_SECONDS)
+
+
 @pytest.mark.parametrize(
     "servers",
     ["", ",", ":9092", "h:port", "h:0", "h:65536", "h:1:2", "a b:1", "http://h:1", "h:1,,k:2", "::1", "h:1/x"],

@@ -244,13 +244,22 @@ class KafkaClient:
 
         (Nobody asks for a topic by its name: a broker may make a missing one then.)
         """
-        module, admin = librdkafka(), self._open()
-        try:
-            topics = admin.list_topics(timeout=(timeout_ms or self._timeout_ms) / 1000).topics
-        except module.KafkaException as error:
-            admin.poll(0)
-            raise self._translate(error.args[0], "list its topics") from error
+        topics = self._list_topics((timeout_ms or self._timeout_ms) / 1000).topics
         return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
+
+    def _list_topics(self, timeout_seconds: float) -> Any:
+        """Asked in several waits, so that refused credentials are told when the first brokers refuse them."""
+        module, admin = librdkafka(), self._open()
+        deadline, denied = time.monotonic() + timeout_seconds, self._denied
+        for seconds in (*CHECK_SECONDS, timeout_seconds):
+            try:
+                return admin.list_topics(timeout=min(seconds, max(0.0, deadline - time.monotonic())))
+            except module.KafkaException as error:
+                failure = error
+            admin.poll(0)  # serves _on_error
+            if self._denied is not denied or time.monotonic() >= deadline:
+                break
+        raise self._translate(failure.args[0], "list its topics") from failure
 
     def ask_offsets(
         self,
