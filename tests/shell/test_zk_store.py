@@ -9,7 +9,7 @@ import pytest
 
 from tests.shell.zk_world import Recorder, session
 from zkcoord.embedded import EmbeddedZooKeeper
-from zkcoord.shell.ports import TOO_LARGE, CommitDone, Link, Outcome, ReadDone, SyncDone, Unreadable, WatchFired
+from zkcoord.shell.ports import TOO_LARGE, CommitDone, Heard, Link, Outcome, ReadDone, SyncDone, Unreadable, WatchFired
 from zkcoord.shell.zk import connection, multiread
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -116,6 +116,15 @@ def test_an_answer_that_is_too_large_costs_the_connection_and_names_its_node(
     assert [(u.path, u.breaks_link) for u in alone.unreadable] == [("/big", True)]
     assert shown(zk.ask(Read("/small"))) == [("/small", 0, b"", ())]
     assert zk.fatal == []
+
+
+def test_of_a_large_answer_it_is_told_that_more_of_it_has_come(zk: Recorder) -> None:
+    """Over a slow link it takes longer than a server may be silent."""
+    zk.commit(CreateNode("/big", b"x" * 500_000))
+    zk.ask(Read("/"))
+    assert Heard() not in zk.seen
+    answer = zk.read(Read("/big"))
+    assert Heard() in zk.seen[: zk.seen.index(answer)]
 
 
 def test_an_acl_without_an_identity_is_refused(chroot: str) -> None:

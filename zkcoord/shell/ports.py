@@ -135,7 +135,12 @@ class LoopEndedError(RuntimeError):
     """The answer to a request that came too late: there is no loop any more."""
 
 
-StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A part of a large answer has come: the server is not silent."""
+
+
+StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged | Heard
 
 
 class FromStore(NamedTuple):

@@ -14,6 +14,7 @@ from zkcoord.shell.ports import (
     CallDone,
     CommitDone,
     FromStore,
+    Heard,
     Input,
     Link,
     LinkChanged,
@@ -65,6 +66,8 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
             }
         case SyncDone():
             return {"synced": item.token, "ok": item.ok}
+        case Heard():
+            return {"heard": True}
         case LinkChanged():
             return {"link": item.link.value, "id": item.session_id, "timeout_ms": item.session_timeout_ms}
         case _:
@@ -72,7 +75,11 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
 
 
 def to_input(line: dict[str, Any]) -> Input:
-    """The input that a line tells of; CorruptError when it tells of none."""
+    """The input that a line tells of; CorruptError when it tells of none.
+
+    >>> to_input(of_input(FromStore(1, Heard())))
+    FromStore(session=1, item=Heard())
+    """
     match line:
         case {"session": session, "fired": path}:
             return FromStore(session, WatchFired(path, line["data"], line["children"]))
@@ -86,6 +93,8 @@ def to_input(line: dict[str, Any]) -> Input:
             return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made))
         case {"session": session, "synced": token, "ok": ok}:
             return FromStore(session, SyncDone(token, ok))
+        case {"session": session, "heard": True}:
+            return FromStore(session, Heard())
         case {"session": session, "link": link}:
             return FromStore(session, LinkChanged(Link(link), line["id"], line["timeout_ms"]))
         case {"request": name}:

@@ -96,6 +96,9 @@ class Owner(Protocol):
     def fired(self, event: Event, path: str) -> None:
         """A watch fired; `path` is as the server spells it."""
 
+    def hears(self) -> None:
+        """A large reply is on its way, and more of it has come."""
+
     def no_multi_read(self) -> None:
         """The server does not know the multi-read."""
 
@@ -209,7 +212,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
                 self._inbound += chunk
                 if not (hasattr(self._socket, "pending") and self._socket.pending() > 0):
                     break
-        return self._take_frames()
+        last = self._take_frames()
+        if len(self._inbound) >= CHUNK_BYTES:
+            self.client.hears()
+        return last
 
     def _take_frames(self) -> Any:
         inbound, start, last = self._inbound, 0, None

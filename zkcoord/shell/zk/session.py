@@ -20,7 +20,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.shell.ports import Link, LinkChanged, StoreInput, WatchFired
+from zkcoord.shell.ports import Heard, Link, LinkChanged, StoreInput, WatchFired
 from zkcoord.shell.zk import jute, multiread
 from zkcoord.shell.zk.config import Address, ZooKeeperConfig
 from zkcoord.shell.zk.connection import Call, Connection
@@ -202,6 +202,10 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         if chroot:
             path = path[len(chroot) :] or "/"
         self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
+
+    def hears(self) -> None:
+        """A large reply is on its way, and more of it has come."""
+        self.post(Heard())
 
     def trouble(self, what: str) -> None:
         """One server could not be reached, or no name resolved."""
