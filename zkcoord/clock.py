@@ -1,10 +1,17 @@
-"""The machine's monotonic clock in whole milliseconds: one for all its processes, so their times can be compared."""
+"""The machine's clock for waits and leases, in whole milliseconds. It is one for all processes of a machine.
+
+On Linux it is CLOCK_BOOTTIME, which goes on while the machine is suspended: a lease must not outlast its session there.
+Elsewhere it is Python's monotonic clock, which may stand still meanwhile.
+"""
 
 from __future__ import annotations
 
 import time
 
+BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 def mono_ms() -> int:
     """The present moment, since an arbitrary one; never goes back."""
-    return time.monotonic_ns() // 1_000_000
+    now_ns = time.monotonic_ns() if BOOTTIME is None else time.clock_gettime_ns(BOOTTIME)
+    return now_ns // 1_000_000

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from tests.containers.ensemble import Box, wait_until
 from tests.containers.proof import Log
+from zkcoord.clock import mono_ms
 
 Event = Mapping[str, Any]
 PATIENCE_S = 60.0
@@ -21,7 +21,7 @@ LEAVE_S = 30.0
 
 def now_ms() -> int:
     """The clock of the event logs."""
-    return time.monotonic_ns() // 1_000_000
+    return mono_ms()
 
 
 class Process:

@@ -1,6 +1,6 @@
 """Coordinators and readers as processes of their own, and who read what when, judged from their event logs alone.
 
-The logs' `mono_ms` is one machine's monotonic clock, so lines of several processes can be compared.
+The logs' `mono_ms` is one machine's clock, so lines of several processes can be compared.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from tests.waiting import wait_until
+from zkcoord.clock import mono_ms
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.snapshot import Kind, Read
@@ -40,6 +40,7 @@ Coordinator(sys.argv[1], session_timeout_ms=int(sys.argv[2])).run()
 READER = """
 import logging, sys, threading, time
 from zkcoord import Consumer
+from zkcoord.clock import mono_ms
 from zkcoord.logs import configure, emit
 
 positions, lock = {}, threading.Lock()
@@ -62,7 +63,7 @@ pace = threading.Event()
 while not pace.wait(0.003):
     with lock:
         for p in sorted(positions):
-            now_ms = time.monotonic_ns() // 1_000_000
+            now_ms = mono_ms()
             if consumer.allowed(p):
                 emit("fetched", partition=p, first=positions[p], last=positions[p], mono_ms=now_ms)
                 positions[p] += 1
@@ -73,7 +74,7 @@ Event = dict[str, Any]
 
 def now_ms() -> int:
     """The clock of the event logs."""
-    return time.monotonic_ns() // 1_000_000
+    return mono_ms()
 
 
 class Child:

@@ -6,6 +6,9 @@ from queue import Empty, SimpleQueue
 
 from zkcoord.shell.ports import Clock, Input
 
+LOOK_SECONDS = 1.0
+"""How often the clock is looked at: a machine may be suspended, and a wait counts only the time that it runs."""
+
 
 class ThreadInbox:
     """Inputs in the order of putting. Without a limit of its own: an input answers something that the loop asked for,
@@ -22,12 +25,20 @@ class ThreadInbox:
 
     def take(self, until_ms: int | None) -> list[Input]:
         """All inputs that wait, as soon as there is one, or none when the clock shows `until_ms` (None: never)."""
-        wait_s = None if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
-        items: list[Input] = []
+        items = self._first(until_ms)
         try:
-            items.append(self._items.get(timeout=wait_s))
-            for _ in range(self._items.qsize()):
+            for _ in range(self._items.qsize() if items else 0):
                 items.append(self._items.get_nowait())
-        except Empty:  # in time, or another thread takes what is there, too: whoever asks after the end does
+        except Empty:  # another thread takes what is there, too: whoever asks after the end does
             return items
         return items
+
+    def _first(self, until_ms: int | None) -> list[Input]:
+        """The oldest input, as soon as there is one, or none in time."""
+        while True:
+            left_s = None if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
+            try:
+                return [self._items.get(timeout=left_s if left_s is None else min(left_s, LOOK_SECONDS))]
+            except Empty:
+                if until_ms is not None and self._clock.now_ms() >= until_ms:
+                    return []

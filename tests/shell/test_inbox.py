@@ -1,0 +1,61 @@
+"""The inbox of a loop: its waits are by the loop's clock, which may go on while the machine does not run."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from zkcoord import clock
+from zkcoord.shell.inbox import ThreadInbox
+from zkcoord.shell.ports import CallDone, Input
+
+DEADLINE_SECONDS = 30.0
+HOUR_MS = 3_600_000
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self.looked_at = threading.Event()
+
+    def now_ms(self) -> int:
+        """What the test has set."""
+        self.looked_at.set()
+        return self.ms
+
+
+def test_f58_a_wait_ends_when_the_clock_has_gone_on_while_the_machine_was_suspended() -> None:
+    moments, answers = Clock(), list[list[Input]]()
+    inbox = ThreadInbox(moments)
+    thread = threading.Thread(target=lambda: answers.append(inbox.take(HOUR_MS)), daemon=True)
+    thread.start()
+    assert moments.looked_at.wait(DEADLINE_SECONDS)
+    moments.ms = HOUR_MS
+    thread.join(DEADLINE_SECONDS)
+    assert answers == [[]]
+
+
+def test_what_waits_is_taken_at_once_and_in_its_order() -> None:
+    inbox = ThreadInbox(Clock())
+    for token in (1, 2, 3):
+        inbox.put(CallDone(token))
+    assert inbox.take(None) == [CallDone(1), CallDone(2), CallDone(3)]
+    assert inbox.take(0) == []
+
+
+@pytest.mark.skipif(clock.BOOTTIME is None, reason="this machine has no clock that goes on while it is suspended")
+def test_f58_the_clock_goes_on_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel counts it: the monotonic clock and the time that the machine was suspended."""
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
+    before_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+    assert before_ms <= clock.mono_ms() <= time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def test_a_machine_without_such_a_clock_has_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "BOOTTIME", None)
+    before_ms = time.monotonic_ns() // 1_000_000
+    assert before_ms <= clock.mono_ms() <= time.monotonic_ns() // 1_000_000
