@@ -256,7 +256,9 @@ class StartTask:
             started.setdefault(mine.generation, {})[partition] = mine.offset
         for generation, offsets in started.items():
             self._desk.fetch_started(offsets, generation)
+        refused: dict[str, list[TopicPartition]] = {}  # by reason: often one is that of them all
         for partition, start in starts.items():
             if start.refused:
-                fields = {"partitions": [partition], "why": start.refused, "level": "warning"}
-                self._desk.event("start_refused", fields)
+                refused.setdefault(start.refused, []).append(partition)
+        for why, partitions in refused.items():
+            self._desk.event("start_refused", {"partitions": partitions, "why": why, "level": "warning"})
