@@ -1,6 +1,8 @@
 """`zkcoord migrate` on a real server."""
 
 import json
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,10 @@ def test_a_run_names_its_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
     assert first.startswith("ann@")
     assert first != second
+
+
+def test_a_run_without_the_variable_names_its_user_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, under sudo and cron it is often not set: `uid-0@host` was root."""
+    monkeypatch.delenv("USER", raising=False)
+
+    assert cli_migrate._run_id().startswith(f"{pwd.getpwuid(os.getuid()).pw_name}@")

@@ -6,6 +6,7 @@ Whatever happens to the tool, the wish stands, and is carried out by whoever coo
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 import socket
 import time
@@ -45,7 +46,10 @@ class Answer:
 
 def who() -> str:
     """Who runs this program, and where."""
-    user = os.environ.get("USER") or f"uid-{os.getuid()}"
+    try:
+        user = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # an id without a name, as in many containers
+        user = f"uid-{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 
 
