@@ -133,10 +133,10 @@ def test_f02_a_coordinator_does_not_trust_the_node_of_its_own_expired_session(se
     client = script.client("coordinator0")
     assert client.endswith("#2")
     assert [t for t in world.tried if t.client == client] == []
-    assert [told.fields["path"] for told in world.events("unreadable") if told.client == client] == [
-        "/zkcoord/coordinators"
-    ]
+    own_path = DRAFT.candidate(0)
+    assert [told.fields["path"] for told in world.events("id_taken") if told.client == client] == [own_path]
     world.run_until(lambda: epoch(world) == first_epoch + 1, 10_000, "it is elected once its old node is gone")
+    assert [told.fields["path"] for told in world.events("problem_over") if told.client == client] == [own_path]
     stat = world.ensemble.stat(DRAFT.coordinator)
     assert stat is not None
     assert world.ensemble.sessions[stat.ephemeral_owner].client == client

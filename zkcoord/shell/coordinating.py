@@ -230,8 +230,10 @@ class CoordinatorRole:
                 self._loop.tracker.want(standing.stand_as(), watch=True)
                 return
             if standing.taken():
-                self._report.problem(CANDIDATES, f"the id {standing.wanted_id} is taken: waiting; choose another --id")
+                why = f"another coordinator has the id {standing.wanted_id}: waiting until it is gone; choose another --id"
+                self._report.problem(standing.own_path, why, event="id_taken")
                 return
+            self._report.problem(standing.own_path, None)
         if (why := standing.waits_for()) is not None:
             self._report.problem(CANDIDATES, why)
         self._report.standing_by(standing.candidate_id, standing.stands_behind())

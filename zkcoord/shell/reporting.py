@@ -147,14 +147,14 @@ class Reporter:
             self.event("standing_by", {"coordinator": candidate_id, "serving": serving})
         self._behind = serving
 
-    def _tell(self, path: str, what: str) -> None:
-        self.event("unreadable", {"path": path, "why": what, "level": "warning"})
+    def _tell(self, path: str, what: str, event: str = "unreadable") -> None:
+        self.event(event, {"path": path, "why": what, "level": "warning"})
 
-    def problem(self, path: str, what: str | None) -> None:
-        """What is wrong with a node, and who must act; None: nothing any more."""
+    def problem(self, path: str, what: str | None, event: str = "unreadable") -> None:
+        """What is wrong with a node, and who must act; None: nothing any more. `event` is what tells of it."""
         if what is None:
             if self._problems.pop(path, None) is not None:
                 self.event("problem_over", {"path": path})
         elif self._problems.get(path) != what:
             self._problems[path] = what
-            self._tell(path, what)
+            self._tell(path, what, event)
