@@ -343,11 +343,11 @@ def _stop_at_signals(stop: Callable[..., None]) -> Iterator[None]:
 
     def act(number: int, again: bool) -> None:
         if again:
-            log_event(logging.WARNING, "stopping", "breaks the batch off; Ctrl-C again does not wait for its end")
+            log_event(logging.INFO, "stopping", "breaks the batch off; Ctrl-C again does not wait for its end")
             stop(cancel=True, why=AGAIN)
             return
         if number == signal.SIGINT:
-            log_event(logging.WARNING, "stopping", "stops when the batch that runs is done; Ctrl-C again breaks it off")
+            log_event(logging.INFO, "stopping", "stops when the batch that runs is done; Ctrl-C again breaks it off")
         stop()
 
     with at_signals((signal.SIGTERM, signal.SIGINT), handle):

@@ -206,7 +206,7 @@ class DriverLoop:
                 if failed
                 else "all logs answer again"
             )
-            self._tell(logging.WARNING, "log_ends", text, partitions=names)
+            self._tell(logging.WARNING if failed else logging.INFO, "log_ends", text, partitions=names)
         return ends
 
     def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
