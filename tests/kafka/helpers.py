@@ -58,6 +58,8 @@ class Coordinator:
         self.commits: list[dict[TopicPartition, int]] = []
         self.released: list[dict[TopicPartition, int]] = []  # early, while a stop waits for the rest
         self.held: set[TopicPartition] = set()
+        self.starts = 0  # so far
+        self.started: dict[TopicPartition, int] = {}  # by which start each was named last
         self.lease = True
         self.error: Exception | None = None
         self.consumer_id: str | None = "g_h-1-aaaaaaaa"
@@ -94,6 +96,9 @@ class Coordinator:
             raise refusal
         if not self.held.issuperset(offsets):
             raise FencedError("not the owner")
+        numbers = self.started if starts is None else starts
+        if any(numbers[partition] != self.started[partition] for partition in offsets):
+            raise FencedError("decided before it was started again")
         self.commits.append(dict(offsets))
         self.store.update(offsets)
 
@@ -116,6 +121,8 @@ class Coordinator:
 
         def run() -> None:
             self.held.update(positions)
+            self.starts += 1
+            self.started |= dict.fromkeys(positions, self.starts)
             self.settings["on_start"](positions)
 
         self._call(run).result(PATIENCE_SECONDS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.kafka.helpers import Broker, Coordinator, Open, read
+from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, RefusedError, UnknownPartitionError, UsageError
@@ -123,3 +125,94 @@ def test_refused_credentials_are_told_before_the_group_is_joined_and_an_absent_b
         assert away.poll(0.3) is None
     assert (coordinator.joined, coordinator.left) == (1, 1)
     assert "secret" not in caplog.text
+
+
+def test_a_commit_that_was_decided_before_a_partition_came_back_is_refused(
+    open_consumer: Open, coordinator: Coordinator, broker: Broker
+) -> None:
+    """Between its decision and the membership the partition is lost, and started again from what is committed."""
+    a = TopicPartition(broker.topic([5]), 0)
+    consumer = open_consumer()
+    coordinator.give({a: 0})
+    read(consumer, 3)
+    coordinator.gate.clear()
+    raised: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            consumer.commit()
+        except FencedError as error:
+            raised.append(error)
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    assert coordinator.committing.wait(PATIENCE_SECONDS)
+    coordinator.lose([a])
+    coordinator.give({a: 1})
+    coordinator.gate.set()
+    committing.join(PATIENCE_SECONDS)
+
+    assert [str(error) for error in raised] == ["decided before it was started again"]
+    assert (coordinator.commits, consumer.position(a)) == ([], 1)
+
+
+def test_f63_a_wrong_type_is_refused_by_every_call(open_consumer: Open, coordinator: Coordinator) -> None:
+    consumer: Any = open_consumer()
+    coordinator.give({TopicPartition("t", 0): 0})
+    wrong: Any = ("t", 0)
+    calls: list[Callable[[], object]] = [
+        lambda: consumer.commit({wrong: 5}),
+        lambda: consumer.commit({TopicPartition("t", 0): 0.0}),
+        lambda: consumer.commit([TopicPartition("t", 0)]),
+        lambda: consumer.seek(wrong, 5),
+        lambda: consumer.seek(TopicPartition("t", 0), "5"),
+        lambda: consumer.seek(TopicPartition("t", 0), -1),
+        lambda: consumer.position(wrong),
+        lambda: consumer.pause([wrong]),
+        lambda: consumer.pause(TopicPartition("t", 0)),
+        lambda: consumer.resume("t-0"),
+        lambda: consumer.poll("1"),
+        lambda: consumer.poll(-1),
+        lambda: consumer.poll(float("nan")),
+        lambda: consumer.poll_many(1.5, 0),
+        lambda: consumer.poll_many(0, 0),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError):
+            call()
+    assert consumer.assignment() == (TopicPartition("t", 0),)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("bootstrap_servers", None), ("bootstrap_servers", ["h:1"]), ("config", "a=b"), ("from_beginning", "no")),
+        *(("rebalance_timeout_ms", "60000"), ("zookeeper", None), ("topics", 7), ("instance", "a b"), ("threads", 0)),
+    ],
+)
+def test_f63_an_argument_of_a_wrong_type_is_refused_when_a_poll_style_consumer_is_made(name: str, wrong: Any) -> None:
+    right = {"zookeeper": "zk:2181", "bootstrap_servers": "h:1", "group": "g", "topics": ["t"]}
+    with pytest.raises(UsageError):
+        KafkaConsumer(**{**right, name: wrong})
+
+
+def test_a_consumer_that_is_closed_while_it_starts_does_not_join(
+    broker: Broker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread closed it between the last look and the joining: it was a member for good."""
+    consumer = KafkaConsumer("zk:2181", broker.bootstrap_servers, "g", ["clicks"], membership=coordinator)
+    checked = consumer._check_open
+    closing: list[threading.Thread] = []
+
+    def check_then_close() -> None:
+        checked()
+        if consumer._started and not closing:  # this is the last look
+            closing.append(threading.Thread(target=consumer.close))
+            closing[0].start()
+            closing[0].join(1)  # it ends here unless joining and closing exclude one another
+
+    monkeypatch.setattr(consumer, "_check_open", check_then_close)
+    consumer.start()
+    closing[0].join(PATIENCE_SECONDS)
+
+    assert (coordinator.joined, coordinator.left) == (1, 1)
