@@ -109,17 +109,24 @@ def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Itera
 
 
 def _begin_worker() -> None:
-    """A worker ends with its pool, whatever signal comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker ends with its pool: what is sent to all of the program's group (Ctrl-C, `timeout`) does not reach it."""
+    os.setpgrp()
     collect_never()
+
+
+def _stop_once(_number: int, _frame: object) -> None:
+    """The first signal ends the play; those behind it do not break off the end (`timeout` sends two)."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def soak(first: int, wanted: Iterable[tuple[str, int]], workers: int, verbose: bool) -> int:
     """Play until the jobs or somebody's patience ends; the exit code of the worst kind of failure seen."""
     played, kinds, began, told = 0, set[int](), time.monotonic(), time.monotonic()
     context = get_context("spawn")  # nothing of this process, its signals above all, is in the workers
-    with context.Pool(workers, initializer=_begin_worker) as pool:
-        try:
+    try:
+        with context.Pool(workers, initializer=_begin_worker) as pool:
             for result in pool.imap_unordered(play, wanted):
                 played += 1
                 if result.kind:
@@ -131,8 +138,8 @@ def soak(first: int, wanted: Iterable[tuple[str, int]], workers: int, verbose: b
                     print(
                         f"{played} worlds, {rate:.1f} a second, up to seed {result.seed}", file=sys.stderr, flush=True
                     )
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
     verdict = "no failure" if not kinds else "; ".join(NAMES[kind] for kind in sorted(kinds))
     seconds = time.monotonic() - began
     print(f"{played} worlds from seed {first} on in {seconds:.0f} s, {played / seconds:.1f} a second: {verdict}")
@@ -151,7 +158,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.workers < 1 or (chosen.seeds is not None and chosen.seeds < 1):
         parser.error("--workers and --seeds are 1 or more")
     first = int(time.time()) if chosen.first is None else chosen.first
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop_once)
     return soak(first, jobs(first, chosen.seeds, chosen.scene or SCENES), chosen.workers, chosen.verbose)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,13 +77,16 @@ def test_a_seed_without_failure_is_kind_0() -> None:
 
 def test_it_plays_until_told_to_stop() -> None:
     command = [sys.executable, "-m", "tests.sim.soak", "--first", "1", "--workers", "1"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as running:
         assert running.stderr is not None
         assert running.stderr.readline().endswith(" a second, up to seed 1\n") or running.poll() is None
-        running.send_signal(signal.SIGTERM)
-        out, _ = running.communicate(timeout=60)
+        for _ in range(2):  # as `timeout` does: to the program, then to all of its group
+            os.killpg(running.pid, signal.SIGTERM)
+        out, told = running.communicate(timeout=60)
     assert running.returncode == 0
     assert out.endswith(": no failure\n")
+    assert told.splitlines()[-1] == "stopped"  # no traceback
 
 
 def test_all_scenes_of_a_seed_come_before_the_next_seed_or_only_those_that_are_asked_for() -> None:

@@ -1,5 +1,5 @@
-"""How librdkafka's trouble is logged: in lines that say whose they are, and the same one less often, since a broker that
-is away fails every attempt to reach it."""
+"""How librdkafka's trouble is logged: in lines that say whose they are, and the same one less often, since a broker
+that is away fails every attempt to reach it."""
 
 from __future__ import annotations
 

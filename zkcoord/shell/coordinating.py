@@ -230,8 +230,8 @@ class CoordinatorRole:
                 self._loop.tracker.want(standing.stand_as(), watch=True)
                 return
             if standing.taken():
-                why = f"another coordinator has the id {standing.wanted_id}: waiting until it is gone; choose another --id"
-                self._report.problem(standing.own_path, why, event="id_taken")
+                taken = f"another one has the id {standing.wanted_id}: waiting until it is gone; choose another --id"
+                self._report.problem(standing.own_path, taken, event="id_taken")
                 return
             self._report.problem(standing.own_path, None)
         if (why := standing.waits_for()) is not None:
