@@ -95,3 +95,68 @@ def test_two_batches_at_once_are_a_bug(holdings: Holdings) -> None:
     holdings.begin("one", RANGES[:1], holdings.view())
     with pytest.raises(InvariantError):
         holdings.begin("two", RANGES[1:], holdings.view())
+
+
+# what `begin` leaves out, and when `claim` says no
+
+
+def test_a_consumer_that_leaves_begins_nothing(holdings: Holdings) -> None:
+    seen = holdings.view()
+    holdings.leave()
+    assert holdings.begin("batch", RANGES, seen) == ()
+
+
+def test_what_is_being_stopped_is_left_out_of_a_batch_that_was_planned_before(holdings: Holdings) -> None:
+    """The batch that the stop waits for is over, and the stop has not noticed yet."""
+    seen = holdings.view()
+    holdings.begin("batch", RANGES[:1], seen)
+    begun: list[object] = []
+
+    def leased(partition: TopicPartition) -> bool:
+        if not begun:
+            holdings.finish(End.UNTRIED, {})
+            begun.append(holdings.begin("the next one", RANGES, seen))
+        return True
+
+    assert holdings.stop([A], 1_000, leased, nothing_early) == {A: 0}
+    assert begun == [RANGES[1:]]
+
+
+@pytest.mark.parametrize("position", [0, 3])
+def test_what_was_lost_and_started_again_is_left_out_of_a_batch_that_was_planned_before(
+    holdings: Holdings, position: int
+) -> None:
+    seen = holdings.view()
+    holdings.lose([A])
+    holdings.start({A: position})
+    assert holdings.begin("batch", RANGES, seen) == RANGES[1:]
+
+
+def test_what_moved_is_left_out_of_a_batch_that_was_planned_before(holdings: Holdings) -> None:
+    seen = holdings.view()
+    holdings.begin("reset", [OffsetRange("t", 0, 7, 7)], seen)
+    holdings.finish(End.COMMITTED, {A: 7})
+    assert holdings.begin("batch", RANGES, seen) == RANGES[1:]
+
+
+def test_a_batch_of_which_nothing_is_left_does_not_run(holdings: Holdings) -> None:
+    seen = holdings.view()
+    holdings.lose([A])
+    assert holdings.begin("batch", RANGES[:1], seen) == ()
+    assert holdings.begin("the next one", RANGES[1:], seen) == RANGES[1:]
+
+
+def test_a_batch_that_was_fenced_is_not_claimed_though_all_of_it_is_still_held(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.leave(cancel="the user breaks it off")
+    assert not holdings.claim()
+
+
+def test_a_batch_is_not_claimed_when_a_partition_of_it_was_lost_while_its_commit_was_under_way(
+    holdings: Holdings,
+) -> None:
+    """It was not fenced: a commit that is under way decides by itself. One that failed is not made again."""
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    holdings.stop([A], 0, lambda partition: True, nothing_early)
+    holdings.start({A: 0})
+    assert not holdings.claim()

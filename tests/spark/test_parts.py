@@ -58,6 +58,17 @@ def test_settings_go_to_both_clients_or_to_the_one_that_their_prefix_names() -> 
     }
 
 
+def test_with_the_python_reader_what_is_named_for_the_reader_is_librdkafkas_too() -> None:
+    given = {"kafka.fetch.max.wait.ms": "9", "kafka.max.poll.records": "5", "fetch.min.bytes": "1"}
+    given |= {"kafka.fetch.min.bytes": "2", "kafka.check.crcs": "true", "librdkafka.check.crcs": "false"}
+    assert split_settings(given, python_reader=True).librdkafka == {
+        "fetch.wait.max.ms": "9",
+        "fetch.min.bytes": "2",
+        "check.crcs": "false",
+        "isolation.level": "read_uncommitted",
+    }
+
+
 def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
     options = Options(rack="r1", capacity=5, assignors=("range",), instance="etl-1", hold_ms=7_000)
     parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]

@@ -376,7 +376,7 @@ def test_options_are_those_of_sparks_own_source_and_the_consumers() -> None:
             "includeHeaders": "TRUE",
             "maxOffsetsPerTrigger": "5",
             "kafka.security.protocol": "SSL",
-            "kafka.request.timeout.ms": "9",
+            "kafka.request.timeout.ms": "900",
             "librdkafka.socket.keepalive.enable": "true",
             "assignors": "range, sticky",
         }
@@ -390,5 +390,5 @@ def test_options_are_those_of_sparks_own_source_and_the_consumers() -> None:
         "isolation.level": "read_uncommitted",
         "security.protocol": "ssl",
         "socket.keepalive.enable": "true",
-        "socket.timeout.ms": "9",
+        "socket.timeout.ms": "900",
     }

@@ -24,6 +24,8 @@ OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "s
     ("wrong", "told"),
     [
         ({"max_offset_per_batch": 5}, "has no option max_offset_per_batch; is max_offsets_per_batch meant"),
+        ({"max_offsets": 5}, r"no option max_offsets; is max_offsets_per_batch or max_offsets_per_task meant\?"),
+        ({"maxOffsetsPerTrigger": 5}, r"no option maxOffsetsPerTrigger; is max_offsets_per_batch meant\?"),
         ({"colour": "red"}, "has no option colour; it has announce, assignors, at_rebalance"),
         ({"max_offsets_per_batch": "1000"}, "max_offsets_per_batch is '1000'; it must be a whole number, at least 1"),
         ({"max_offsets_per_batch": 10.5}, "max_offsets_per_batch is 10.5; it must be a whole number"),
@@ -37,6 +39,12 @@ OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "s
         ({"include_headers": 1}, "include_headers is 1; it must be True or False"),
         ({"on_report": "print"}, "on_report is 'print'; it must be a function"),
         ({"config": "a=b"}, "config is 'a=b'; it must be a mapping of Kafka settings"),
+        ({"config": {"foo.bar": "1"}}, 'No such configuration property: "foo.bar"; check the Kafka client'),
+        ({"config": {"kafka.foo.bar": "1"}, "reader": "python"}, 'No such configuration property: "foo.bar"'),
+        (
+            {"config": {"librdkafka.fetch.min.bytes": "few"}},
+            'Invalid value for configuration property "fetch.min.bytes"',
+        ),
         ({"rack": 7}, "rack is 7; it must be text"),
         ({"reader": "jar"}, "reader is 'jar'; it must be 'kafka' or 'python'"),
         ({"at_stop": None}, "at_stop is None; it must be 'finish' or 'cancel'"),
@@ -74,6 +82,9 @@ def test_a_wrong_argument_is_told_when_the_consumer_is_made(wrong: dict[str, Any
         {"assignors": ["mine"]},
         {"topics": {"clicks": 3}},
         {"topics": [], "include": "c.*", "starting_offsets": {"any": "earliest"}},
+        {"config": {"kafka.max.poll.records": "5", "kafka.fetch.max.wait.ms": "9"}, "reader": "python"},
+        {"config": {"kafka.metrics.num.samples": "5"}},
+        {"config": {"security.protocol": "SASL_SSL", "ssl.ca.location": "/not/yet/there"}},
     ],
 )
 def test_a_right_one_is_not(right: dict[str, Any]) -> None:
@@ -121,7 +132,10 @@ def test_a_wrong_argument_of_run_is_told_before_the_group_is_joined(
         ({"kafka.enable.auto.commit": "true"}, "leave it out"),
         ({"kafka.max.poll.records": "5"}, "leave it out"),
         ({"kafka.isolation.level": "none"}, "must be read_committed or read_uncommitted"),
-        ({"colour": "red"}, "has no option colour"),
+        ({"kafka.foo.bar": "1"}, 'No such configuration property: "foo.bar"; check the Kafka client'),
+        ({"colour": "red"}, "has no option colour; it has announce"),
+        ({"max_offsets": "5"}, r"no option max_offsets; is maxOffsetsPerTrigger or maxRecordsPerPartition meant\?"),
+        ({"holdms2": "5"}, r"has no option holdms2; is holdMs meant\?"),
     ],
 )
 def test_a_wrong_option_of_a_query_says_what_to_use(options: dict[str, str], told: str) -> None:

@@ -38,6 +38,9 @@ NATIVE_LOG.addHandler(logging.NullHandler())
 NATIVE_LOG.addFilter(NativeLines())
 NATIVE_LOG.addFilter(LessOften())
 
+UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
+UNHEARD.addHandler(logging.NullHandler())
+
 CONSUMER_ONLY = (  # librdkafka warns of them in a client that only asks
     "allow.auto.create.topics",
     "auto.offset.reset",
@@ -132,9 +135,19 @@ def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: C
         return librdkafka().Consumer(settings, logger=NATIVE_LOG)
 
 
+def check_settings(config: Mapping[str, str]) -> None:
+    """UsageError for a setting that librdkafka does not know, or whose value it does not take. Connects to nobody.
+
+    Without the protocol nothing is done with the credentials: no file is read, no ticket is asked for.
+    """
+    checked = {key: value for key, value in config.items() if key != "security.protocol"}
+    with native_errors("", "configure the Kafka client"):
+        librdkafka().Consumer({**checked, "group.id": "checked"}, logger=UNHEARD).close()
+
+
 def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
     """A confluent_kafka.KafkaError as the error of who must act: the servers are away, or the call is wrong."""
-    name, text = error.name(), error.str()
+    name, text = error.name(), error.str().strip()
     if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
         return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
     if name in UNKNOWN:

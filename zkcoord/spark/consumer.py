@@ -53,8 +53,8 @@ class SparkConsumer:
     task costs some tens of ms more, so that many small batches suffer most). Both give the columns of Spark's own Kafka
     source; `include_headers` adds headers.
     `config` holds Kafka settings: `X` is for librdkafka and for Spark's connector, `kafka.X` (Spark's spelling) for the
-    connector alone, `librdkafka.X` for librdkafka alone; settings of security are translated from either's spelling
-    to the other's.
+    reader alone (with reader "python" that is librdkafka, too), `librdkafka.X` for librdkafka alone; settings of
+    security are translated from either's spelling to the other's.
 
     How much: at most `max_offsets_per_batch`, fewer when batches take longer than `max_batch_ms` (half of the rebalance
     timeout); a batch that is not full begins `min_batch_ms` after the one before at the earliest.

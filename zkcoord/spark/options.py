@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -47,6 +47,16 @@ ALLOWED = {
     "out_of_range": ("earliest", "latest", "fail"),
     "at_stop": ("finish", "cancel"),
     "at_rebalance": ("finish", "cancel"),
+}
+
+
+MEANT_MAX = 2  # options that an error suggests
+SPARKS_NAMES = {  # options of Spark's own source -> the same thing here
+    "subscribePattern": "include",
+    "startingTimestamp": "starting_offsets",
+    "maxOffsetsPerTrigger": "max_offsets_per_batch",
+    "maxRecordsPerPartition": "max_offsets_per_task",
+    "minRecordsPerPartition": "min_offsets_per_task",
 }
 
 
@@ -116,7 +126,7 @@ class Options:
 
     def kafka(self) -> KafkaSettings:
         """The settings of both Kafka clients. UsageError for one that cannot be."""
-        return split_settings(self.config or {})
+        return split_settings(self.config or {}, python_reader=self.reader == "python")
 
     def starts(self) -> StartingPoints:
         """Where partitions without an offset start."""
@@ -168,6 +178,9 @@ class Options:
                 raise UsageError(f"{name} is {value!r}; it must be {kind}")
 
 
+SPELLINGS = {**{name: name for name in Options.__dataclass_fields__}, **SPARKS_NAMES}
+
+
 def check_number(name: str, value: object, least: int) -> None:
     """UsageError unless it is a whole number, and not less than `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -178,11 +191,27 @@ def options_of(choices: Choices) -> Options:
     """The options that these keyword arguments choose. UsageError for one that there is not."""
     unknown = sorted(choices.keys() - Options.__dataclass_fields__.keys())
     if unknown:
-        raise UsageError(f"SparkConsumer has no option {unknown[0]}{_meant(unknown[0], Options.__dataclass_fields__)}")
+        raise UsageError(f"SparkConsumer has no option {unknown[0]}{meant(unknown[0], SPELLINGS)}")
     return Options(**choices)
 
 
-def _meant(name: str, known: Collection[str]) -> str:
-    """The name that was perhaps meant, as the end of a sentence."""
-    close = difflib.get_close_matches(name, sorted(known), 1)
-    return f"; is {close[0]} meant?" if close else f"; it has {', '.join(sorted(known))}"
+def meant(name: str, spellings: Mapping[str, str]) -> str:
+    """The options that were perhaps meant, as the end of a sentence. `spellings`: how each may be called -> its name.
+
+    The same words in another spelling come first, then names that begin so, then similar ones.
+
+    >>> meant("max_offsets", SPELLINGS), meant("maxOffsetsPerTrigger", SPELLINGS)
+    ('; is max_offsets_per_batch or max_offsets_per_task meant?', '; is max_offsets_per_batch meant?')
+    """
+    wanted, plain = _plain(name), {_plain(spelling): option for spelling, option in spellings.items()}
+    close = (
+        [plain[wanted]] if wanted in plain else [option for each, option in plain.items() if each.startswith(wanted)]
+    )
+    close = close or [plain[each] for each in difflib.get_close_matches(wanted, plain, 1)]
+    if close:
+        return f"; is {' or '.join([*dict.fromkeys(close)][:MEANT_MAX])} meant?"
+    return f"; it has {', '.join(sorted({*spellings.values()}))}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

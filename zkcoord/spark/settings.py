@@ -45,8 +45,11 @@ class KafkaSettings:
     isolation: Isolation
 
 
-def split_settings(config: Mapping[str, str]) -> KafkaSettings:
+def split_settings(config: Mapping[str, str], *, python_reader: bool = False) -> KafkaSettings:
     """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
+
+    With the Python reader, which is librdkafka, too, `kafka.X` is what librdkafka calls so, or by its own name; what
+    only Java has means nothing then.
 
     Settings of security reach both, however they are spelled (`zkcoord.spark.security`); one with a prefix wins over a
     translation. Of the others librdkafka is given Java's by its own name for them.
@@ -81,7 +84,8 @@ def split_settings(config: Mapping[str, str]) -> KafkaSettings:
     own_native = from_native | native
     own_java = from_java | java
     reader = READER_DEFAULTS | plain | own_java | to_java(from_native, own_java)
-    asking = _in_native(plain) | own_native | to_native(from_java | named, own_native)
+    read_too = {RENAMED.get(key, key): value for key, value in named.items() if python_reader and not is_security(key)}
+    asking = _in_native(plain) | read_too | own_native | to_native(from_java | named, own_native)
     return KafkaSettings(
         librdkafka=asking | {"isolation.level": isolation},
         reader=reader | {"isolation.level": isolation},

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from zkcoord.errors import UsageError
 from zkcoord.kafka.properties import translate
-from zkcoord.spark.options import Choices, Options
+from zkcoord.spark.options import Choices, Options, meant
 from zkcoord.spark.reader_kafka import POLL_TIMEOUT_MS
 from zkcoord.spark.reader_ranges import read_plan
 from zkcoord.spark.security import is_security
@@ -202,8 +202,9 @@ def _config(left: Mapping[str, str]) -> dict[str, str]:
     """Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for what is neither."""
     unknown = sorted(key for key in left if not key.startswith((READER_PREFIX, LIBRDKAFKA_PREFIX)))
     if unknown:
-        names = ", ".join(sorted([*OTHERS, *ARGUMENTS]))
-        raise UsageError(f"format('zkcoord') has no option {unknown[0]}; it has kafka.*, librdkafka.*, {names}")
+        names = ("kafka.*", "librdkafka.*", *OTHERS, *ARGUMENTS)
+        spellings = {**{name: name for name in names}, **{field: name for name, (field, _) in ARGUMENTS.items()}}
+        raise UsageError(f"format('zkcoord') has no option {unknown[0]}{meant(unknown[0], spellings)}")
     java = {key.removeprefix(READER_PREFIX): value for key, value in left.items() if key.startswith(READER_PREFIX)}
     plain = translate({key: value for key, value in java.items() if not is_security(key)})
     secure = {key: value for key, value in java.items() if is_security(key)}

@@ -43,14 +43,15 @@ class RealParts:
         self._kafka = options.kafka()
 
     def check(self) -> None:
-        """UsageError for names and addresses that can never work. Nothing is connected."""
-        from zkcoord.kafka.client import check_servers
+        """UsageError for names, addresses and Kafka settings that can never work. Nothing is connected."""
+        from zkcoord.kafka.client import check_servers, check_settings
 
         named = {"zookeeper": self._zookeeper, "bootstrap_servers": self._bootstrap_servers, "group": self._group}
         for name, value in named.items():
             if not isinstance(value, str):
                 raise UsageError(f"{name} is {value!r}; it must be text")
         check_servers(self._bootstrap_servers)
+        check_settings(self._kafka.librdkafka)
         self.membership(on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never)
 
     def membership(
