@@ -103,6 +103,31 @@ def test_an_election_that_was_decided_before_the_schema_was_written_is_refused_a
     script.settle()
 
 
+@on_seeds()
+def test_nobody_is_elected_while_a_migration_is_in_progress(seed: int) -> None:
+    """It raises the epoch, which deposes whoever serves; candidates stand by until its last write."""
+    script = Script(seed)
+    script.settle()
+    world, first_epoch = script.world, epoch(script.world)
+    before = world.ensemble.data(SCHEMA) or b""
+    marked = json.dumps({**json.loads(before), "migration": {"from": "0001", "to": "0002", "run": "x"}}).encode()
+    for path, data in ((SCHEMA, marked), (EPOCH, str(first_epoch + 1).encode())):
+        stat = world.ensemble.stat(path)
+        assert stat is not None
+        assert not world.ensemble.operate(SetNode(path, data, stat.version)).reason
+    script.join("late")
+    began_ms, began = world.now_ms, len(world.tried)
+    world.run_for(5 * SESSION_MS)
+    assert [t.transaction for t in world.tried[began:] if t.transaction.why == "election"] == []
+    assert (len(world.events("deposed", began_ms)), epoch(world)) == (1, first_epoch + 1)
+    stat = world.ensemble.stat(SCHEMA)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(SCHEMA, before, stat.version)).reason
+    script.settle("one of them serves")
+    assert epoch(world) == first_epoch + 2
+    script.calm()
+
+
 def fixed_id(process: SimProcess) -> ProductActor:
     """A coordinator that was started with `--id 0`."""
     loop = Loop(process.open_session, process.inbox.put)
