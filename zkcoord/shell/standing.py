@@ -174,7 +174,8 @@ class Standing:
         return path
 
     def next_transaction(self) -> Transaction | None:
-        """What to write next on the way to serving; None: wait (somebody serves, or a migration is in progress)."""
+        """What to write next on the way to serving, under an id that is not `taken`; None: wait (somebody serves, or a
+        migration is in progress)."""
         schema = self.schema()
         if schema is None:
             by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
@@ -184,9 +185,7 @@ class Standing:
         candidate, coordinator = self._node(self.own_path), self._node(self.layout.coordinator)
         if candidate is None or candidate.stat is None:
             return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
-        if candidate.stat.ephemeral_owner != self.session_id or schema.migration is not None:
-            return None
-        if coordinator is None or coordinator.exists or self.waits_for() is not None:
+        if schema.migration is not None or coordinator is None or coordinator.exists or self.waits_for() is not None:
             return None
         epoch, version = self.epoch()
         return Transaction(
