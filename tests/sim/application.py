@@ -7,7 +7,7 @@ are read only from partitions that were started and that `allowed` permits at th
 from __future__ import annotations
 
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -35,11 +35,13 @@ class Logs:
     def __init__(self, world: World, ms_per_record: int = MS_PER_RECORD) -> None:
         self._world, self._ms_per_record = world, ms_per_record
         self._born_ms: dict[str, int] = {}  # topics that were created again
+        self.births: Counter[str] = Counter()  # how often they were
         self._first: dict[TopicPartition, int] = {}  # how many records each had at time 0
 
     def empty(self, topic: str) -> None:
         """The topic was created again: its logs begin anew."""
         self._born_ms[topic] = self._world.now_ms
+        self.births[topic] += 1
 
     def end(self, partition: TopicPartition) -> int:
         """The offset after the last record."""

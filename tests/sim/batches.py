@@ -139,7 +139,7 @@ class BatchApplication(Application):
         self._act = self._plan
 
 
-Key = tuple[str, TopicPartition, int]
+Key = tuple[str, TopicPartition, Any]
 """Of a sink: the group, the partition, the incarnation of its topic."""
 
 
@@ -159,17 +159,19 @@ class Sink:
             for complaint in self.write(entry):
                 self._world.fail(complaint)
 
-    def write(self, entry: Entry) -> Iterator[str]:
+    def write(self, entry: Entry, incarnation: Any = None) -> Iterator[str]:
         """Take a range in; a complaint when it overlaps another one and is not the same."""
-        key = entry.group, entry.partition, self._incarnation(entry.group, entry.partition.topic)
+        known = self._incarnation(entry.group, entry.partition.topic) if incarnation is None else incarnation
+        key = entry.group, entry.partition, known
         starts = self._starts.setdefault(key, [])
         if self._ends.get((key, entry.start)) == entry.end:
             self.again += 1
             return
         place = bisect_left(starts, entry.end)
         if place and self._ends[key, starts[place - 1]] > entry.start:
-            known = starts[place - 1], self._ends[key, starts[place - 1]]
-            yield f"{entry.client} processes {entry.partition} {entry.start}..{entry.end} beside {known[0]}..{known[1]}"
+            other = starts[place - 1]
+            beside = f"{other}..{self._ends[key, other]}"
+            yield f"{entry.client} processes {entry.partition} {entry.start}..{entry.end} beside {beside}"
             return
         starts.insert(bisect_left(starts, entry.start), entry.start)
         self._ends[key, entry.start] = entry.end

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -166,6 +167,8 @@ class Field:
         # from the applications' journal
         self.covered: dict[tuple[str, TopicPartition], int] = {}  # processed without a gap up to here
         self.resolved: dict[tuple[str, TopicPartition], set[int]] = {}  # what reset policies gave, until one is written
+        self.repairs: Counter[tuple[str, TopicPartition]] = Counter()  # of positions behind their log's end
+        self.may_go_back: set[tuple[str, TopicPartition]] = set()  # an offset, on account of the last of these
         self.removed: set[tuple[str, TopicPartition]] = set()  # offsets that an operator removed, until written again
 
     def read(self, txn: Txn) -> Facts:
@@ -284,12 +287,14 @@ class Field:
         if value.after is None:  # dropped with its topic, with its group, or by an operator
             if reset:
                 self.removed.add(key)
+            self.may_go_back.discard(key)
             for known in (self.offsets, self.covered, self.resolved):
                 known.pop(key, None)
         elif value.after.strip().isdigit():
             self.offsets[key] = int(value.after)
             self.removed.discard(key)
             self.resolved.pop(key, None)
+            self.may_go_back.discard(key)
             if reset or key not in self.covered:
                 self.covered[key] = self.offsets[key]
 

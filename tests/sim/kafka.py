@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.sim.application import Logs
+from tests.sim.field import parse_json
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
@@ -84,7 +85,8 @@ class SimKafka:
         if self.world.stormy and self.world.rng.random() < AWAY_RATE:
             self.process.crew.sleep(self.draw(AWAY_MS) / 1000)
             return False
-        self.process.crew.sleep(self.draw(ANSWER_MS) / 1000)
+        if not self.world.draining:
+            self.process.crew.sleep(self.draw(ANSWER_MS) / 1000)
         return True
 
     def client(self, *args: Any, **kwargs: Any) -> SimClient:
@@ -144,7 +146,11 @@ class SimClient:
         """All that there are."""
         if not self._kafka.answers():
             raise UnavailableError("Kafka does not answer")
-        return self._kafka.logs.partitions()
+        ensemble, found = self._kafka.world.ensemble, []
+        for topic in ensemble.names("/brokers/topics"):
+            numbers = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
+            found += [TopicPartition(topic, int(number)) for number in numbers]
+        return tuple(sorted(found))
 
     def _all(self, partitions: Collection[TopicPartition], which: Any) -> dict[TopicPartition, int]:
         found, failed = self.ask_offsets(partitions, which)

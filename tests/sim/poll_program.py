@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tests.sim.actors import GROUP
 from tests.sim.programs import ZOOKEEPER, Program
 from zkcoord import settings as defaults
+from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.kafka.consumer import STOP_WAIT_SHARE, KafkaConsumer
@@ -20,16 +21,18 @@ class BrokenError(Exception):
 
 
 class PollProgram(Program):
-    """Nobody tells its user code of a loss: it works on what it was handed until it is done."""
-
-    can_be_told = False
+    """Nobody tells its user code of a loss: it works on what it was handed until it is done. What counts is that its
+    consumer is told (`told`)."""
 
     def run(self) -> None:
         """Poll until told to leave, or the membership has ended, or the user's code fails."""
         timeout_ms = self.settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS)
         self.patience_ms = int(timeout_ms * STOP_WAIT_SHARE)
         self.uses = self.draw()  # of the ways to commit
-        self.consumer = KafkaConsumer(ZOOKEEPER, "kafka:9092", GROUP, dict(self.topics), **self.settings)
+        self.in_work: Bites = []
+        self.consumer = KafkaConsumer(
+            ZOOKEEPER, "kafka:9092", GROUP, dict(self.topics), membership=self._membership, **self.settings
+        )
         self.member = self.consumer._membership  # type: ignore[assignment]
         try:
             with self.consumer:
@@ -41,10 +44,24 @@ class PollProgram(Program):
         except (ZkcoordError, BrokenError) as error:
             self.world.trace(self.process.client, "program ends:", error)
 
+    def _membership(self, *args: Any, on_lost: Callable[[tuple[TopicPartition, ...]], None], **fields: Any) -> Consumer:
+        def lost(partitions: tuple[TopicPartition, ...]) -> None:
+            self._tell(partitions)
+            on_lost(partitions)
+
+        return Consumer(*args, on_lost=lost, **fields)
+
     def stop(self) -> None:
-        """From another thread; else the polling one sees by itself that it shall leave."""
+        """From another thread, which does not wait for what is in work; else the polling one sees it."""
         if self.uses < 0.5:
+            self._tell({bite[0] for bite in self.in_work})
             self.consumer.close()
+
+    def _tell(self, partitions: Collection[TopicPartition]) -> None:
+        """What is in work of these comes again, elsewhere."""
+        for bite in self.in_work:
+            if bite[0] in partitions:
+                self.note("told", *bite)
 
     def _turn(self, consumer: KafkaConsumer) -> None:
         count = 1 + int(self.draw() * 30)
@@ -52,12 +69,10 @@ class PollProgram(Program):
         if not bites:
             return
         if self.world.stormy and self.draw() < self.world.options.start_raises_rate / 10:
-            for bite in bites:
-                self.note("broken", *bite)
+            self._over("broken")
             raise BrokenError
         self.work()
-        for bite in bites:
-            self.processed(*bite)
+        self._over("processed")
         try:
             if self.draw() < 0.2:
                 consumer.commit()
@@ -75,6 +90,13 @@ class PollProgram(Program):
             assert end == offset, f"{at} is handed out with a gap: {offset} follows {end}"
             ranges[at] = start, offset + 1
         bites = [(at, *span) for at, span in sorted(ranges.items())]
+        self.in_work = bites
         for bite in bites:
             self.handed(*bite)
         return bites
+
+    def _over(self, event: str) -> None:
+        """Nothing is in work any more."""
+        bites, self.in_work = self.in_work, []
+        for bite in bites:
+            self.note(event, *bite)

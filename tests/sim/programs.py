@@ -27,6 +27,8 @@ LINES_MAX = (0, 10, 50, 300)
 """After how many lines, at most, a thread loses the baton: one is drawn for each process."""
 
 HUNG_MS_MAX = 40_000
+EXIT_SHARE = 0.2
+"""Of the starts that fail: those in which the program wants to exit."""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -66,6 +68,7 @@ class ProgramProcess(SimProcess):
         """SIGSTOP, where its threads wait."""
         if self.running and not self.paused:
             self.crew.to_their_waits()
+            self.wake_ms = self.world.now_ms  # what waits now may wait for another time
             super().pause()
 
     def resume(self) -> None:
@@ -99,7 +102,7 @@ class Program:
         self.settings = {"session_timeout_ms": self.world.options.session_timeout_ms, **settings}
         self.member: Consumer | None = None  # the membership, once there is one
         self.leaving = False
-        self.gone = False
+        self.gone = self.exited = False
         self.hang_rate, self.hung_ms, self.hangs = hang_rate, -1, 0
         process.group = GROUP
         process.application = self
@@ -120,9 +123,6 @@ class Program:
     def finished(self) -> bool:
         """It was asked to leave, and has."""
         return self.leaving and not any(thread.is_alive() for thread in self.threads)
-
-    can_be_told = True
-    """Its user code hears of a loss, while it does not hang."""
 
     patience_ms = NEVER_MS
     """So long a stop waits for its user code, at least."""
@@ -151,7 +151,10 @@ class Program:
         raise NotImplementedError
 
     def _main(self) -> None:
-        self.run()
+        try:
+            self.run()
+        except SystemExit:
+            self.exited = True
         if not self.leaving:
             self.world.trace(self.process.client, "ends by itself")
             self.world.at(self.world.now_ms, self._crash)
@@ -251,7 +254,7 @@ class PlainProgram(Program):
         self.nap(self.world.options.call_ms_max)
         options = self.world.options
         if self.world.stormy and self.draw() < options.start_raises_rate:
-            raise RuntimeError("the program cannot start")
+            raise SystemExit(3) if self.draw() < EXIT_SHARE else RuntimeError("the program cannot start")
         for partition, position in sorted(positions.items()):
             self.positions[partition] = self.committed[partition] = position
             self.ends[partition] = position

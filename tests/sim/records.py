@@ -2,7 +2,7 @@
 
 One reader: records are handed to user code only by the consumer that holds their partition, and not while user code of
 another still works on records of it. That one may be late only if it was told to end, is dead, was stopped by a signal,
-or hangs or is one that nobody can tell: then its registration must be gone, or a stop have waited for all its time.
+or a stop has waited for all its time, or it hangs and its registration is gone.
 
 At least once: what is handed follows what was processed; nothing is committed beyond it (`tests/sim/checkers.py`).
 After a calm everything up to the logs' ends was processed.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.sim.application import Logs
+from tests.sim.batches import Sink
 from tests.sim.checkers import Complaints
 from tests.sim.field import Field
 from tests.sim.programs import Program, ProgramProcess
@@ -27,13 +28,15 @@ class Work(NamedTuple):
     start: int
     end: int
     since_ms: int
-    incarnation: int  # of the topic
+    incarnation: tuple[int, int, int]  # of the topic: of its logs, as the group knows it, of repaired positions
 
 
 class Records:
     """What user code works on now, by its own journal."""
 
-    def __init__(self, world: World, field: Field, logs: Logs) -> None:
+    def __init__(self, world: World, field: Field, logs: Logs, sink: Sink | None = None) -> None:
+        """`sink`: keyed by ranges; then each is processed as it was announced, however often."""
+        self.sink = sink
         self._world, self._field, self._logs = world, field, logs
         self.work: dict[tuple[str, TopicPartition], list[Work]] = {}
         self.told: list[Work] = []
@@ -44,13 +47,17 @@ class Records:
 
     def take(self, entry: Entry) -> None:
         """A line of the journal."""
+        if entry.event == "reset":
+            self._note_repair(entry)
         if entry.event not in ("handed", "processed", "broken", "told"):
             return
         if entry.event == "handed":
             for complaint in self.check(entry):
                 self._world.fail(complaint)
         key, field = (entry.group, entry.partition), self._field
-        incarnation = field.incarnations.get((entry.group, entry.partition.topic), 0)
+        topic = entry.partition.topic
+        known = field.incarnations.get((entry.group, topic), 0)
+        incarnation = self._logs.births[topic], known, field.repairs[key]
         works = self.work.setdefault(key, [])
         if entry.event == "handed":
             self.handed += 1
@@ -59,11 +66,23 @@ class Records:
         mine = [each for each in works if each[:3] == (entry.client, entry.start, entry.end)]
         if mine and entry.event == "told":
             self.told.append(mine[0])
-        elif mine and entry.event == "processed" and mine[0].incarnation == incarnation and key in field.covered:
-            field.covered[key] = max(field.covered[key], entry.end)
+        elif mine and entry.event == "processed":
+            if mine[0].incarnation[1:] == incarnation[1:] and key in field.covered:
+                field.covered[key] = max(field.covered[key], entry.end)
+            if self.sink is not None:
+                for complaint in self.sink.write(entry, mine[0].incarnation):
+                    self._world.fail(complaint)
         if entry.event != "told":
             self.work[key] = [each for each in works if each not in mine]
             self.told = [each for each in self.told if each not in mine]
+
+    def _note_repair(self, entry: Entry) -> None:
+        """A position lies behind the log's end, and the reset policy says where to go on."""
+        field, key = self._field, (entry.group, entry.partition)
+        if max(field.offsets.get(key, 0), field.covered.get(key, 0)) > self._logs.end(entry.partition):
+            field.repairs[key] += 1
+            field.may_go_back.add(key)
+            field.covered[key] = entry.start
 
     def check(self, entry: Entry) -> Complaints:
         """What is wrong with records being handed to user code now."""
@@ -101,8 +120,8 @@ class Records:
             self.overlaps += 1
             return True
         members = {made.session.client for made in self._field.registrations.values()}
-        waited = work.client not in members or self._world.now_ms - work.since_ms >= program.patience_ms
-        excused = waited and (program.hung_ms >= work.since_ms or not program.can_be_told)
+        hung = program.hung_ms >= work.since_ms and work.client not in members
+        excused = hung or self._world.now_ms - work.since_ms >= program.patience_ms
         self.overlaps += excused
         return excused
 

@@ -27,7 +27,7 @@ from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
-from tests.sim.test_programs import plain, polling
+from tests.sim.test_programs import plain, polling, sparkling
 from tests.sim.test_room import narrow
 from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError
@@ -59,6 +59,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
     "plain": (plain, "tests/sim/test_programs.py::test_a_storm_of_plain_programs_ends_in_a_calm"),
     "polling": (polling, "tests/sim/test_programs.py::test_a_storm_of_polling_programs_ends_in_a_calm"),
+    "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),
     "journal": (journaled, "tests/sim/test_journal.py::test_every_page_of_a_storm_played_again_puts_out_the_same"),
 }
 PROGRESS_SECONDS = 10

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sim.application import MS_PER_RECORD, Logs
+from tests.sim.batches import Sink
 from tests.sim.options import seeds
 from tests.sim.poll_program import PollProgram
 from tests.sim.programs import PlainProgram, Program, Programs
@@ -16,12 +17,14 @@ from tests.sim.records import Records
 from tests.sim.scenarios import STORM_MS, Scene
 from tests.sim.script import ScriptWorld
 from tests.sim.seam import simulated
+from tests.sim.spark_program import SparkProgram
 from tests.sim.sweep import fingerprints
 from tests.sim.world import World
 
 SEEDS = 30
 TOPICS = {"t": 6, "u": 2}
 MS_PER_MESSAGE = 200
+CALM_STEPS = 60_000
 
 
 class ProgramWorld(ScriptWorld):
@@ -35,14 +38,25 @@ class ProgramScene(Scene):
     """A group of programs, the checkers of records attached."""
 
     def __init__(
-        self, world: World, kind: Callable[..., Program], *, ms_per_record: int = MS_PER_RECORD, **settings: Any
+        self,
+        world: World,
+        kind: Callable[..., Program],
+        *,
+        ms_per_record: int = MS_PER_RECORD,
+        exact: bool = False,
+        **settings: Any,
     ) -> None:
         self._kind, self._settings = kind, settings
         self.programs: Programs | None = None
         super().__init__(world, consumers=0, topics=TOPICS)
         self.logs = Logs(world, ms_per_record)
         self.programs = Programs(world, self.logs, dict.fromkeys(TOPICS, 1))
-        self.records = Records(world, self.field, self.logs)
+        self.records = Records(world, self.field, self.logs, self._sink() if exact else None)
+
+    def _sink(self) -> Sink:
+        sink = Sink(self.world, lambda group, topic: self.field.incarnations.get((group, topic), 0))
+        self.world.rest_checks.append(sink.complete)
+        return sink
 
     def join(self, name: str) -> None:
         """One more program starts."""
@@ -84,7 +98,7 @@ def play(seed: int, kind: Callable[..., Program], **settings: Any) -> Records:
         ):
             world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
         world.storm(4_000)
-        scene.calm()
+        world.calm(CALM_STEPS)
     return scene.records
 
 
@@ -98,6 +112,12 @@ def plain(seed: int) -> Records:
 def polling(seed: int) -> Records:
     """Members by `zkcoord.kafka.KafkaConsumer`."""
     return play(seed, PollProgram, ms_per_record=MS_PER_MESSAGE)
+
+
+@cache
+def sparkling(seed: int) -> Records:
+    """Members by `SparkConsumer`, whose sink is keyed by ranges."""
+    return play(seed, SparkProgram, exact=True)
 
 
 def plain_fingerprint(seed: int) -> tuple[int, int, int, int]:
@@ -129,4 +149,16 @@ def test_a_storm_of_polling_programs_ends_in_a_calm(seed: int) -> None:
 def test_storms_of_polling_programs_reach_work_that_outlives_its_registration() -> None:
     reached = [polling(seed) for seed in range(SEEDS)]
     assert sum(each.overlaps > 0 for each in reached) >= 1
+    assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_spark_programs_ends_in_a_calm(seed: int) -> None:
+    sparkling(seed)
+
+
+def test_storms_of_spark_programs_reach_jobs_that_end_late_and_ranges_that_are_read_again() -> None:
+    reached = [sparkling(seed) for seed in range(SEEDS)]
+    assert sum(each.overlaps > 0 for each in reached) >= 5
+    assert sum(each.sink is not None and each.sink.again > 0 for each in reached) >= 5
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2

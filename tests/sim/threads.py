@@ -132,7 +132,8 @@ class SimThread:
     def run(self) -> None:
         """Run to the end. What it raises is told to the crew."""
         crew = self.crew
-        sys.settrace(crew.trace_calls if crew.lines_max and not self.name.startswith(crew.untraced) else None)
+        followed = crew.lines_max and not crew.process.world.draining and not self.name.startswith(crew.untraced)
+        sys.settrace(crew.trace_calls if followed else None)
         try:
             if not crew.dead and self._target is not None:
                 self._target(*self._args, **self._kwargs)
@@ -156,6 +157,8 @@ class SimThread:
         if self.crew.dead:
             self.killed += 1
             raise Killed
+        if self.crew.process.world.draining:
+            sys.settrace(None)  # following each line costs more than the lines do
 
     # on the world's thread
 
@@ -260,7 +263,8 @@ class Crew:
         return self._trace_lines
 
     def _draw_lines(self) -> int:
-        return 1 + int(self.process.world.rng.random() * self.lines_max) if self.lines_max else 1 << 60
+        world = self.process.world
+        return 1 + int(world.rng.random() * self.lines_max) if self.lines_max and not world.draining else 1 << 60
 
     # on the world's thread
 
