@@ -71,6 +71,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "quarantined": {},
         "problem": None,
         "changed_topics": {},
+        "awaited": {},
         "wishes": {},
         "members": [
             {

@@ -119,7 +119,8 @@ def test_waiting_is_for_a_group_with_members(world: World, run: Run, spawn: Spaw
     world.settle()
 
     assert late.exit_code == 5
-    assert late.stderr == "error: group g has no members (Empty): start its consumers, or wait longer\n"
+    nobody = "no coordinator is elected: start one (`zkcoord coordinator`)"
+    assert late.stderr == f"error: group g has no members (Empty): start its consumers, or wait longer; {nobody}\n"
     assert json.loads(program.line())["settled"] is True
     assert program.end() == 0
 

@@ -63,8 +63,7 @@ def test_a_group_is_paused_and_resumed(world: World, member: Member, run: Run) -
     waited = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "0", *at)
     assert (waited.exit_code, said(waited)) == (
         5,
-        "error: group g is paused, and not stable (PreparingRebalance, 0 commands outstanding): `zkcoord group"
-        " resume g` ends that",
+        "error: group g is paused, and not stable (Paused, 0 commands outstanding): `zkcoord group resume g` ends that",
     )
     assert text(run, "group", "resume", "g", *at) == "group g: resumed\n"
     wait_until(lambda: member.held() == named("clicks", 0, 1, 2, 3), "it has everything back")

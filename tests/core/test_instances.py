@@ -15,8 +15,9 @@ from zkcoord.core.decisions import (
     RememberInstances,
     StopFetching,
 )
-from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import GroupView, Instance, Member, Owner, Wish
+from zkcoord.core.life import cause, outlook
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.view import Done, GroupView, Instance, Member, Owner, Wish
 
 HOLD_MS = 30_000
 WHY = "what static members have, and who is waited for"
@@ -43,11 +44,51 @@ def full() -> GroupView:
     return settled(group([static("a1"), static("b1", 2)], OWNERS, instances=SHARES))
 
 
-def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None) -> GroupView:
-    """The same after a1 has gone."""
+def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None, *, noted: bool = True) -> GroupView:
+    """The same after a1 has gone, and (`noted`) that was written down."""
     nodes = {p: Owner(thread, 6) for p, thread in (owners or OWNERS).items()}
     members = {c: m for c, m in view.members.items() if c != "a1"}
-    return replace(view, members=members, channels={c: channel(c) for c in members}, owners=nodes)
+    instances = {i: replace(each, away=i == "a" and noted) for i, each in view.instances.items()}
+    channels = {c: channel(c) for c in members}
+    return replace(view, members=members, channels=channels, owners=nodes, instances=instances)
+
+
+def test_f65_that_a_share_waits_is_written_down_once_and_that_its_instance_is_back_with_its_share() -> None:
+    note = RememberInstances(known={"a": replace(SHARES["a"], away=True)}, forgotten=(), away=("a",), why=WHY)
+    assert decided(without_a(full(), noted=False)) == [note]
+    paused = {"wishes": {"pause": Wish(run="r")}, "done": {"pause": Done("r", "paused")}}
+    freed = dict.fromkeys(OWNERS, "")
+    assert decided(replace(without_a(full(), freed, noted=False), **paused)) == [note]
+    back = without_a(full(), freed)
+    back = replace(back, members={**back.members, "a2": static("a2", 9)}, **paused)
+    assert decided(replace(back, channels={**back.channels, "a2": channel("a2")})) == [
+        RememberInstances(known={"a": SHARES["a"]}, forgotten=(), returned=("a",), why=WHY)
+    ]
+
+
+def phase_now(view: GroupView) -> tuple[Phase, str]:
+    """The phase in which a coordinator sees the group, and why."""
+    steps = Steps()
+    decisions, _ = steps.step(view)
+    target = steps.last.target
+    found = outlook(view, target, steps.last.differences.answer.owning, decisions)
+    return found, cause(found, view, target, decisions)
+
+
+def test_f65_a_group_is_not_stable_while_a_share_waits_for_its_instance() -> None:
+    assert phase_now(full()) == (Phase.STABLE, "every partition has a reader, and no command is outstanding")
+    why = "2 partitions have no reader: they wait for a"
+    for noted in (False, True):
+        assert phase_now(without_a(full(), noted=noted)) == (Phase.AWAITING_MEMBER, why)
+
+
+def test_a_paused_group_that_has_come_to_rest_is_told_apart_from_one_at_work() -> None:
+    stopping = replace(full(), wishes={"pause": Wish(run="r")})
+    assert phase_now(stopping)[0] is Phase.PREPARING_REBALANCE
+    rest = replace(stopping, done={"pause": Done("r", "paused")}, owners={p: Owner("", 6) for p in OWNERS})
+    assert phase_now(rest) == (Phase.PAUSED, "it is paused (run r)")
+    again = replace(rest, wishes={"pause": Wish(run="s")})
+    assert phase_now(again)[0] is Phase.PREPARING_REBALANCE
 
 
 def test_what_static_members_are_given_is_written_down_beside_the_raise() -> None:
@@ -84,7 +125,7 @@ def test_an_instance_that_returns_is_given_its_share_under_its_new_id_and_nothin
         back = replace(back, members={**back.members, "a2": static("a2", 9)})
         back = replace(back, channels={**back.channels, "a2": channel("a2")})
         assert decided(back) == [
-            RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), why=WHY),
+            RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), returned=("a",), why=WHY),
             GrantPartitions(consumer_id="a2", partitions={T0: "a2-0", T1: "a2-0"}, why=GRANT_WHY),
         ]
 

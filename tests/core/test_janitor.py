@@ -10,6 +10,7 @@ from zkcoord.core.janitor import Retention, asks_for_offsets
 from zkcoord.core.life import cause, outlook
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
+from zkcoord.core.target import Target
 from zkcoord.core.view import Done, GroupView, Wish
 
 EMPTY = group([], {})
@@ -37,8 +38,8 @@ def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left(
     begun = deletion(offsets=True)
     assert decided(begun) == []
     assert asks_for_offsets(begun, Retention(), NOW)
-    assert outlook(begun, {}, ()) is Phase.DEAD
-    assert cause(Phase.DEAD, begun, {}, ()) == "it is being deleted (run r1)"
+    assert outlook(begun, Target(), (), ()) is Phase.DEAD
+    assert cause(Phase.DEAD, begun, Target(), ()) == "it is being deleted (run r1)"
 
 
 def test_with_its_offsets_everything_goes() -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, Waiting, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.cli.reading import GroupReport, TreeReport, group_names, may_name_a_group, read_group, read_tree
-from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
-from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
-from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError, ZkcoordError
-from zkcoord.migrate import BlockingTree, current
+from zkcoord.errors import UsageError, ZkcoordError
 
-WAIT_TURN_SECONDS = 0.1
 LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
-WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
     TopicChange.DELETED: "was deleted: its owners and offsets are dropped a minute later",
@@ -60,7 +56,7 @@ def list_(settings: Settings, state: bool) -> None:
 @click.option("--members", is_flag=True, help="Its members instead of its partitions.")
 @click.option("--state", is_flag=True, help="Its state instead of its partitions.")
 @click.option("--wait", type=click.Choice(["stable"]), help="First wait until the group is stable.")
-@click.option("--timeout-ms", type=at_least(0), default=60_000, show_default=True, metavar="N", help="Of --wait.")
+@click.option("--timeout-ms", type=at_least(0), metavar="N", help=f"Of --wait  [default: {WAIT_TIMEOUT_MS}].")
 @pass_settings
 def describe(
     settings: Settings,
@@ -69,7 +65,7 @@ def describe(
     members: bool,
     state: bool,
     wait: str | None,
-    timeout_ms: int,
+    timeout_ms: int | None,
 ) -> None:
     """Show the partitions of group G, its members, or its state.
 
@@ -78,21 +74,24 @@ def describe(
 
     Stable is a group that has members, each with its share. --wait waits for that: a group without members, or one
     that does not exist yet, is one whose consumers, or whose first coordinator, are still starting. With --all-groups
-    those without members are passed over. Exit code 5 when it took too long.
+    those without members are passed over. Exit code 5 when it took too long; also when the share of a static member
+    that is away waits for it all the time.
     """
     if bool(name) is all_groups:
         raise UsageError("name one group, or give --all-groups")
     if members and state:
         raise UsageError("choose one of --members and --state")
+    if timeout_ms is not None and not wait:
+        raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
     address = settings.zookeeper_address()
     with settings.tree() as tree:
-        deadline = time.monotonic() + timeout_ms / 1000
-        while wait and current(tree) is None and time.monotonic() < deadline:
-            time.sleep(WAIT_TURN_SECONDS)  # the first coordinator is still starting
+        waiting = Waiting(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
+        if waiting is not None:
+            waiting.for_the_tree()
         above = read_tree(tree, address)
         names = [name] if name else list(group_names(tree, above.layout))
-        if wait:
-            reports = [_wait_stable(tree, above, one, deadline, empty_too=all_groups) for one in names]
+        if waiting is not None:
+            reports = [waiting.until_stable(above.layout, one, empty_too=all_groups) for one in names]
             above = read_tree(tree, address)
         else:
             reports = [read_group(tree, above.layout, one) for one in names]
@@ -105,54 +104,6 @@ def describe(
             print_json(_document(above, report, ends))
         else:
             click.echo(("\n" if number else "") + _text(above, report, ends, members=members, state=state))
-
-
-def _wait_stable(tree: BlockingTree, above: TreeReport, name: str, deadline: float, *, empty_too: bool) -> GroupReport:
-    """The group once it is settled: two equal readings in a row, so that it was so at one moment.
-
-    `empty_too`: a group without members is settled, too.
-    """
-    before: GroupReport | None = None
-    while True:
-        report = _report_or_none(tree, above, name, deadline)
-        if report is not None:
-            if report.view.failed:
-                raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
-            at_rest = report.settled or (empty_too and report.phase is Phase.EMPTY)
-            if at_rest and before is not None and before.view == report.view:
-                return report
-            if time.monotonic() >= deadline:
-                raise UnavailableError(_not_stable(report))
-        before = report
-        time.sleep(WAIT_TURN_SECONDS)
-
-
-def _report_or_none(tree: BlockingTree, above: TreeReport, name: str, deadline: float) -> GroupReport | None:
-    """The group; before the deadline None for one that is not there (yet)."""
-    try:
-        return read_group(tree, above.layout, name)
-    except UsageError:
-        if not may_name_a_group(name) or time.monotonic() >= deadline:
-            raise
-        return None
-
-
-def _not_stable(report: GroupReport) -> str:
-    name, commands = report.view.group, _count(report.commands(), "command")
-    if report.phase is Phase.EMPTY:
-        return f"group {name} has no members (Empty): start its consumers, or wait longer"
-    if report.view.unreadable is not None:
-        return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
-    standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)
-    if standing:
-        return (
-            f"group {name} is {standing}, and not stable ({report.phase.value}, {commands} outstanding): `zkcoord group"
-            f" resume {name}` ends that"
-        )
-    return (
-        f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding): wait longer, or see"
-        f" `zkcoord group describe {name} --members`"
-    )
 
 
 def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
@@ -181,7 +132,7 @@ def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
     for partition, reason in sorted(found.unknown.items()):
         alike.setdefault(reason.replace(str(partition), ""), []).append(reason)
     for first, *others in alike.values():
-        warn(first + (f" (and so for {_count(len(others), 'further partition')})" if others else ""))
+        warn(first + (f" (and so for {count(len(others), 'further partition')})" if others else ""))
     return found.ends
 
 
@@ -192,7 +143,8 @@ def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, 
     if state:
         return table(STATE_COLUMNS, [_state_row(above, report)])
     if members:
-        return table(MEMBER_COLUMNS, [_member_row(report.view.group, member) for member in _members(report)])
+        rows = [_member_row(report.view.group, member) for member in _members(report)]
+        return table(MEMBER_COLUMNS, rows + _awaited_rows(above, report))
     rows = [
         [
             report.view.group,
@@ -216,13 +168,13 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
         f"generation {view.generation}",
         f"coordinator {_coordinator(above)}",
         f"epoch {above.epoch}",
-        f"{_count(report.commands(), 'command')} outstanding",
-        _count(len(view.members), "member"),
+        f"{count(report.commands(), 'command')} outstanding",
+        count(len(view.members), "member"),
     ]
-    return cell(", ".join([*words, *([f"FAILED: {view.failed}"] if view.failed else []), *_remarks(report)]))
+    return cell(", ".join([*words, *([f"FAILED: {view.failed}"] if view.failed else []), *_remarks(above, report)]))
 
 
-def _remarks(report: GroupReport) -> list[str]:
+def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     """What a state alone does not tell."""
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
@@ -230,6 +182,8 @@ def _remarks(report: GroupReport) -> list[str]:
     words += [
         f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
+    if not report.paused:
+        words += [f"{name} is away: {waits_for(above, awaited)}" for name, awaited in report.awaited.items()]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
     return words + ([f"PROBLEM: {view.problem}"] if view.problem else [])
 
@@ -239,24 +193,19 @@ def _changed(report: GroupReport) -> dict[str, str]:
     return {topic: CHANGED[change] for topic, change in sorted(report.view.changed.items()) if change in CHANGED}
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _coordinator(above: TreeReport) -> str:
     if above.coordinator is not None:
         return above.coordinator
     if above.epoch_since_ms is None or not above.epoch:
         return "NONE ELECTED"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(above.epoch_since_ms / 1000))
-    return f"NONE ELECTED (the last one was at {since})"
+    return f"NONE ELECTED (the last one was at {at(above.epoch_since_ms)})"
 
 
 def _state_row(above: TreeReport, report: GroupReport) -> list[Any]:
     document = _state(above, report)
     shown: dict[str, Any] = {**document, "coordinator": document["coordinator"] or "NONE ELECTED"}
     keys = ("group", "state", "generation", "coordinator", "epoch", "commands", "member_count", "failed")
-    return [*(shown[key] for key in keys), ", ".join(_remarks(report)) or None]
+    return [*(shown[key] for key in keys), ", ".join(_remarks(above, report)) or None]
 
 
 def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
@@ -269,6 +218,23 @@ def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
         len(member["commands"]),
         topics,
         member["note"],
+    ]
+
+
+def _awaited_rows(above: TreeReport, report: GroupReport) -> list[list[Any]]:
+    """Static members that are away, in the columns of the members."""
+    group, known = report.view.group, report.view.instances
+    return [
+        [
+            group,
+            f"{awaited.consumer} (gone)",
+            name,
+            len(awaited.partitions),
+            0,
+            ",".join(f"{topic}:{threads}" for topic, threads in sorted(known[name].threads.items())),
+            f"away: {waits_for(above, awaited)}",
+        ]
+        for name, awaited in report.awaited.items()
     ]
 
 
@@ -297,6 +263,15 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
         "problem": view.problem,
         "changed_topics": _changed(report),
+        "awaited": {
+            name: {
+                "consumer": awaited.consumer,
+                "partitions": [str(partition) for partition in awaited.partitions],
+                "hold_ms": awaited.hold_ms,
+                "until_ms": awaited.until_ms(above),
+            }
+            for name, awaited in report.awaited.items()
+        },
         "wishes": dict(report.wishes),
     }
 

@@ -17,10 +17,11 @@ from zkcoord.core.coordinate import decide
 from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.life import PENDING, outlook
 from zkcoord.core.memory import Memory
-from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, TopicChange
+from zkcoord.core.wishes import PAUSE
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
@@ -58,6 +59,28 @@ class TreeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A static member that is away, and what waits for it.
+
+    The hold runs on the clock of the coordinator that serves, from its first sight of the absence. A tool knows when
+    the note of it was written (`noted_ms`, by the server's wall clock; None: there is no note), and that a coordinator
+    that was elected later began anew.
+    """
+
+    consumer: str  # its last id
+    partitions: tuple[TopicPartition, ...]
+    hold_ms: int
+    noted_ms: int | None
+
+    def until_ms(self, above: TreeReport) -> int | None:
+        """Until when its share waits, by the server's wall clock; None: nobody knows, since nobody serves or it is not
+        noted yet."""
+        if above.coordinator is None or above.epoch_since_ms is None or self.noted_ms is None:
+            return None
+        return max(self.noted_ms, above.epoch_since_ms) + self.hold_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
     """One group as read. `settled`: stable, and a coordinator that read the same would change nothing.
 
@@ -70,8 +93,14 @@ class GroupReport:
     offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
     idle: Mapping[str, str]  # member -> why it is given nothing
     target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
+    awaited: Mapping[str, Awaited]  # static members that are away, by instance
     wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
+
+    @property
+    def paused(self) -> bool:
+        """True while a pause is wished, carried out or not."""
+        return PAUSE in self.view.wishes
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All that the group has to do with: of its topics, owned, or with an offset; in order."""
@@ -157,6 +186,24 @@ def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assi
     return {**dict.fromkeys(offered if known is None else known, lambda given: dict(given.owned)), **ASSIGNORS}
 
 
+def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
+    """Who is waited for, as a coordinator that has just begun would see it, by instance."""
+    shares: dict[str, list[TopicPartition]] = {}
+    for partition, thread in sorted(memory.target.for_absent.items()):
+        shares.setdefault(consumer_of(thread), []).append(partition)
+    return {
+        member.instance: Awaited(
+            consumer=member.consumer_id,
+            partitions=tuple(shares.get(member.consumer_id, ())),
+            hold_ms=member.hold_ms,
+            noted_ms=known.written_ms if known.away else None,
+        )
+        for member in memory.holds.held(view, 0)
+        if member.instance is not None
+        for known in [view.instances[member.instance]]
+    }
+
+
 class _Reading:
     """One reading of one group, in the order ids, channels, owners, topics, offsets, record and state.
 
@@ -192,8 +239,9 @@ class _Reading:
         decided = decide(view, Memory(), 0, digest, _assignors(view, known))
         decisions, memory = decided.decisions, decided.memory
         pending = any(isinstance(decision, PENDING) for decision in decisions)
-        now = outlook(view, memory.differences.answer.owning, [d for d in decisions if isinstance(d, FoundGroup)])
-        if now is Phase.STABLE and (memory.target.waiting or recreated(view)):
+        found = [d for d in decisions if isinstance(d, FoundGroup)]
+        now = outlook(view, memory.target, memory.differences.answer.owning, found)
+        if now in (Phase.STABLE, Phase.AWAITING_MEMBER) and (memory.target.waiting or recreated(view)):
             now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
         rejected = {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)}
         return GroupReport(
@@ -203,6 +251,7 @@ class _Reading:
             offsets=offsets,
             idle=set_aside(view, rejected) | rejected,
             target=memory.target.assignment,
+            awaited=_awaited(view, memory),
             wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zkcoord.core.altered import altered
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
 from zkcoord.core.causes import Causes
@@ -185,8 +186,7 @@ def _rebalance(
     if view.failed is not None and (raising or rebalancing(view)):
         memory = replace(memory, patience=memory.patience.forgiving(now_ms))
     waiting = still or memory.delay.waits(now_ms)
-    if not waiting:
-        decisions += _instances(view, memory, now_ms)
+    decisions += _instances(view, memory, now_ms, waiting=waiting)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
@@ -208,18 +208,34 @@ def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
     return [SetQuarantine(quarantined=barred.quarantined, forgiven=barred.forgiven, why=why)]
 
 
-def _instances(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
-    """What the state says of static members, where it is not what the target made of them."""
-    wanted = memory.target.instances
+def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -> list[Decision]:
+    """What the state says of static members, where it is not what the target made of them, or not who is away.
+
+    `waiting`: nothing is granted now, so only who is away is written.
+    """
+    wanted = {} if waiting else memory.target.instances
     if not wanted and not view.instances:
         return []
-    known = {i: instance for i, instance in wanted.items() if view.instances.get(i) != instance}
-    away = {m.instance for m in memory.holds.held(view, now_ms)}
+    away = {m.instance: view.instances[m.instance] for m in memory.holds.held(view, now_ms) if m.instance is not None}
     present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
-    forgotten = tuple(i for i in sorted(view.instances) if i not in wanted and i not in away and i not in present)
+    gone = {i: altered(known, away=True) for i, known in away.items() if not known.away}
+    returned = [i for i, known in view.instances.items() if known.away and i in present]
+    back = {i: altered(view.instances[i], away=False) for i in returned}
+    known = back | {i: instance for i, instance in wanted.items() if view.instances.get(i) != instance} | gone
+    forgotten = [i for i in sorted(view.instances) if i not in wanted and i not in away and i not in present]
+    if waiting:
+        forgotten = []
     if not known and not forgotten:
         return []
-    return [RememberInstances(known=known, forgotten=forgotten, why="what static members have, and who is waited for")]
+    return [
+        RememberInstances(
+            known=known,
+            forgotten=tuple(forgotten),
+            away=tuple(sorted(gone)),
+            returned=tuple(sorted(returned)),
+            why="what static members have, and who is waited for",
+        )
+    ]
 
 
 EAGER_WHY, PAUSED_WHY = "everybody stops first: the group is eager", "the group is paused"

@@ -190,10 +190,15 @@ class SetReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberInstances:
-    """Write down what static members have, and forget those that are not waited for any more."""
+    """Write down what static members have and who is away, and forget those that are not waited for any more.
+
+    `away`, `returned`: of the `known` those whose absence is noted now, and those that were noted and are back.
+    """
 
     known: Mapping[str, Instance]
     forgotten: tuple[str, ...]
+    away: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
     why: str
 
 

@@ -101,10 +101,12 @@ class Rebalance(Enum):
 
 
 class Phase(Enum):
-    """A group's phase, in the names of Kafka's GroupCoordinator; a pure function of the tree."""
+    """A group's phase, in the names of Kafka's GroupCoordinator where it has one; a pure function of the tree."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     AWAITING_SYNC = "AwaitingSync"
+    AWAITING_MEMBER = "AwaitingMember"  # at rest, but the share of a static member that is away waits for it
+    PAUSED = "Paused"  # at rest since somebody wished it: nobody reads
     STABLE = "Stable"
     DEAD = "Dead"

@@ -39,9 +39,9 @@ class Target:
     until: TopicPartition | None = None
     waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
     wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
+    for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: what waits for the absent
     _wanted_digest: str = ""
     _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
-    _for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`, of the digest only
     _limited: object = None  # what `assignment` and `digest` were made of under a budget
     _key: object = None
     _asked: Sequence[Member] = ()
@@ -121,7 +121,7 @@ class Target:
             instances=to_remember(answer, eligible, self._name),
             wanted=wanted,
             topics=frozenset(partition.topic for partition in wanted),
-            _for_absent=for_absent,
+            for_absent=for_absent,
             _limited=None,
         )
         return replace(answered, _wanted_digest=answered._digest(wanted, digest))
@@ -139,7 +139,7 @@ class Target:
 
     def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
         """Of an assignment and of what waits for absent members, static ones by their stable names."""
-        whole = {**assignment, **self._for_absent} if self._for_absent else assignment
+        whole = {**assignment, **self.for_absent} if self.for_absent else assignment
         return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
 
     def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:

@@ -175,7 +175,7 @@ class Channel:
 class Instance:
     """What the state remembers of a static member: all that the assignor is told of it, the assignor, and its share.
 
-    `version` is that of its node: no part of what is remembered.
+    `version` and `written_ms` are its node's: no part of what is remembered.
     """
 
     last_id: str
@@ -185,7 +185,9 @@ class Instance:
     rack: str | None = None
     capacity: int | None = None
     assignor: str = ""  # that gave it its share; "": unknown
+    away: bool = False  # it is no member, and is waited for: noted once by who coordinates
     version: int = field(default=-1, compare=False)
+    written_ms: int = field(default=0, compare=False)  # when its node was written last, by the server's wall clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from zkcoord.core.decisions import AnswerWish
 from zkcoord.core.topics import Available
-from zkcoord.core.view import GroupView, Wish
+from zkcoord.core.view import Done, GroupView, Wish
 
 HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
 STANDING = (HOLD, PAUSE)
@@ -28,6 +28,12 @@ def deleting(view: GroupView) -> bool:
 def paused(view: GroupView) -> bool:
     """True while everything is stopped and nothing granted."""
     return PAUSE in view.wishes or deleting(view)
+
+
+def has_paused(view: GroupView) -> bool:
+    """True once a pause was carried out: nobody reads."""
+    wish, done = view.wishes.get(PAUSE), view.done.get(PAUSE)
+    return wish is not None and done == Done(wish.run, PAUSED)
 
 
 def rebalancing(view: GroupView) -> bool:

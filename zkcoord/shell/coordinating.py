@@ -384,8 +384,8 @@ class CoordinatorRole:
         problems = following.nodes.problems
         self._report.problems(group, {**problems, **strange} if strange else problems)
         if view.state_version is not None and view.unreadable is None:
-            now = outlook(view, memory.differences.answer.owning, decisions)
-            target = memory.target.assignment
+            target = memory.target
+            now = outlook(view, target, memory.differences.answer.owning, decisions)
             self._report.phase(group, now, view.generation, lambda: cause(now, view, target, decisions))
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:

@@ -99,8 +99,8 @@ class Reporter:
                 name = "replay_kept"
                 fields |= {"partitions": sorted(decision.replay)}
             case RememberInstances():
-                name = "instances_remembered"
-                fields |= {"instances": sorted(decision.known), "forgotten": list(decision.forgotten)}
+                self._instances(group, decision)
+                return
             case NoteProblem():
                 name = "assignment_problem" if decision.problem else "assignment_as_asked"
                 fields |= {"level": "warning"} if decision.problem else {}
@@ -121,6 +121,23 @@ class Reporter:
             case _:
                 assert_never(decision)
         self.event(name, fields)
+
+    def _instances(self, group: str, decision: RememberInstances) -> None:
+        """Who is waited for, who has returned, who is not waited for any more; and whose share was written down."""
+        for instance in decision.away:
+            known = decision.known[instance]
+            fields = {"group": group, "instance": instance, "consumer": known.last_id, "partitions": len(known.share)}
+            why = "its registration is gone: its share waits for it"
+            self.event("instance_away", dict(fields, hold_ms=known.hold_ms, why=why))
+        for instance in decision.returned:
+            consumer = decision.known[instance].last_id
+            self.event("instance_returned", {"group": group, "instance": instance, "consumer": consumer})
+        for instance in decision.forgotten:
+            why = "it was away for too long, was evicted, or is no static member any more: its share goes to others"
+            self.event("instance_given_up", {"group": group, "instance": instance, "why": why})
+        written = sorted(decision.known.keys() - set(decision.away))
+        if written:
+            self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
     def phase(self, group: str, now: Phase, generation: int, why: Callable[[], str]) -> None:
         """The group's phase, as decided on, and why it is in it: asked when it is another one."""

@@ -39,11 +39,16 @@ def encode_instance(instance: Instance) -> bytes:
         document["capacity"] = str(instance.capacity)
     if instance.assignor:
         document["assignor"] = instance.assignor
+    if instance.away:
+        document["away"] = True
     return compact(document)
 
 
-def decode_instance(data: bytes, version: int) -> Instance:
-    """The instance in `data`, whose node has this data version; CorruptError when it cannot be read."""
+def decode_instance(data: bytes, version: int, written_ms: int = 0) -> Instance:
+    """The instance in `data`, whose node has this data version and was written then (the server's wall clock).
+
+    CorruptError when it cannot be read.
+    """
     document = read_document(_WHAT, data)
     document.version()
     subscription, share = document.section("subscription"), document.section("share")
@@ -63,5 +68,7 @@ def decode_instance(data: bytes, version: int) -> Instance:
         rack=document.optional_text("rack"),
         capacity=document.optional_integer("capacity", low=1, high=INT32_MAX),
         assignor=document.text("assignor", default=""),
+        away=document.flag("away"),
         version=version,
+        written_ms=written_ms,
     )

@@ -33,7 +33,7 @@ from zkcoord.tree.command import (
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
-from zkcoord.tree.snapshot import Node
+from zkcoord.tree.snapshot import Node, Stat
 from zkcoord.tree.state import GroupState
 from zkcoord.tree.status import Status, decode_status
 from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
@@ -170,12 +170,12 @@ def offset_seen(data: bytes, version: int) -> OffsetSeen:
     return OffsetSeen(data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), version)
 
 
-def instance_of(data: bytes, version: int) -> Instance:
+def instance_of(data: bytes, stat: Stat) -> Instance:
     """What is remembered of a static member; nothing when it cannot be read: it will be written anew, or removed."""
     try:
-        return decode_instance(data, version)
+        return decode_instance(data, stat.version, stat.mtime_ms)
     except CorruptError:
-        return Instance(last_id="", hold_ms=0, threads={}, share={}, version=version)
+        return Instance(last_id="", hold_ms=0, threads={}, share={}, version=stat.version)
 
 
 def asked(record: GroupRecord) -> dict[str, Any]:

@@ -323,7 +323,7 @@ class _Folder:
         if node.stat is None:
             instances.pop(address.name, None)
             return
-        instances[address.name] = instance_of(node.data, node.stat.version)
+        instances[address.name] = instance_of(node.data, node.stat)
 
     def _group_record(self, node: Node) -> None:
         record, answerable = DEFAULT_RECORD, node.stat is None

@@ -1,0 +1,135 @@
+"""`zkcoord group describe --wait stable`: waits for a group, and says what it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from zkcoord.cli.output import say
+from zkcoord.cli.reading import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
+from zkcoord.cli.wishing import PROGRESS_SECONDS, TURN_SECONDS
+from zkcoord.core.model import Phase
+from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
+from zkcoord.migrate import BlockingTree, current
+from zkcoord.tree.paths import Layout
+
+WAIT_TIMEOUT_MS = 60_000
+WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
+
+
+class Waiting:
+    """Waits until a deadline that counts for all groups; every few seconds a line on standard error says what for."""
+
+    def __init__(self, tree: BlockingTree, address: str, timeout_ms: int) -> None:
+        self._tree, self._address = tree, address
+        self._deadline = time.monotonic() + timeout_ms / 1000
+        self._said = time.monotonic()
+
+    def for_the_tree(self) -> None:
+        """Wait until the first coordinator has made the tree; in vain when the time is up."""
+        while current(self._tree) is None and not self._late():
+            self._turn(lambda: "the first coordinator has not made zkcoord's nodes yet")
+
+    def until_stable(self, layout: Layout, name: str, *, empty_too: bool) -> GroupReport:
+        """The group once it is settled: two equal readings in a row, so that it was so at one moment.
+
+        `empty_too`: a group without members is settled, too.
+        """
+        before: GroupReport | None = None
+        while True:
+            report = self._report_or_none(layout, name)
+            if report is not None:
+                if report.view.failed:
+                    raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
+                at_rest = report.settled or (empty_too and report.phase is Phase.EMPTY)
+                if at_rest and before is not None and before.view == report.view:
+                    return report
+                if self._late():
+                    raise UnavailableError(self._not_stable(report))
+            before = report
+            self._turn(partial(self._absent, name) if report is None else partial(self._not_stable, report))
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _turn(self, what: Callable[[], str]) -> None:
+        if time.monotonic() - self._said >= PROGRESS_SECONDS:
+            self._said = time.monotonic()
+            say("waiting", what())
+        time.sleep(TURN_SECONDS)
+
+    def _report_or_none(self, layout: Layout, name: str) -> GroupReport | None:
+        """The group; before the deadline None for one that is not there (yet)."""
+        try:
+            return read_group(self._tree, layout, name)
+        except UsageError:
+            if not may_name_a_group(name) or self._late():
+                raise
+            return None
+
+    def _not_stable(self, report: GroupReport) -> str:
+        """Why the group is not stable, and what to do."""
+        above = read_tree(self._tree, self._address)
+        return why_not_stable(above, report) + _nobody(above)
+
+    def _absent(self, name: str) -> str:
+        return f"there is no group {name} yet{_nobody(read_tree(self._tree, self._address))}"
+
+
+def _nobody(above: TreeReport) -> str:
+    """Words for that nobody is elected; "" when somebody is."""
+    return "" if above.coordinator is not None else "; no coordinator is elected: start one (`zkcoord coordinator`)"
+
+
+def why_not_stable(above: TreeReport, report: GroupReport) -> str:
+    """Why the group is not stable, and what to do."""
+    name, commands = report.view.group, count(report.commands(), "command")
+    if report.phase is Phase.EMPTY:
+        return f"group {name} has no members (Empty): start its consumers, or wait longer"
+    if report.view.unreadable is not None:
+        return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
+    standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)
+    if standing:
+        return (
+            f"group {name} is {standing}, and not stable ({report.phase.value}, {commands} outstanding): `zkcoord group"
+            f" resume {name}` ends that"
+        )
+    if report.phase is Phase.AWAITING_MEMBER:
+        away = "; ".join(f"{instance}: {waits_for(above, awaited)}" for instance, awaited in report.awaited.items())
+        return (
+            f"group {name} is not stable ({report.phase.value}): a static member is away ({away}): start it again, wait"
+            f" longer, or let `zkcoord group rebalance {name}` give its share to others"
+        )
+    return (
+        f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding): wait longer, or see"
+        f" `zkcoord group describe {name} --members`"
+    )
+
+
+def waits_for(above: TreeReport, awaited: Awaited) -> str:
+    """What waits for a static member that is away, and until when."""
+    until_ms = awaited.until_ms(above)
+    when = (
+        f"until {at(until_ms)}, by the clock of ZooKeeper's server"
+        if until_ms is not None
+        else f"for {awaited.hold_ms} ms from the next election on"
+        if above.coordinator is None
+        else f"for {awaited.hold_ms} ms, nobody noted since when"
+    )
+    return f"{count(len(awaited.partitions), 'partition')} without a reader, kept for it {when}"
+
+
+def at(wall_ms: int) -> str:
+    """A moment of somebody's wall clock, in this machine's time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms / 1000))
+
+
+def count(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> count(1, "command"), count(2, "command")
+    ('1 command', '2 commands')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
