@@ -1,4 +1,4 @@
-"""How long the sticky assignor takes, and how that grows: pure computing, no server.
+"""How long the sticky assignor takes, and how that grows; and a coordinator's step: pure computing, no server.
 
     python benchmarks/assignors.py [--quick] [--json FILE]
 
@@ -16,6 +16,10 @@ when mixed, and with weights, racks or capacities. A start is allowed 60 ms: mak
 putting them into a dictionary 10 ms, which the other events do not pay because they reuse the keys of `owned`. Growth
 is the time of ten times the members and partitions, divided by ten; n log n would be 1.25, caches that no longer hold
 it all add to that.
+
+A *step* is one decision on a settled group of 5,000 members with 100,000 partitions, in which one member's channel has
+changed since the step before: plain, with a budget of moves (`max_moves`), and with an announced range of every
+partition. Nothing is to be done, so it may cost a look at each member, but not at each partition: 30 ms.
 """
 
 from __future__ import annotations
@@ -31,7 +35,11 @@ from verdict import Measure, arguments, conclude
 
 from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
+from zkcoord.core.coordinate import decide
+from zkcoord.core.memory import Memory
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.core.view import Announced, Channel, GroupView, Member, Owner
+from zkcoord.tree.state import digest
 
 TOPICS = [f"topic-{number:02d}" for number in range(10)]
 CHOICES_MIXED = 20
@@ -41,6 +49,8 @@ RACKS = ("east", "west", "north")
 WEIGHT_MAX = 10**9
 CAPACITY_OF = {"capacities": 1, "any_weights": WEIGHT_MAX}  # kind -> a weight
 EVENTS = ("start", "settled", "join", "death")
+STEP_AT = (5_000, 100_000)
+STEP_MS_MAX = 30.0
 
 
 def group(kind: str, members: int, partitions: int) -> AssignorInput:
@@ -108,6 +118,52 @@ def measure(kind: str, members: int, partitions: int, *, event: str, runs: int) 
     return best_ms(lambda: ASSIGNORS["sticky"](given), runs)
 
 
+def settled_group() -> GroupView:
+    """5,000 members that own 100,000 partitions, each what the assignor gives it."""
+    given = group("uniform", *STEP_AT)
+    offers = frozenset({"replay", "ping"})
+    names = [member.consumer_id for member in given.subscribers]
+    members = {
+        name: Member(consumer_id=name, czxid=n, threads=dict.fromkeys(TOPICS, 1), assignors=("sticky",), offers=offers)
+        for n, name in enumerate(names, 1)
+    }
+    view = GroupView(
+        group="g",
+        members=members,
+        channels={name: Channel(consumer_id=name, version=1, czxid=1) for name in names},
+        topics=given.partitions,
+        marked=frozenset(TOPICS),
+        record_version=0,
+        state_version=0,
+    )
+    target = decide(view, Memory(), 0, digest).memory.target
+    owners = {partition: Owner(thread, 1) for partition, thread in target.assignment.items()}
+    return replace(view, owners=owners, target_digest=target.digest, generation=1)
+
+
+def announced(view: GroupView) -> GroupView:
+    """The same when each member has announced a range of all that it owns."""
+    ranges: dict[str, dict[TopicPartition, Announced]] = {}
+    for partition, owner in view.owners.items():
+        ranges.setdefault(consumer_of(owner.thread), {})[partition] = Announced(5, 10, 1)
+    channels = {name: replace(channel, batch=ranges.get(name, {})) for name, channel in view.channels.items()}
+    return replace(view, channels=channels)
+
+
+def step_ms(view: GroupView, runs: int) -> float:
+    """The shortest of `runs` steps, each behind a change of the same member's channel, in milliseconds."""
+    memory, times, (name, channel) = Memory(), [], next(iter(view.channels.items()))
+    for version in range(2, runs + 3):
+        now = replace(view, channels={**view.channels, name: replace(channel, version=version)})
+        begin_ns = time.perf_counter_ns()
+        step = decide(now, memory, 0, digest)
+        times.append(time.perf_counter_ns() - begin_ns)
+        if step.decisions:
+            raise AssertionError(f"the group is not settled: {step.decisions[0]}")
+        memory = step.memory
+    return min(times[1:]) / 1e6  # the first one asks the assignor
+
+
 def goal_ms(kind: str, members: int, event: str) -> float:
     """What is allowed, see above."""
     if members <= 10:
@@ -142,6 +198,10 @@ def all_measures(*, quick: bool) -> list[Measure]:
     ):
         value = measure(kind, 1_000, 10_000, event=event, runs=3)
         add(f"{kind}_1000x10000_{event}_ms", value, goal)
+    settled = settled_group()
+    steps = {"": settled, "_max_moves": replace(settled, max_moves=10), "_announced": announced(settled)}
+    for name, view in steps.items():
+        add(f"step{name}_5000x100000_ms", step_ms(view, runs=5), STEP_MS_MAX)
     topics = group("topics", 1_000, 10_000)
     answer = ASSIGNORS["sticky"](topics)
     add("topics_1000x10000_check_ms", best_ms(lambda: check_assignment(topics, answer), 3), 200.0)

@@ -57,7 +57,7 @@ def test_of_several_with_one_start_the_highest_generations_counts() -> None:
     view = orphaned({T0: EARLY}, replay={T0: PASSED})
     living = channel("a", batch={T0: LATE})  # stopped in the middle, and still a member
     view = replace(view, channels={**view.channels, "a": living})
-    assert dict(replays(view).counting) == {T0: LATE}
+    assert dict(replays(view, open_ranges(view)).counting) == {T0: LATE}
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
 
 
@@ -155,7 +155,7 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(monkeypa
 def test_a_range_of_another_incarnation_counts_not_and_one_that_does_not_say_it_does() -> None:
     for incarnation, counts in ((0, True), (1, False), (2, True)):
         view = orphaned({T0: EARLY._replace(incarnation=incarnation)}, incarnations={"t": 2})
-        assert bool(replays(view).counting) is counts
+        assert bool(replays(view, open_ranges(view)).counting) is counts
         assert purged(view) == ([] if counts else ["b"])
     unreadable = orphaned({T0: EARLY._replace(incarnation=1)}, incarnations={})
     assert purged(unreadable) == []

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkcoord.core.assignors.classes import canonical_key
+from zkcoord.core.difference import Pairs
 from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
 from zkcoord.core.view import STOP, GroupView
 
@@ -25,12 +26,12 @@ def limited(view: GroupView) -> bool:
     return view.max_moves is not None and view.rebalance is not Rebalance.EAGER
 
 
-def moves(view: GroupView, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """What living members read and should not, in order, with the present thread; not what is under a stop."""
-    living = view.living_threads()
-    found = {
-        p: thread for p, (thread, _) in view.owners.items() if thread in living and wanted.get(p, thread) != thread
-    }
+def moves(view: GroupView, wanted: Mapping[TopicPartition, str], misplaced: Pairs) -> dict[TopicPartition, str]:
+    """What living members read and should not, in order, with the present thread; not what is under a stop.
+
+    `misplaced`: of the difference between the owners and `wanted`.
+    """
+    found = {p: thread for p, thread in misplaced if p in wanted and consumer_of(thread) in view.members}
     under_way = {
         partition
         for consumer_id in {consumer_of(thread) for thread in found.values()}

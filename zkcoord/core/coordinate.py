@@ -70,7 +70,7 @@ def decide(
     decisions: list[Decision] = [
         RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
     ]
-    announced = replays(view)
+    announced = replays(view, memory.opened.found)
     keeping, waiting = kept(view, announced)  # before what it is about is removed
     decisions += keeping
     decisions += _refused_commands(view, waiting)

@@ -47,8 +47,12 @@ class Differences:
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
     answer: Difference = Difference()  # noqa: RUF009 - a frozen value
 
+    def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
+        """True when the answer is that of these two, known by identity."""
+        return owners is self._owners and wanted is self._wanted
+
     def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
         """With `difference` as its answer, made anew when one of the two is another one."""
-        if owners is self._owners and wanted is self._wanted:
+        if self.are_of(owners, wanted):
             return self
         return Differences(owners, wanted, difference(owners, wanted))

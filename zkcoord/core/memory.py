@@ -13,6 +13,7 @@ from zkcoord.core.janitor import Retention
 from zkcoord.core.liveness import Liveness
 from zkcoord.core.patience import Patience
 from zkcoord.core.quarantine import Quarantines
+from zkcoord.core.replay import OpenRanges
 from zkcoord.core.room import Rooms
 from zkcoord.core.target import Target
 from zkcoord.core.topics import TopicMemory
@@ -35,6 +36,7 @@ class Memory:
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
     rooms: Rooms = field(default_factory=Rooms)
+    opened: OpenRanges = field(default_factory=OpenRanges)
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
@@ -48,8 +50,11 @@ class Memory:
             delay=self.delay.seen(view, now_ms),
             topics=self.topics.seen(view, now_ms),
             retention=self.retention.seen(view, now_ms),
+            opened=self.opened.seen(view),
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:
         """With this target, and the difference between the owners and it."""
-        return replace(self, target=target, differences=self.differences.between(view.owners, target.assignment))
+        asked = (view.owners, target.assignment)
+        known = target.from_owners if target.from_owners.are_of(*asked) else self.differences
+        return replace(self, target=target, differences=known.between(*asked))

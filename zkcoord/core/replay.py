@@ -14,13 +14,14 @@ lives, so only partitions that no living member owns are looked at: nobody can c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from zkcoord.core.decisions import SetReplay
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.room import range_bytes
-from zkcoord.core.view import PING, Announced, Channel, GroupView, Member
+from zkcoord.core.view import PING, Announced, Channel, GroupView, Member, Owner
 from zkcoord.core.wishes import deleting
 
 REPLAY = "replay"
@@ -30,27 +31,75 @@ KEPT_BYTES_MAX = 256 * 1024
 """Of announced ranges in a group's state, which is one node: a start that was refused with more stands until others of
 them are handed on. A first one always has room, and has no more than a command (`tree.writes`)."""
 
-_Ranges = dict[TopicPartition, list[Announced]]
+Ranges = Mapping[TopicPartition, list[Announced]]
+
+_Open = tuple[tuple[TopicPartition, Announced], ...]
 
 
-def open_ranges(view: GroupView) -> _Ranges:
+@dataclass(frozen=True, slots=True)
+class OpenRanges:
+    """What stands announced, anywhere, of partitions that no living member owns.
+
+    Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
+    made anew when the channel is another one, and all are when members or owners are.
+    """
+
+    found: Ranges = field(default_factory=dict)
+    _members: Mapping[str, Member] = field(default_factory=dict)
+    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
+    _replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)
+    _channels: Mapping[str, Channel] = field(default_factory=dict)
+    _of: Mapping[str, tuple[Channel, _Open]] = field(default_factory=dict)  # of channels in which something stands
+
+    def seen(self, view: GroupView) -> OpenRanges:
+        """With the answer to this view."""
+        same = view.members is self._members and view.owners is self._owners
+        if same and view.replay is self._replay and view.channels is self._channels:
+            return self
+        standing = {c: channel for c, channel in view.channels.items() if channel.batch or _handed(channel)}
+        known = self._of if same else {}
+        if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
+            of = known
+        else:
+            living = cache(lambda thread: consumer_of(thread) in view.members)  # few threads own many partitions
+            of = {
+                c: known[c] if c in known and known[c][0] is channel else (channel, _open(view, living, channel))
+                for c, channel in standing.items()
+            }
+        found: dict[TopicPartition, list[Announced]] = {}
+        for partition, announced in view.replay.items():
+            owner = view.owners.get(partition)
+            if owner is None or consumer_of(owner.thread) not in view.members:
+                found.setdefault(partition, []).append(announced)
+        for _, ranges in of.values():
+            for partition, announced in ranges:
+                found.setdefault(partition, []).append(announced)
+        return OpenRanges(found, view.members, view.owners, view.replay, view.channels, of)
+
+
+def _handed(channel: Channel) -> bool:
+    """True when a command in the channel hands announced ranges on."""
+    return bool(channel.commands) and any(command.replay for command in channel.commands)
+
+
+def _open(view: GroupView, living: Callable[[str], bool], channel: Channel) -> _Open:
+    """What stands in a channel of partitions whose owner is no living thread."""
+    owners = view.owners
+    all_of = [channel.batch, *(command.replay for command in channel.commands if command.replay)]
+    return tuple(
+        (partition, announced)
+        for ranges in all_of
+        for partition, announced in ranges.items()
+        if not living(owners.get(partition, _NOBODY).thread)
+    )
+
+
+_NOBODY = Owner("", -1)
+
+
+def open_ranges(view: GroupView) -> Ranges:
     """What stands announced, anywhere, of partitions that no living member owns."""
-    found: _Ranges = {}
-    for partition, announced in _everything(view):
-        owner = view.owners.get(partition)
-        if owner is None or consumer_of(owner.thread) not in view.members:
-            found.setdefault(partition, []).append(announced)
-    return found
-
-
-def _everything(view: GroupView) -> Iterator[tuple[TopicPartition, Announced]]:
-    yield from view.replay.items()
-    for channel in view.channels.values():
-        if channel.batch:
-            yield from channel.batch.items()
-        for command in channel.commands:
-            if command.replay:
-                yield from command.replay.items()
+    return OpenRanges().seen(view).found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +123,8 @@ class Replays:
         return any(p in self.counting or p in self.unknown for p in named)
 
 
-def replays(view: GroupView) -> Replays:
-    """What counts now."""
-    found = open_ranges(view)
+def replays(view: GroupView, found: Ranges) -> Replays:
+    """What counts now of all that stands open."""
     if not found or deleting(view):
         return Replays()
     best = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
+from zkcoord.core.difference import Differences
 from zkcoord.core.divert import divert
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
@@ -40,6 +41,7 @@ class Target:
     waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
     wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
     for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: what waits for the absent
+    from_owners: Differences = field(default_factory=Differences)  # to `wanted`, while the group has a budget
     _wanted_digest: str = ""
     _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
     _limited: object = None  # what `assignment` and `digest` were made of under a budget
@@ -145,22 +147,32 @@ class Target:
     def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:
         """With what stands behind `until` left where it is, if the group's record limits the moves of a raise."""
         if not limited(view):
-            until, left = None, {}
+            until, left, from_owners = None, {}, self.from_owners
         else:
-            left = waiting(moves(view, self.wanted), until)
+            from_owners = self.from_owners.between(view.owners, self.wanted)
+            left = waiting(moves(view, self.wanted, from_owners.answer.misplaced), until)
         if self._limited == left:
-            same = self.until == until and self.waiting == left
-            return self if same else replace(self, until=until, waiting=left)
+            same = self.until == until and self.waiting == left and self.from_owners is from_owners
+            return self if same else replace(self, until=until, waiting=left, from_owners=from_owners)
         if left:
             assignment: Mapping[TopicPartition, str] = {**self.wanted, **left}
             digested = self._digest(assignment, digest)
         else:
             assignment, digested = self.wanted, self._wanted_digest
-        return replace(self, until=until, waiting=left, _limited=left, assignment=assignment, digest=digested)
+        return replace(
+            self,
+            until=until,
+            waiting=left,
+            assignment=assignment,
+            digest=digested,
+            _limited=left,
+            from_owners=from_owners,
+        )
 
     def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
         """With what a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
-        moving = list(moves(view, self.wanted))[: view.max_moves if at_rest else 0]
+        misplaced = self.from_owners.between(view.owners, self.wanted).answer.misplaced
+        moving = list(moves(view, self.wanted, misplaced))[: view.max_moves if at_rest else 0]
         return self.within_budget(view, moving[-1] if moving else None, digest)
 
     def _standing_still(

@@ -16,7 +16,7 @@ from itertools import repeat
 from zkcoord.core.altered import altered
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.racks import broker_racks, partition_racks, racked
-from zkcoord.core.replay import open_ranges
+from zkcoord.core.replay import OpenRanges
 from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.core.wishes import REBALANCE
 from zkcoord.shell.brokers import BrokerTable
@@ -58,6 +58,7 @@ class Following:
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
     _clearing: Clearing | None = None  # what is left of the group, when that must be known
+    _opened: OpenRanges = field(default_factory=OpenRanges)
     _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
 
     @classmethod
@@ -241,7 +242,8 @@ class Following:
         Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
         """
         view = self.nodes.view
-        found = open_ranges(view)
+        self._opened = self._opened.seen(view)
+        found = self._opened.found
         if not found and not self._announced:
             return
         versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
