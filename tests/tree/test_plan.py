@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkcoord.core.decisions import (
+    AnswerWish,
     EvictMember,
     FoundGroup,
     FreeHalted,
     GrantPartitions,
     MarkTopic,
+    NoteProblem,
     PurgeChannel,
     RaiseGeneration,
     RememberInstances,
@@ -23,6 +25,7 @@ from zkcoord.tree.command import decode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.plan import Term, plan
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import Mark
 from zkcoord.tree.view import GroupNodes
@@ -145,6 +148,44 @@ def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
         DeleteNode(f"{GROUP}/channel/a/0000000004", 1),
         DeleteNode(f"{GROUP}/channel/a/refused", 0),
     )
+
+
+def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> None:
+    """Its partitions were given on since, it names what is another consumer's, or it is a stop: who owns them reads."""
+    refused = Outstanding(
+        sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0", T1: "b-0"}, error="no"
+    )
+    for command, first in ((refused, "b-0"), (refused, "a-1"), (replace(refused, option="stop-fetcher"), "a-0")):
+        channel = Channel(consumer_id="a", version=3, commands=(command,), refused_mark=True)
+        owners = {T0: Owner(first, 9), T1: Owner("b-0", 2)}
+        nodes = replace(NODES, view=replace(VIEW, owners=owners, channels={"a": channel}))
+        [removal] = plan([RemoveRefused(consumer_id="a", sequence="0000000004", why="x")], nodes, TERM, DRAFT)
+        assert removal.writes == (
+            *GUARDS,
+            DeleteNode(f"{GROUP}/channel/a/0000000004", 1),
+            DeleteNode(f"{GROUP}/channel/a/refused", 0),
+        )
+
+
+def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_decided_from() -> None:
+    """Behind a raise that is the state as the raise leaves it."""
+    paused = AnswerWish(wish="pause", run="r1", state="paused", ends=False, why="nobody reads")
+    done = AnswerWish(wish="rebalance", run="r2", state="done", ends=True, why="asked again")
+    record = replace(NODES.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
+    answered = replace(
+        record,
+        wish={"rebalance": None, "pause": {"run": "r1"}},
+        done={"pause": {"run": "r1", "state": "paused"}, "rebalance": {"run": "r2", "state": "done"}},
+    )
+    raised = NoteProblem(problem="p", why="x")
+    for before, version in (([], 5), ([raised], 6)):
+        *others, answer = plan([paused, *before, done], replace(NODES, record=record), TERM, DRAFT)
+        assert len(others) == len(before)
+        assert answer.writes == (
+            CheckNode(EPOCH, 9),
+            SetNode("/zkcoord/groups/g", encode_record(answered), 2),
+            CheckNode("/zkcoord/groups/g/state", version),
+        )
 
 
 def test_many_partitions_are_several_commands() -> None:
