@@ -70,3 +70,19 @@ def test_what_is_wrong_again_is_told_again(seed: int) -> None:
         world.run_until(lambda count=count: len(world.events("unreadable")) == count, 5_000, "it is told")
         assert not ensemble.operate(SetNode(path, right, ANY_VERSION)).reason
         world.run_for(1_000)
+
+
+@on_seeds()
+def test_a_member_that_waits_for_a_coordinator_says_so_once_and_once_when_one_serves(seed: int) -> None:
+    """It printed nothing, as if all were well. Who reads is not told: it misses nothing."""
+    script = Script(seed, coordinators=1, consumers=1)
+    script.settle()
+    world = script.world
+    world.crash(script.leader(), restart_after_ms=60_000)
+    script.join("late")
+    world.run_until(lambda: bool(world.events("no_coordinator")), 40_000, "it is told")
+    world.run_until(lambda: bool(world.events("coordinator_elected")), 100_000, "it is told that one serves")
+    script.settle()
+    for name in ("no_coordinator", "coordinator_elected"):
+        assert [told.client.partition("#")[0] for told in world.events(name)] == ["late"]
+    script.calm()

@@ -13,6 +13,7 @@ from typing import Any
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
+from zkcoord.shell.absences import Absences
 from zkcoord.shell.committing import Committing
 from zkcoord.shell.desk import CHANNEL, WRITE, Calls, Desk
 from zkcoord.shell.draining import Draining
@@ -24,7 +25,6 @@ from zkcoord.shell.parting import Parting
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
 from zkcoord.shell.reviving import REVIVE, Reviving
 from zkcoord.shell.starting import StartTask
-from zkcoord.shell.topic_check import TopicCheck
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.paths import SCHEMA, layout_named
 from zkcoord.tree.schema import decode_schema
@@ -56,7 +56,7 @@ class MembershipRole:
         self._parting = Parting(loop, self._calls)
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
-        self._topics = TopicCheck(settings.group, settings.topics, settings.wildcard, events)
+        self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
@@ -93,7 +93,7 @@ class MembershipRole:
         self._session_id = session_id
         self.lease = Lease(session_timeout_ms)
         self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
-        self._topics.begin(self._loop.tracker)
+        self._absences.begin(self._loop.tracker)
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """The same session again: everything is being read, after a sync that also tells the lease."""
@@ -147,7 +147,7 @@ class MembershipRole:
         desk = self.desk
         others = nodes if desk is None else desk.looked_up(nodes)
         for node in others:
-            self._topics.take(node, self._loop.tracker)
+            self._absences.take(node, self._loop.tracker)
             if node.path == SCHEMA:
                 self._schema = node
             if self._joining is not None:
@@ -237,7 +237,7 @@ class MembershipRole:
         desk = self.desk
         if self.member and desk is not None:
             desk.now_ms, desk.holdings.said = now_ms, self.said
-            self._topics.member(loop.tracker, now_ms, idle=not desk.holdings.held)
+            self._absences.member(loop.tracker, desk.paths.layout, now_ms, idle=not desk.holdings.held)
             self._decide_as_member(desk, lease, now_ms)
         self._publish()
         if self.lease is None:
