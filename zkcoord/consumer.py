@@ -246,8 +246,7 @@ class Consumer:
         """True while the partition may be read: acknowledged, started, and the lease holds now."""
         if type(partition) is not TopicPartition:
             given_partition(partition)
-        lease = self._role.lease
-        return partition in self._role.readable and lease is not None and lease.holds(self._driver.clock.now_ms())
+        return self._role.allowed(partition, self._driver.clock.now_ms())
 
     @property
     def consumer_id(self) -> str | None:

@@ -136,7 +136,7 @@ class ConsumerFactory:
         role = MembershipRole(loop, settings, application, events)
 
         def allowed(partition: TopicPartition) -> bool:
-            return partition in role.readable and role.lease is not None and role.lease.holds(process.clock.now_ms())
+            return role.allowed(partition, process.clock.now_ms())
 
         application.allowed = allowed
         loop.run_role(role, events)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from tests.sim.process import SimProcess
@@ -12,6 +13,22 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 T = TypeVar("T")
+
+NEVER_HEALS = 0.3
+"""Of the connections on which nothing moves: so many stay so until their clients leave them."""
+FLAPS_MAX, ANSWERS_MAX = 8, 3
+"""A link breaks so often in a row, each time after so many answers."""
+
+
+@runtime_checkable
+class Hangs(Protocol):
+    """An application that can hang."""
+
+    hung: bool
+
+    def hang(self, *, reads_on: bool) -> None: ...
+
+    def go_on(self) -> None: ...
 
 
 def inject(world: World) -> None:
@@ -22,7 +39,8 @@ def inject(world: World) -> None:
 
 
 def heal(world: World) -> None:
-    """No fault any more: every link works, paused processes go on, crashed ones are started again."""
+    """No fault any more: links work but for black holes that never heal, which their clients must leave, paused and
+    hung processes go on, crashed ones are started again."""
     if not world.ensemble.serving:
         restore(world)
     for replica in world.ensemble.replicas:
@@ -30,15 +48,17 @@ def heal(world: World) -> None:
     for process in world.processes.values():
         process.cut = False
         process.resume()
+        go_on(process)
         if not process.running and process.restarts:
             process.start()
     for store in list(world.stores):
+        store.flaps.clear()
         unblock(store)
 
 
 def unblock(store: SimStore) -> None:
-    """Both directions of a store's connection work again (unless its process or its server is cut off)."""
-    if store.wire is not None and not store.process.cut:
+    """Both directions of a store's connection work again (unless its process is cut off, or it never heals)."""
+    if store.wire is not None and not store.process.cut and not store.wire.dead:
         store.wire.up = store.wire.down = True
         store.refresh()
 
@@ -106,11 +126,8 @@ def _block(world: World, *, up: bool, down: bool) -> None:
         if store.wire is wire:
             unblock(store)
 
-    def notice() -> None:
-        if store.wire is wire and not (wire.up and wire.down):
-            store.break_wire("its client heard nothing for too long")
-
-    _later(world, end if world.rng.random() < 0.7 else notice)
+    wire.dead = world.rng.random() < NEVER_HEALS
+    _later(world, end)
 
 
 def _black_hole(world: World) -> None:
@@ -191,6 +208,29 @@ def restore(world: World) -> None:
         world.ensemble.starve(session, world.now_ms + session.timeout_ms)
 
 
+def _flap(world: World) -> None:
+    store = _connected(world)
+    if store is not None:
+        flaps = 1 + int(world.rng.random() * FLAPS_MAX)
+        store.flaps = deque(1 + int(world.rng.random() * ANSWERS_MAX) for _ in range(flaps))
+        store.break_wire("the first of some flaps")
+
+
+def _hang(world: World) -> None:
+    process = _victim(world)
+    application = process.application if process is not None else None
+    if process is not None and isinstance(application, Hangs) and not application.hung:
+        application.hang(reads_on=True)
+        _later(world, lambda: go_on(process))
+
+
+def go_on(process: SimProcess) -> None:
+    """The program of a process works again, if it hangs."""
+    application = process.application
+    if isinstance(application, Hangs) and application.hung:
+        application.go_on()
+
+
 INJECTORS: dict[str, Callable[[World], None]] = {
     "disconnect": _disconnect,
     "black_hole": _black_hole,
@@ -200,4 +240,6 @@ INJECTORS: dict[str, Callable[[World], None]] = {
     "crash": _crash,
     "follower_cut": _follower_cut,
     "outage": _outage,
+    "flap": _flap,
+    "hang": _hang,
 }

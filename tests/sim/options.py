@@ -14,13 +14,15 @@ from typing import Any
 
 FAULTS = (
     "disconnect",  # the TCP connection breaks; the client may reconnect in its session
-    "black_hole",  # nothing moves on a connection until its client drops it, or it heals
+    "black_hole",  # nothing moves on a connection until it heals, or for good: then its client must leave it
     "deaf",  # one direction only: the server hears the client, the client hears nothing
     "cut",  # a process reaches no server for a while
     "pause",  # SIGSTOP, later SIGCONT
     "crash",  # SIGKILL, later a new incarnation
     "follower_cut",  # a follower loses its leader and goes on answering reads and pings
     "outage",  # no quorum: every connection breaks, sessions wait
+    "flap",  # a connection breaks, and so do the next ones, each after a few answers
+    "hang",  # a program obeys nothing, and reads on
 )
 
 SEED_VARIABLE = "ZKCOORD_SIM_SEED"

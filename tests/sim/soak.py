@@ -24,6 +24,7 @@ from tests.sim.garbage import collect_between, collect_never
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_churn import churn, draft, life, slow, static
+from tests.sim.test_flapping import flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
@@ -47,6 +48,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "draft": (draft, "tests/sim/test_churn.py::test_a_storm_with_members_of_the_draft_ends_in_a_calm"),
     "slow": (slow, "tests/sim/test_churn.py::test_a_storm_with_slow_callbacks_ends_in_a_calm"),
     "hung": (hung, "tests/sim/test_hung.py::test_a_storm_with_programs_that_hang_ends_in_a_calm"),
+    "flapping": (flapping, "tests/sim/test_flapping.py::test_a_storm_of_flapping_links_ends_in_a_calm"),
     "strange": (strange, "tests/sim/test_strange.py::test_a_storm_in_strange_conditions_ends_in_a_calm"),
     "announcing": (
         announcing_storm,

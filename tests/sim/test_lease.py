@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.sim import faults
+from tests.sim.actors import GROUP
 from tests.sim.script import QUIET, Script, on_seeds
+from zkcoord.shell.ports import TOO_LARGE, CommitDone, FromStore, Outcome
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import CheckNode, Transaction
 
 LONG_MS, SHORT_MS = 40_000, 4_000
 
@@ -31,3 +35,48 @@ def test_a_lease_ends_before_a_session_that_goes_on_with_a_shorter_timeout(seed:
     faults.uncut(world, script.process("consumer0"))
     script.settle()
     script.calm()
+
+
+@on_seeds()
+def test_an_outcome_that_no_server_gave_extends_no_lease(seed: int) -> None:
+    """An unknown one, and a refusal of the client itself: also while the registration is seen to stand."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    role, now_ms = script.actor("consumer0").role, script.process("consumer0").clock.now_ms()
+    until_ms = role.lease.until_ms
+    for done in (CommitDone(0, Outcome.UNKNOWN), CommitDone(0, Outcome.REFUSED, reason=TOO_LARGE)):
+        role.committed("none", done, now_ms + 1_000, now_ms + 1_000)
+    assert role.lease.until_ms == until_ms
+    role.committed("none", CommitDone(0, Outcome.REFUSED, reason="BadVersion"), now_ms + 1_000, now_ms + 1_000)
+    assert role.lease.until_ms == now_ms + 1_000 + role.lease.timeout_ms * 2 // 3
+
+
+@on_seeds()
+def test_nothing_extends_a_lease_once_something_says_that_the_registration_changed(seed: int) -> None:
+    """Its watch has fired, or an own write was refused by the fence: until it was read again."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    loop, role, clock = (
+        script.actor("consumer0").loop,
+        script.actor("consumer0").role,
+        script.process("consumer0").clock,
+    )
+    until_ms, path = role.lease.until_ms, DRAFT.registration(GROUP, script.member("consumer0"))
+    fenced = Transaction(writes=(CheckNode(path, 7),), why="a fence that does not stand any more")
+    script.wire("consumer0").up = False
+    loop.commit(fenced, "none", clock.now_ms())
+    done = CommitDone(loop._token, Outcome.REFUSED, failed_at=0, reason="NoNode")
+    script.process("consumer0").inbox.put(FromStore(1, done))
+    script.world.run_for(100)
+    assert role.lease.until_ms == until_ms
+
+
+@on_seeds()
+def test_nothing_may_be_read_beyond_the_lease_though_its_loop_comes_late(seed: int) -> None:
+    script = Script(seed, consumers=1)
+    script.settle()
+    script.world.run_for(1_000)
+    role, mine = script.actor("consumer0").role, script.owned("consumer0")
+    assert all(role.allowed(partition, role.lease.until_ms - 1) for partition in mine)
+    assert not any(role.allowed(partition, role.lease.until_ms) for partition in mine)
+    assert role.readable == set(mine)

@@ -50,6 +50,7 @@ class Wire:
     __slots__ = (
         "_client",
         "answers_left",
+        "dead",
         "down",
         "listening",
         "open",
@@ -69,6 +70,7 @@ class Wire:
         self.open = True
         self.up = True  # requests and heartbeats get through
         self.down = True  # replies and events get through
+        self.dead = False  # what does not get through never will
         self.requests: deque[Ask] = deque()
         self.replies: deque[Reply] = deque()
         self.sent_ms = 0  # when the client sent something last, requests and heartbeats

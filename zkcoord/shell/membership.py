@@ -20,7 +20,7 @@ from zkcoord.shell.draining import Draining
 from zkcoord.shell.joining import JOIN, Joining
 from zkcoord.shell.lease import Lease
 from zkcoord.shell.loop import Events, Loop
-from zkcoord.shell.obeying import Step, StopTask, Task
+from zkcoord.shell.obeying import UNWRITTEN, Step, StopTask, Task
 from zkcoord.shell.parting import Parting
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
 from zkcoord.shell.reviving import REVIVE, Reviving
@@ -29,9 +29,6 @@ from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.paths import SCHEMA, layout_named
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Node
-
-UNWRITTEN = (Step.READ, Step.CALL, Step.WRITE)
-"""Where a task has written nothing whose outcome it does not know: others may write beside it."""
 
 FIRST = "first"  # the scope of the schema
 
@@ -79,6 +76,11 @@ class MembershipRole:
     def consumer_id(self) -> str | None:
         """The id of the present registration; None while there is none."""
         return self.desk.paths.consumer_id if self.desk is not None and self.member else None
+
+    def allowed(self, partition: TopicPartition, now_ms: int) -> bool:
+        """True while the partition may be read, whatever the loop is at: it runs, and the lease holds."""
+        lease = self.lease
+        return partition in self.readable and lease is not None and lease.holds(now_ms)
 
     @property
     def _revived(self) -> tuple[TopicPartition, ...]:

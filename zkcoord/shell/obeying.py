@@ -34,6 +34,10 @@ class Step(Enum):
     DONE = "done"
 
 
+UNWRITTEN = (Step.READ, Step.CALL, Step.WRITE)
+"""Where a task has written nothing whose outcome it does not know: others may write beside it."""
+
+
 class Task(Protocol):
     """Commands being obeyed."""
 
