@@ -54,6 +54,7 @@ def test_a_groups_record_is_shown_with_every_key(world: World, run: Run) -> None
 
 def test_keys_are_changed_together_and_taken_back_and_what_others_wrote_stays(world: World, run: Run) -> None:
     world.settle()
+    world.topic("a.b", 1)
     at = ("--zookeeper", world.address)
     wish = {"who": "ann", "run": "1"}
     world.put(DRAFT.record("g"), json.dumps({"wish": {"hold": wish}, "later": 7}).encode())
@@ -117,6 +118,22 @@ def test_a_group_is_decided_about_before_its_first_consumer_joins(world: World, 
     assert record(world, "new") == GroupRecord(policy=Policy(initial_delay_ms=3_000))
     illegal = run("group", "config", "a b", "rebalance=eager", *at)
     assert (illegal.exit_code, record(world, "a b")) == (2, None)
+
+
+def test_a_key_about_a_partition_that_does_not_exist_is_written_with_a_warning(world: World, run: Run) -> None:
+    world.settle()
+
+    pairs = ["weights.nosuch-0=3", "weights.clicks-7=3", "weights.clicks-1=2", "racks.clicks-9=", "racks.gone-1=a"]
+    result = run("group", "config", "g", *pairs, "--zookeeper", world.address)
+
+    assert result.exit_code == 0, result.stderr
+    then = "correct the key, or leave it: it counts once there is one"
+    assert result.stderr.splitlines() == [
+        f"warning: weights.nosuch-0: there is no topic nosuch now: {then}",
+        f"warning: weights.clicks-7: clicks has 2 partitions now, and no 7: {then}",
+        f"warning: racks.gone-1: there is no topic gone now: {then}",
+    ]
+    assert "weights.nosuch-0" in result.stdout
 
 
 def test_a_record_that_nobody_can_read_is_named_and_left_alone(world: World, run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -13,9 +14,13 @@ from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.reading import group_names, no_such_group, read_tree
 from zkcoord.cli.wishing import edit_record, read_record
 from zkcoord.errors import CorruptError, UsageError
+from zkcoord.migrate import BlockingTree
 from zkcoord.subscription import check_name
 from zkcoord.tree.codec import compact, corrupt, partition_of
+from zkcoord.tree.paths import TOPICS
 from zkcoord.tree.record import DEFAULT_RECORD, POLICY_KEYS, WHAT, GroupRecord, decode_record, encode_record
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.topic import topic_of
 
 BY_PARTITION = ("weights", "racks")
 PLAIN_KEYS = ("rebalance", "assignor", *(f"policy.{key}" for key in POLICY_KEYS))
@@ -44,10 +49,13 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
             record: GroupRecord | None = edit_record(tree, layout, name, lambda now: changed(now, chosen), new=True)
         else:
             record = read_record(tree, layout, name)
+        absent = _absent(tree, chosen)
     if record is None and not known:
         raise UsageError(no_such_group(name))
     if chosen and not known:
         warn(f"there is no group {name} yet: this counts once its first consumer joins")
+    for what in absent:
+        warn(f"{what}: correct the key, or leave it: it counts once there is one")
     values = flat(record or DEFAULT_RECORD)
     if settings.json:
         print_json({"group": name, "config": values})
@@ -70,6 +78,26 @@ def _chosen(pairs: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{key}: {value!r} is no printable text")
         chosen[key] = value
     return chosen
+
+
+def _absent(tree: BlockingTree, chosen: Mapping[str, str]) -> list[str]:
+    """Keys that decide something about a partition which does not exist now, with what there is in its place."""
+    about = {key: partition_of(key.partition(".")[2]) for key, value in chosen.items() if value}
+    keys = {key: partition for key, partition in about.items() if partition is not None}
+    topics = sorted({partition.topic for partition in keys.values()})
+    nodes = tree.read([Read(f"{TOPICS}/{topic}") for topic in topics]) if topics else ()
+    known: dict[str, tuple[int, ...] | None] = {}
+    for topic, node in zip(topics, nodes, strict=True):
+        with suppress(CorruptError):  # nobody can tell: `describe` names it
+            known[topic] = topic_of(topic, node.data).partitions if node.exists else None
+    found = []
+    for key, partition in keys.items():
+        numbers = known.get(partition.topic, (partition.partition,))
+        if numbers is None:
+            found.append(f"{key}: there is no topic {partition.topic} now")
+        elif partition.partition not in numbers:
+            found.append(f"{key}: {partition.topic} has {len(numbers)} partitions now, and no {partition.partition}")
+    return found
 
 
 def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
