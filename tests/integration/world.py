@@ -124,6 +124,13 @@ class World:
         assert serving.wait(PATIENCE_SECONDS)
         return coordinator
 
+    def stand_by(self) -> Coordinator:
+        """Start a coordinator beside one that serves."""
+        coordinator = Coordinator(self.zookeeper)
+        coordinator.start()
+        self._stack.callback(coordinator.stop)
+        return coordinator
+
     def join(self, group: str, *topics: str, **settings: Any) -> Member:
         """Start a member."""
         member = Member(self.zookeeper, group, topics, **settings)
