@@ -61,7 +61,7 @@ class Coordinator:
         self.starts = 0  # so far
         self.started: dict[TopicPartition, int] = {}  # by which start each was named last
         self.lease = True
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.consumer_id: str | None = "g_h-1-aaaaaaaa"
         self.refusal: Exception | None = None  # what the next commit raises
         self.gate = threading.Event()  # a commit waits for it

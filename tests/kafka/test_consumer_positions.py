@@ -216,3 +216,11 @@ def test_a_consumer_that_is_closed_while_it_starts_does_not_join(
     closing[0].join(PATIENCE_SECONDS)
 
     assert (coordinator.joined, coordinator.left) == (1, 1)
+
+
+def test_f63_an_exit_that_ended_the_membership_is_raised_by_poll(open_consumer: Open, coordinator: Coordinator) -> None:
+    consumer = open_consumer()
+    coordinator.error = ends = SystemExit(3)
+    with pytest.raises(SystemExit) as raised:
+        consumer.poll(5)
+    assert raised.value is ends
