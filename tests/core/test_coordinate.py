@@ -99,6 +99,17 @@ def test_what_an_evicted_member_owned_waits_for_its_session_timeout_and_its_chan
     assert decided(free, steps, NOW + 6_001) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
 
 
+def test_the_channel_of_an_evicted_member_stays_through_its_grace_though_nobody_wants_what_it_owned() -> None:
+    """Somebody may come who does; the mark tells that the evicted one may read on."""
+    view = settled(group([], {T0: "a-0"}))
+    view = replace(view, channels={"a": channel("a", evicted_ms=6_000)})
+    steps, late = Steps(), member("b", 2)
+    assert steps.step(view, NOW) == ((), NOW + 6_000)
+    joined = replace(view, members={"b": late}, channels={**view.channels, "b": channel("b")})
+    assert T0 not in {p for d in decided(joined, steps, NOW + 5_999) for p in getattr(d, "partitions", ())}
+    assert decided(view, steps, NOW + 6_000) == [PurgeChannel(consumer_id="a", why="its registration is gone")]
+
+
 def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
     silent = member("a", rebalance_timeout_ms=1_000)
     stop = command("stop-fetcher", T2, T3, thread="b-0", sequence=4)

@@ -15,6 +15,7 @@ from zkcoord.core.decisions import (
     RememberInstances,
     StopFetching,
 )
+from zkcoord.core.instances import remembered
 from zkcoord.core.life import cause, outlook
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import Done, GroupView, Instance, Member, Owner, Wish
@@ -191,6 +192,20 @@ def test_an_evicted_instance_that_does_not_wait_is_held_off_longer_each_time() -
         back = group([static("a9", 9), static("b1", 2)], {})
         assert _granted(decided(back, steps, at_ms + wait_ms - 1)) == {"b1"}
         assert _granted(decided(back, steps, at_ms + wait_ms)) == {"a9", "b1"}
+
+
+def test_an_older_registration_that_is_evicted_does_not_hold_the_newer_one_of_its_instance_off() -> None:
+    steps, others = Steps(), [static("a2", 9), static("b1", 2)]
+    decided(group([static("a1"), *others], {}), steps)
+    gone = group(others, {})
+    gone = replace(gone, channels={**gone.channels, "a1": channel("a1", evicted_ms=6_000)})
+    assert _granted(decided(gone, steps, NOW + 100)) == {"a2", "b1"}
+
+
+def test_of_what_the_replaced_one_owns_its_successor_counts_as_owner_of_what_its_threads_can_have() -> None:
+    heir = member("heir", 9, replaces="a")
+    view = group([member("a", threads={"t": 3}), heir], {T0: "a-0", T1: "a-2", T2: "b-0"})
+    assert remembered(view, [heir]) == {T0: "heir-0"}
 
 
 def _granted(decisions: list[Decision]) -> set[str]:

@@ -84,6 +84,13 @@ def test_nothing_is_granted_or_purged_before_the_offset_is_known() -> None:
     assert set(open_ranges(view)) == {T0}
 
 
+def test_the_state_holds_a_range_while_its_offset_is_not_known() -> None:
+    view = orphaned({}, replay={T0: EARLY}, committed={})
+    assert [d for d in decided(view) if isinstance(d, SetReplay)] == []
+    passed = orphaned({}, replay={T0: EARLY}, committed={T0: 600})
+    assert [dict(d.replay) for d in decided(passed) if isinstance(d, SetReplay)] == [{}]
+
+
 def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
     view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
     view = replace(view, channels={"a": channel("a", batch={T0: EARLY})})
