@@ -71,3 +71,20 @@ def test_f57_one_that_is_asked_to_leave_meanwhile_waits_as_long(seed: int) -> No
     world.run_until(lambda: len(script.owned("consumer1")) == 4, what="another has all")
     assert not script.registered("consumer0")
     script.calm()
+
+
+@on_seeds()
+def test_f57_a_batch_that_goes_on_after_lost_was_obeyed_is_waited_for(seed: int) -> None:
+    """Of a Spark consumer: the batch is cancelled, and takes a while to end. It may not join meanwhile."""
+    script, consumer, mine, go_on = channel_gone(seed)
+    world, lost_ms, role = script.world, script.world.now_ms, script.actor("consumer0").role
+    role.may_join = lambda: False
+    go_on()
+    world.run_for(LEASE_MS // 2)
+    assert len(script.journal("lost", since_ms=lost_ms)) == len(mine)
+    assert (GROUP, consumer) in script.field.registrations
+    role.may_join = lambda: True
+    world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
+    assert world.now_ms - lost_ms < LEASE_MS * 3 // 4
+    script.settle()
+    script.calm()

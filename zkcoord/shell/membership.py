@@ -50,7 +50,7 @@ class MembershipRole:
     def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
         self._loop, self._settings, self._events = loop, settings, events
         self._calls = Calls(callbacks)
-        self._parting = Parting(loop, self._calls)
+        self._parting = Parting(loop, self._calls, lambda: self.may_join())
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
@@ -219,9 +219,8 @@ class MembershipRole:
 
     def decide(self, now_ms: int) -> int | None:
         """Do what can be done now; returns when the lease must be looked at again."""
-        if self._parting.wake_at_ms is not None:
-            self._parting.advance(now_ms)
-            return self._parting.wake_at_ms
+        if self._parting.under_way:
+            return self._parting.advance(now_ms)
         if self._parting.leaving and not self._can_leave_cleanly(now_ms):
             self._lost("left without a word to ZooKeeper")
             self._parting.end(now_ms)
@@ -243,7 +242,7 @@ class MembershipRole:
             self._decide_as_member(desk, lease, now_ms)
         self._publish()
         if self.lease is None:
-            return self._parting.wake_at_ms
+            return self._parting.advance(now_ms)
         return lease.wake_at_ms(now_ms, connected=loop.connected)
 
     def _can_leave_cleanly(self, now_ms: int) -> bool:

@@ -7,6 +7,7 @@ reading has ended in any case.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from zkcoord.errors import ZkcoordError
@@ -19,21 +20,30 @@ REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
 """Waits before registering again after a reject: what it is about is hardly mended sooner."""
 
+LOOK_MS = 100
+"""How often an application is asked whether what it lost is still in work: nothing else tells when it is not."""
+
 
 class Parting:
     """The ends of one consumer's sessions, and the waits before the next."""
 
-    def __init__(self, loop: Loop, calls: Calls) -> None:
-        self._loop, self._calls = loop, calls
+    def __init__(self, loop: Loop, calls: Calls, at_rest: Callable[[], bool]) -> None:
+        """`at_rest`: nothing of what was lost is in work any more, as far as the application can tell."""
+        self._loop, self._calls, self._at_rest = loop, calls, at_rest
         self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
         self._leaving: list[Future[None]] = []
-        self.wake_at_ms: int | None = None  # a session was given up: it stays open until then at most
+        self._until_ms: int | None = None  # a session was given up: it stays open until then at most
         self._error: ZkcoordError | None = None  # given up for good
 
     @property
     def leaving(self) -> bool:
         """True when the consumer was asked to leave."""
         return bool(self._leaving)
+
+    @property
+    def under_way(self) -> bool:
+        """True while a session that was given up is still open."""
+        return self._until_ms is not None
 
     def leave(self, future: Future[None]) -> None:
         """The consumer is asked to leave; `future` ends when it has."""
@@ -46,17 +56,21 @@ class Parting:
     def give_up(self, error: ZkcoordError | None, until_ms: int, now_ms: int) -> None:
         """The registration is given up, and the application was told: end the session once it has answered, or at
         `until_ms` (the lease's end). Then register afresh after a wait; with an `error`, never."""
-        self.wake_at_ms, self._error = until_ms, error
+        self._until_ms, self._error = until_ms, error
         self.advance(now_ms)
 
-    def advance(self, now_ms: int) -> None:
-        """End a session that was given up when it is time."""
-        if self.wake_at_ms is not None and (now_ms >= self.wake_at_ms or not self._calls.losing):
+    def advance(self, now_ms: int) -> int | None:
+        """End a session that was given up when it is time; returns when to look again."""
+        if self._until_ms is None:
+            return None
+        if now_ms >= self._until_ms or (not self._calls.losing and self._at_rest()):
             self._end_given_up(now_ms)
+            return None
+        return self._until_ms if self._calls.losing else min(self._until_ms, now_ms + LOOK_MS)
 
     def session_lost(self, now_ms: int) -> None:
         """The session has ended by itself: one that was given up need not be waited for."""
-        if self.wake_at_ms is not None:
+        if self.under_way:
             self._end_given_up(now_ms)
 
     def released(self, now_ms: int) -> None:
@@ -77,7 +91,7 @@ class Parting:
         self._leaving.clear()
 
     def _end_given_up(self, now_ms: int) -> None:
-        error, self.wake_at_ms, self._error = self._error, None, None
+        error, self._until_ms, self._error = self._error, None, None
         if error is not None:
             self._loop.fail(error, now_ms)
             return
