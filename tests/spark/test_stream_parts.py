@@ -1,4 +1,4 @@
-"""What the streaming source knows of its partitions: what is complete, and how far a query that shall end has to read."""
+"""What the streaming source knows of its partitions: what is complete, and how far a query that shall end reads."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ moves, on account of a partition that was lost (and perhaps started again) in be
                  └── commit_failed, ┘
                      announced
 
-A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position it begins at:
-exactly this range is read next. After a loss or a stop nothing of it is remembered. The membership hands it over again
-with the next start (`replay`), because it alone knows whether the range still counts: a commit may have passed it, or the
-topic may have been created again.
+A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position it begins
+at: exactly this range is read next. After a loss or a stop nothing of it is remembered. The membership hands it over
+again with the next start (`replay`), because it alone knows whether the range still counts: a commit may have passed
+it, or the topic may have been created again.
 """
 
 from __future__ import annotations
