@@ -233,7 +233,7 @@ def test_f34_an_offset_that_is_no_number_keeps_its_partition_only_and_only_until
 
     refused = world.reports.of("start_refused")[0]
     assert refused["partitions"] == ["clicks-1"]
-    assert refused["why"].startswith(f"{path}: bad offset 'forty-two'")
+    assert refused["why"].startswith(f"unreadable offset: {path}: bad offset 'forty-two'")
     assert refused["why"].endswith("an operator must set the offset")
     assert (member.begun[P0], world.data(path)) == (7, b"forty-two")
     world.put(path, b"42")
