@@ -248,6 +248,12 @@ class Consumer:
             given_partition(partition)
         return self._role.allowed(partition, self._driver.clock.now_ms())
 
+    def incarnation(self, partition: TopicPartition) -> int:
+        """Which topic of this name the partition belongs to: a number that rises, within the group, each time the topic
+        is deleted and created again. A sink keys by it, beside the offset. Known from `on_start` on until the partition
+        is stopped or lost; else 0, and when the coordinator does not tell it."""
+        return self._callbacks.incarnation(given_partition(partition))
+
     @property
     def consumer_id(self) -> str | None:
         """The id of the present registration, None while there is none."""

@@ -61,6 +61,9 @@ class FakeMembership:
     def allowed(self, partition: TopicPartition) -> bool:
         return partition in self.held and self.world.leased
 
+    def incarnation(self, partition: TopicPartition) -> int:
+        return self.world.incarnation
+
     def commit(self, offsets: Positions, starts: Positions | None = None) -> None:
         for each in self.world.before_commit[:1]:
             self.world.before_commit.remove(each)
@@ -125,6 +128,7 @@ class World:
         self.at_time: dict[TopicPartition, int] = {}  # the first record since any time
         self.high: dict[TopicPartition, int] | None = None  # ends with open transactions, where they differ
         self.away = False
+        self.incarnation = 0  # of every topic
         self.leased = True
         self.events: list[str] = []
         self.announced: list[dict[str, tuple[int, int]]] = []

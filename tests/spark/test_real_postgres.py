@@ -14,6 +14,7 @@ from tests.spark.fakes import DEADLINE_S, InThread
 from tests.spark.postgres import postgres
 from tests.spark.test_sink_sql import CLICKS, OFFSETS, A, B, Frame, Rows, batch, records
 from tests.waiting import wait_until
+from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.sink_sql import write_sql
 
@@ -211,3 +212,49 @@ def test_a_rule_of_the_tables_own_that_is_broken_is_raised_at_once(make: Callabl
     with pytest.raises(Exception, match="violates check constraint"):
         database.write(A, frame=frame)
     assert (frame.read, database.ask(CLICKS)) == (4, [])
+
+
+NUMBER = "ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 1"
+FIRST, AGAIN = A._replace(start=0, end=30, incarnation=1), A._replace(start=0, end=10, incarnation=2)
+
+
+def test_f62_a_table_of_offsets_of_an_earlier_release_takes_a_topic_that_was_created_again_once_it_has_the_column(
+    make: Callable[..., Database],
+) -> None:
+    database = make(key="")
+    assert database.write(FIRST, offsets_table="clicks_offsets") == 30
+    statement = f"ALTER TABLE clicks_offsets {NUMBER}"
+    with pytest.raises(UsageError, match=statement):
+        database.write(AGAIN, offsets_table="clicks_offsets")
+    database.ask(statement)
+    writers = [InThread(lambda: database.write(AGAIN, offsets_table="clicks_offsets")) for _ in range(2)]
+    assert sorted(each.result() for each in writers) == [0, 10]
+    assert database.ask(CLICKS) == sorted(records(FIRST) + records(AGAIN))
+    assert database.ask(OFFSETS) == [("t", 0, 10, 2)]
+    with pytest.raises(UsageError, match="has incarnation 2 of t-0, and this batch is of incarnation 1"):
+        database.write(FIRST, offsets_table="clicks_offsets")
+
+
+def test_f62_a_keyed_table_of_an_earlier_release_takes_a_topic_that_was_created_again_once_its_key_has_the_column(
+    make: Callable[..., Database],
+) -> None:
+    database = make()
+    assert database.write(FIRST) == 30
+    with pytest.raises(UsageError, match=f"ALTER TABLE clicks {NUMBER}"):
+        database.write(AGAIN)
+    database.ask(f"ALTER TABLE clicks {NUMBER}")
+    database.ask("ALTER TABLE clicks DROP CONSTRAINT clicks_pkey")
+    database.ask('ALTER TABLE clicks ADD PRIMARY KEY (topic, incarnation, "partition", "offset")')
+    for _ in range(2):
+        assert (database.write(FIRST), database.write(AGAIN)) == (30, 10)
+    assert database.ask("SELECT incarnation, count(*) FROM clicks GROUP BY 1 ORDER BY 1") == [(1, 30), (2, 10)]
+
+
+def test_f62_rows_of_a_fresh_batch_that_are_there_are_told(
+    make: Callable[..., Database], caplog: pytest.LogCaptureFixture
+) -> None:
+    database = make()
+    for _ in range(2):
+        database.write(FIRST)
+    assert [each.__dict__["zkcoord_event"] for each in caplog.records] == ["rows_passed_over"]
+    assert "30 of 30 rows for clicks" in caplog.text

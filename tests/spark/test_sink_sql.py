@@ -142,8 +142,9 @@ def test_other_drivers_placeholders_and_quotes_are_spelled(keyed: Database) -> N
     write(keyed, B, placeholder="?{}", quote="`")
     write(keyed, B, placeholder="?{}", quote="`")
     assert keyed.rows(CLICKS) == records(B)
-    assert Words("%s", "`").move("o") == (
-        "UPDATE o SET `next_offset` = %s WHERE `topic` = %s AND `partition` = %s AND `next_offset` = %s"
+    assert Words("%s", "`").move("o", ["next_offset", "incarnation"]) == (
+        "UPDATE o SET `next_offset` = %s, `incarnation` = %s "
+        "WHERE `topic` = %s AND `partition` = %s AND `next_offset` = %s AND `incarnation` = %s"
     )
     assert Words("?", '"').insert("t", ['a"b']) == 'INSERT INTO t ("a""b") VALUES (?)'
 

@@ -17,6 +17,15 @@ Positions = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
+class Starting(dict[TopicPartition, int]):
+    """Where partitions start: partition -> offset. `incarnations`: partition -> the number of its topic's incarnation,
+    0 where the start does not say."""
+
+    def __init__(self, offsets: Positions, incarnations: Mapping[TopicPartition, int]) -> None:
+        super().__init__(offsets)
+        self.incarnations = incarnations
+
+
 class ApplicationCallbacks:
     """The callbacks of one consumer (`zkcoord.Consumer` says what each is for)."""
 
@@ -37,6 +46,7 @@ class ApplicationCallbacks:
         self._reset = reset or _no_reset
         self._started: dict[TopicPartition, int] = {}  # by which start each runs; only what runs is remembered
         self._start_calls = 0
+        self._incarnations: dict[TopicPartition, int] = {}  # of the topics of what starts or runs, where it is known
         self._announced: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
 
     def functions(self) -> dict[str, Callable[[Any], Any]]:
@@ -56,7 +66,13 @@ class ApplicationCallbacks:
         """The number of the `on_start` by which the partition runs, all calls counted from 1 on; 0: it does not."""
         return self._started.get(partition, 0)
 
+    def incarnation(self, partition: TopicPartition) -> int:
+        """The number of the topic's incarnation for which the partition was started; 0: unknown, or it is not."""
+        return self._incarnations.get(partition, 0)
+
     def _start(self, positions: Positions) -> None:
+        if isinstance(positions, Starting):
+            self._incarnations |= positions.incarnations
         announced = dict(self._announced)
         self._announced.clear()
         self._start_calls += 1
@@ -82,6 +98,7 @@ class ApplicationCallbacks:
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self._started.pop(partition, None)
+            self._incarnations.pop(partition, None)
 
 
 def answered_offsets(answer: Positions | None) -> dict[TopicPartition, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
+from zkcoord.shell.callbacks import Starting
 from zkcoord.shell.holdings import Holdings, Lookup
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
@@ -268,15 +269,15 @@ class Desk:
         if name not in ("lost", "replay"):
             self.calls[token] = waiting
 
-    def call_start(self, offsets: Mapping[TopicPartition, int], waiting: str = "task") -> int:
+    def call_start(self, starting: Starting, waiting: str = "task") -> int:
         """Have the application start these; what was announced from these offsets on comes first.
 
         Returns the number of the call.
         """
-        replay = {p: (r.start, r.end) for p, r in sorted(self.holdings.batch.items()) if offsets.get(p) == r.start}
+        replay = {p: (r.start, r.end) for p, r in sorted(self.holdings.batch.items()) if starting.get(p) == r.start}
         if replay:
             self.call("replay", replay)
-        self.call("start", offsets, waiting)
+        self.call("start", starting, waiting)
         return self._asking.next_start()
 
     def unknown_for_ms(self, partition: TopicPartition) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.shell.callbacks import Starting
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import Lookup
 from zkcoord.shell.ports import CallDone
@@ -40,7 +41,9 @@ class Reviving:
             self.starting = tuple(p for p in idle if p in looked_up.partitions and p not in gone)
             looked_up.end()
             if self.starting:
-                self._number = desk.call_start(self._offsets(self.starting), waiting=REVIVE)
+                offsets = self._offsets(self.starting)
+                numbers = {p: desk.holdings.held[p].incarnation for p in offsets}
+                self._number = desk.call_start(Starting(offsets, numbers), waiting=REVIVE)
         return None
 
     def called(self, done: CallDone, generation: int) -> str | None:

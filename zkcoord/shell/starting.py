@@ -12,6 +12,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError
+from zkcoord.shell.callbacks import Starting
 from zkcoord.shell.desk import Desk
 from zkcoord.shell.holdings import NOWHERE, Position
 from zkcoord.shell.obeying import TASK, Step
@@ -186,7 +187,8 @@ class StartTask:
                 able[partition].told = offset
             self._asked = ("start", tuple(starting))
             self.step = Step.CALL
-            self._number = self._desk.call_start(starting)
+            numbers = {partition: able[partition].incarnation for partition in starting}
+            self._number = self._desk.call_start(Starting(starting, numbers))
             return
         self.step = Step.WRITE
 

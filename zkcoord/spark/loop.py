@@ -214,6 +214,7 @@ class DriverLoop:
         kept = self._holdings.begin(tag, ranges, view)
         if not kept:
             return Turn.AGAIN
+        kept = tuple(each._replace(incarnation=self._membership.incarnation(each.topic_partition)) for each in kept)
         batch = Batch(
             id=batch_id(kept),
             seq=self._seq,

@@ -17,12 +17,17 @@ class OffsetRange(NamedTuple):
     """The records of one partition from `start` up to, not including, `end`. Sorts by topic, partition, start.
 
     The number of records may be smaller than `end - start` (transactions, compaction).
+
+    `incarnation` tells topics of one name apart: it rises, from 1 or more, when the topic is deleted and created again,
+    and offsets begin anew. 0: not known. A sink keys by it, too. It is the group's own count, which ends with the
+    group's deletion.
     """
 
     topic: str
     partition: int
     start: int
     end: int
+    incarnation: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -65,8 +70,22 @@ def batch_id(ranges: Iterable[OffsetRange]) -> str:
     >>> batch_id([OffsetRange("clicks", 0, 100, 600)])
     'fdb21b6444dd641dc50e1e915058950e'
     """
-    text = "\n".join(f"{each.topic} {each.partition} {each.start} {each.end}" for each in sorted(ranges))
+    text = "\n".join(
+        f"{each.topic} {each.partition} {each.start} {each.end}" + (f" {each.incarnation}" if is_later(each) else "")
+        for each in sorted(ranges)
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def is_later(each: OffsetRange) -> bool:
+    """True for a topic that may have been created again since the group first read it. The first one is named without a
+    number, as it was before ranges had one."""
+    return each.incarnation > 1
+
+
+def same_topic(one: int, other: int) -> bool:
+    """False when these are the numbers of two incarnations of a topic; 0 is unknown, and may be any."""
+    return one == other or not one or not other
 
 
 def plan_ranges(

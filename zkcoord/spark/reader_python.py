@@ -58,8 +58,8 @@ class Slices(InputPartition):  # type: ignore[misc]
 
 
 def as_task(slices: Iterable[Sequence[Any]]) -> Slices:
-    """A task from the plain values of its slices, as JSON has them."""
-    return Slices(tuple(Slice(*each) for each in slices))
+    """A task from the plain values of its slices, as JSON has them; what a range says beyond them is not read by."""
+    return Slices(tuple(Slice(*each[:4]) for each in slices))
 
 
 class RangesSource(DataSource):  # type: ignore[misc]

@@ -3,29 +3,41 @@
     keyed      the table's key is (topic, partition, offset); a row that is there already is left, or replaced
     offsets    a second table has the next offset of each partition; rows and offsets are one transaction
 
+The column `incarnation`, of the keyed table or of the table of offsets, tells a topic that was created again from the
+one before (`OffsetRange`). A table without it holds the first one only.
+
 A batch is one transaction of one connection, in the driver program; the rows stream through it. (Spark's JDBC writer
 has a transaction for each task, only appends, and a task that Spark repeats appends twice: it can give neither.)
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, UsageError
-from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later, same_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY = ("topic", "partition", "offset")
 NEXT = "next_offset"
+INCARNATION = "incarnation"
 CHUNK_ROWS = 1_000  # of one `executemany`
 RACES_MAX = 10  # who is overtaken so often by others that write the same partitions is no straggler's victim
 TRIES_MAX = 5  # of a batch whose rows a straggler writes at the same moment; each reads the DataFrame anew
+AGAIN = (
+    "If somebody set the group's offsets back, or a consumer did not announce, they are the same records. If the group "
+    "and the topic were deleted and created again, they are lost to this table: remove what it has of the topic, and "
+    "set the group's offsets back"
+)
 CONFLICTS = ("23505", "40001", "40P01")  # SQLSTATE: a key that is there, a serialization failure, a deadlock
 
 
@@ -49,41 +61,98 @@ def write_sql(
     alone. With it no key is needed: that table has topic, partition (its key) and next_offset, moves in the same
     transaction, and says which rows were written before. It belongs to `table` alone, and to one group.
 
-    `statement` replaces the insertion, an upsert in your database's words for example; its parameters are the columns.
-    `placeholder` is the driver's: "?", "%s", ":{}" (the number comes in the braces). `quote`, which names of columns
-    are written with, is "`" for MySQL.
+    The keyed table, or `offsets_table`, also has the column `incarnation`, a whole number, which is filled here; in the
+    keyed table it belongs to the key. One without it (of an earlier release) serves until a topic is created again.
+
+    `statement` replaces the insertion, an upsert in your database's words for example; its parameters are the columns,
+    the last one `incarnation` if the keyed table has it. `placeholder` is the driver's: "?", "%s", ":{}" (the number
+    comes in the braces). `quote`, which names of columns are written with, is "`" for MySQL.
 
     A writer that is overtaken by another one of the same rows (a driver's IntegrityError, a serialization failure, a
-    deadlock) tries again, and finds them there. UsageError for columns that lack; UnavailableError if others write the
-    same partitions all the time; what the driver raises, with nothing written.
+    deadlock) tries again, and finds them there. UsageError for columns that lack, and for a topic's earlier incarnation
+    than the table has; UnavailableError if others write the same partitions all the time; what the driver raises, with
+    nothing written. Rows that a batch brings for the first time and that are passed over are told (`rows_passed_over`).
     """
     check_batch(batch)
     missing = sorted(set(KEY) - set(df.columns))
     if missing:
         raise UsageError(f"the DataFrame has no column {missing[0]!r}; keep topic, partition and offset for this sink")
-    words = Words(placeholder, quote)
     with closing(connect()) as connection:
         if getattr(connection, "autocommit", False) is True:
             raise UsageError(
                 "connect() makes a connection that commits by itself (autocommit): a batch is one transaction"
             )
+        numbered = _has_incarnations(connection, offsets_table or table)
+        if not numbered and (offsets_table is not None or INCARNATION not in df.columns):
+            _refuse_later(batch, table, offsets_table)
+        words = Words(placeholder, quote)
+        target = _Target(words=words, table=table, offsets_table=offsets_table, statement=statement, numbered=numbered)
         for left in reversed(range(TRIES_MAX)):
             try:
-                if offsets_table is None:
-                    firsts = {each.topic_partition: each.start for each in batch.ranges}
-                    insertion = statement or words.insert_missing(table, df.columns)
-                else:
-                    firsts = _taken(connection, words, offsets_table, batch.ranges)
-                    insertion = statement or words.insert(table, df.columns)
-                repeated = () if statement or offsets_table else KEY
-                sent = _send(connection, insertion, _rows(df, firsts, repeated)) if firsts else 0
+                sent, passed_over = target.write(connection, df, batch)
                 connection.commit()
-                return sent
             except BaseException as error:
                 connection.rollback()
                 if not left or not _overtaken(error):
                     raise
+            else:
+                if passed_over and not batch.replayed:
+                    text = f"{passed_over}: they were written before. {AGAIN}"
+                    log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)
+                return sent
     raise InvariantError("every try returns or raises")
+
+
+def _has_incarnations(connection: Any, table: str) -> bool:
+    """Whether the table has the column `incarnation`."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(f"SELECT * FROM {table} WHERE 1 = 0")
+        found = any(column[0].lower() == INCARNATION for column in cursor.description)
+    connection.rollback()
+    return found
+
+
+def _refuse_later(batch: Batch, table: str, offsets_table: str | None) -> None:
+    """UsageError for a topic that may have been created again: this table cannot tell its offsets from those before."""
+    where = offsets_table or table
+    for each in filter(is_later, batch.ranges):
+        key = "" if offsets_table else " Then make (topic, incarnation, partition, offset) its key."
+        raise UsageError(
+            f"this is incarnation {each.incarnation} of topic {each.topic!r} in this group: it was created again, or "
+            f"an earlier topic was deleted. {where} has no column {INCARNATION}: new records would be taken for old "
+            f"ones. Add it: ALTER TABLE {where} ADD COLUMN {INCARNATION} INTEGER NOT NULL DEFAULT 1. "
+            f"If what is there is of the present topic: "
+            f"UPDATE {where} SET {INCARNATION} = {each.incarnation} WHERE topic = '{each.topic}'.{key}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where rows go, and how; `numbered`: the keyed table, or that of the offsets, has the column `incarnation`."""
+
+    words: Words
+    table: str
+    offsets_table: str | None
+    statement: str | None
+    numbered: bool
+
+    def write(self, connection: Any, df: DataFrame, batch: Batch) -> tuple[int, str]:
+        """Send the rows, and move the offsets; returns how many were sent, and which were there already, if known."""
+        if self.offsets_table is not None:
+            taken = _taken(connection, self.words, self.offsets_table, batch.ranges, numbered=self.numbered)
+            insertion = self.statement or self.words.insert(self.table, df.columns)
+            sent, _ = _send(connection, insertion, _rows(df, taken.firsts, {}, ())) if taken.firsts else (0, 0)
+            return sent, "; ".join(taken.passed_over)
+        firsts = {each.topic_partition: each.start for each in batch.ranges}
+        fills = self.numbered and INCARNATION not in df.columns
+        numbers = {each.topic_partition: each.incarnation or 1 for each in batch.ranges} if fills else {}
+        columns = [*df.columns, *([INCARNATION] if fills else [])]
+        key = [*KEY, *([INCARNATION] if INCARNATION in columns else [])]
+        insertion = self.statement or self.words.insert_missing(self.table, columns, key)
+        repeated = () if self.statement else [columns.index(name) for name in key]
+        sent, changed = _send(connection, insertion, _rows(df, firsts, numbers, repeated))
+        there = 0 if self.statement or changed is None else sent - changed
+        return sent, f"{there} of {sent} rows for {self.table}" if there > 0 else ""
 
 
 def _overtaken(error: BaseException) -> bool:
@@ -99,7 +168,7 @@ class Words:
 
     >>> Words("?", '"').insert("clicks", ["topic", "n"])
     'INSERT INTO clicks ("topic", "n") VALUES (?, ?)'
-    >>> Words(":{}", "").insert_missing("clicks", ["topic", "partition", "offset"])  # doctest: +NORMALIZE_WHITESPACE
+    >>> Words(":{}", "").insert_missing("clicks", KEY, KEY)  # doctest: +NORMALIZE_WHITESPACE
     'INSERT INTO clicks (topic, partition, offset) SELECT :1, :2, :3
      WHERE NOT EXISTS (SELECT 1 FROM clicks WHERE topic = :4 AND partition = :5 AND offset = :6)'
     """
@@ -111,21 +180,22 @@ class Words:
         """A row, given its columns."""
         return f"INSERT INTO {table} ({self._names(columns)}) VALUES ({self._marks(1, len(columns))})"
 
-    def insert_missing(self, table: str, columns: Sequence[str]) -> str:
+    def insert_missing(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
         """A row unless its key is there, given its columns, and its key again."""
         count = len(columns)
         return (
             f"INSERT INTO {table} ({self._names(columns)}) SELECT {self._marks(1, count)} "
-            f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {self._equal(KEY, count + 1)})"
+            f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {self._equal(key, count + 1)})"
         )
 
-    def next_offset(self, table: str) -> str:
-        """The next offset, given topic and partition."""
-        return f"SELECT {self._names([NEXT])} FROM {table} WHERE {self._equal(KEY[:2], 1)}"
+    def read(self, table: str, columns: Sequence[str]) -> str:
+        """These columns of a partition, given topic and partition."""
+        return f"SELECT {self._names(columns)} FROM {table} WHERE {self._equal(KEY[:2], 1)}"
 
-    def move(self, table: str) -> str:
-        """Set the next offset, given the new one, topic, partition, and the old one."""
-        return f"UPDATE {table} SET {self._equal([NEXT], 1)} WHERE {self._equal([*KEY[:2], NEXT], 2)}"
+    def move(self, table: str, columns: Sequence[str]) -> str:
+        """Set these columns of a partition, given the new values, topic, partition, and the old values."""
+        new = ", ".join(self._pairs(columns, 1))
+        return f"UPDATE {table} SET {new} WHERE {self._equal([*KEY[:2], *columns], len(columns) + 1)}"
 
     def _names(self, columns: Iterable[str]) -> str:
         quote = self._quote
@@ -135,11 +205,22 @@ class Words:
         return ", ".join(self._placeholder.format(number) for number in range(first, first + count))
 
     def _equal(self, columns: Iterable[str], first: int) -> str:
+        return " AND ".join(self._pairs(columns, first))
+
+    def _pairs(self, columns: Iterable[str], first: int) -> list[str]:
         marks = ((name, self._placeholder.format(number)) for number, name in enumerate(columns, first))
-        return " AND ".join(f"{self._names([name])} = {mark}" for name, mark in marks)
+        return [f"{self._names([name])} = {mark}" for name, mark in marks]
 
 
-def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, int]:
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Partitions of which something is to be written, with the first offset; and for people what is not, and why."""
+
+    firsts: dict[TopicPartition, int]
+    passed_over: tuple[str, ...]
+
+
+def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken:
     """Move the offsets over these ranges and keep their rows locked; returns what is to be written, from where on.
 
     Whoever else writes the same partitions (a program that slept, and was replaced) either comes first, and then is
@@ -148,47 +229,83 @@ def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRan
     in_order = sorted(ranges)  # two writers lock the same rows in the same order
     for _ in range(RACES_MAX):
         try:
-            firsts = _move_all(connection.cursor(), words, table, in_order)
+            taken = _move_all(connection.cursor(), words, table, in_order, numbered=numbered)
         except Exception as error:
             if not _overtaken(error):
                 raise
         else:
-            if firsts is not None:
-                return firsts
+            if taken is not None:
+                return taken
         connection.rollback()
     raise UnavailableError(f"others write the offsets in {table} all the time: is it one group's alone?")
 
 
-def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, int] | None:
+def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken | None:
     """One try; None when somebody came in between."""
+    columns = (NEXT, INCARNATION) if numbered else (NEXT,)
     firsts: dict[TopicPartition, int] = {}
+    passed_over = []
     for each in ranges:
-        cursor.execute(words.next_offset(table), (each.topic, each.partition))
+        place = each.topic, each.partition
+        cursor.execute(words.read(table, columns), place)
         found = cursor.fetchone()
         if found is None:
-            cursor.execute(words.insert(table, (*KEY[:2], NEXT)), (each.topic, each.partition, each.end))
+            new = (each.end, each.incarnation or 1)[: len(columns)]
+            cursor.execute(words.insert(table, (*KEY[:2], *columns)), (*place, *new))
             firsts[each.topic_partition] = each.start
-        elif found[0] < each.end:
-            cursor.execute(words.move(table), (each.end, each.topic, each.partition, found[0]))
+            continue
+        first, new = _continued(table, each, *found)
+        if first > each.start:
+            passed_over.append(f"offsets of {each.topic_partition} from {each.start} to {min(first, each.end)}")
+        if first < each.end:
+            cursor.execute(words.move(table, columns), (*new[: len(columns)], *place, *found))
             if cursor.rowcount != 1:
                 return None
-            firsts[each.topic_partition] = found[0]
-    return firsts
+            firsts[each.topic_partition] = first
+    return _Taken(firsts, tuple(passed_over))
 
 
-def _rows(df: DataFrame, firsts: Mapping[TopicPartition, int], repeated: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows to write, one Spark task after the other, with the columns `repeated` again at their ends."""
+def _continued(table: str, each: OffsetRange, next_offset: int, incarnation: int = 0) -> tuple[int, tuple[int, int]]:
+    """The first offset of a range that is to be written, and the partition's next offset and incarnation then."""
+    if same_topic(each.incarnation, incarnation):
+        return next_offset, (each.end, max(each.incarnation, incarnation))
+    if each.incarnation < incarnation:
+        raise UsageError(
+            f"{table} has incarnation {incarnation} of {each.topic_partition}, and this batch is of "
+            f"incarnation {each.incarnation}: either this program slept while the topic was created again "
+            f"(then its batch is over), or {table} is that of another group, or of one that was deleted: remove its "
+            f"lines of topic {each.topic!r}"
+        )
+    return each.start, (each.end, each.incarnation)
+
+
+def _rows(
+    df: DataFrame,
+    firsts: Mapping[TopicPartition, int],
+    numbers: Mapping[TopicPartition, int],
+    repeated: Sequence[int],
+) -> Iterator[tuple[Any, ...]]:
+    """The rows to write, one Spark task after the other.
+
+    Each has behind its columns the number of its partition, if there are `numbers`; then the values at the places
+    `repeated` once more.
+    """
     topic, partition, offset = (df.columns.index(name) for name in KEY)
-    again = [df.columns.index(name) for name in repeated]
     for row in df.toLocalIterator():
-        first = firsts.get(TopicPartition(row[topic], row[partition]))
+        at = TopicPartition(row[topic], row[partition])
+        first = firsts.get(at)
         if first is not None and row[offset] >= first:
-            yield (*row, *(row[index] for index in again))
+            values = (*row, numbers[at]) if numbers else tuple(row)
+            yield (*values, *(values[index] for index in repeated))
 
 
-def _send(connection: Any, statement: str, rows: Iterator[tuple[Any, ...]]) -> int:
-    cursor, sent = connection.cursor(), 0
+def _send(connection: Any, insertion: str, rows: Iterator[tuple[Any, ...]]) -> tuple[int, int | None]:
+    """Send the rows; returns how many, and how many the database has taken, None if its driver does not tell."""
+    cursor = connection.cursor()
+    sent = 0
+    changed: int | None = 0
     while chunk := list(islice(rows, CHUNK_ROWS)):
-        cursor.executemany(statement, chunk)
+        cursor.executemany(insertion, chunk)
         sent += len(chunk)
-    return sent
+        changed = changed + cursor.rowcount if changed is not None and cursor.rowcount >= 0 else None
+    return sent, changed

@@ -1,4 +1,4 @@
-"""A sink that a batch may be written to again: one file for each range, named by it.
+"""A sink that a batch may be written to again: one file for each range, named by it and its topic's incarnation.
 
 A range that is read again after a crash is the same range, whoever reads it (`zkcoord.spark.announcing`), and replaces
 its own file. So the folder holds each record once.
@@ -6,6 +6,7 @@ its own file. So the folder holds each record once.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import uuid
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.ranges import Batch, OffsetRange, check_batch
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +29,10 @@ WRITER_OPTIONS = {
 }
 
 
+AGAIN = (
+    "this batch is read for the first time. If somebody set the group's offsets back, or a consumer did not announce, "
+    "these are the same records. If the group and the topic were deleted and created again, give the sink another place"
+)
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -38,12 +44,13 @@ class Written(NamedTuple):
 
 
 def file_name(each: OffsetRange) -> str:
-    """`topic-partition-start-end.parquet`.
+    """`topic-partition-start-end.parquet`; of a topic that was created again with `.incarnation` before the suffix.
 
-    >>> file_name(OffsetRange("clicks", 0, 100, 600))
-    'clicks-0-100-600.parquet'
+    >>> file_name(OffsetRange("clicks", 0, 100, 600)), file_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
+    ('clicks-0-100-600.parquet', 'clicks-0-100-600.2.parquet')
     """
-    return f"{each.topic}-{each.partition}-{each.start}-{each.end}.parquet"
+    again = f".{each.incarnation}" if is_later(each) else ""
+    return f"{each.topic}-{each.partition}-{each.start}-{each.end}{again}.parquet"
 
 
 def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tuple[Written, ...]:
@@ -74,13 +81,18 @@ def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tup
             shutil.rmtree(left, ignore_errors=True)
     try:
         df.write.mode("overwrite").options(**WRITER_OPTIONS).parquet(drafts.as_uri())
-        return name_files(drafts, batch.ranges, path)
+        return name_files(drafts, batch.ranges, path, replayed=batch.replayed)
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
 
 
-def name_files(drafts: Path, ranges: Iterable[OffsetRange], folder: Path) -> tuple[Written, ...]:
-    """Give each Parquet file in `drafts` the name of its range, in `folder`; UsageError if they do not fit."""
+def name_files(
+    drafts: Path, ranges: Iterable[OffsetRange], folder: Path, *, replayed: bool = False
+) -> tuple[Written, ...]:
+    """Give each Parquet file in `drafts` the name of its range, in `folder`; UsageError if they do not fit.
+
+    A file that is replaced by a batch that is not `replayed` is told of: something else than a crash is why.
+    """
     by_partition = {each.topic_partition: each for each in ranges}
     found: dict[Path, Written] = {}
     for draft in sorted(drafts.glob("*.parquet")):
@@ -93,8 +105,12 @@ def name_files(drafts: Path, ranges: Iterable[OffsetRange], folder: Path) -> tup
         raise UsageError(
             "a range was written by several tasks; no repartition, no max_offsets_per_task before this sink"
         )
+    there = [each.file for each in found.values() if not replayed and (folder / each.file).exists()]
     for draft, written in found.items():
         draft.replace(folder / written.file)
+    if there:
+        text = f"{len(there)} files in {folder} were there and are replaced, {min(there)} among them: {AGAIN}"
+        log_event(logging.WARNING, "files_replaced", text, files=sorted(there))
     return tuple(sorted(found.values()))
 
 

@@ -5,10 +5,11 @@ stand there, not only their ends: a batch that is run again reads exactly what i
 partitions by then.
 
     {"version": 1, "run": "5f0c…", "group": "etl", "generation": 7, "replayed": false,
-     "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950}}}}
+     "ranges": {"clicks": {"0": {"lo": 100, "hi": 600, "end": 950, "incarnation": 1}}}}
 
 `end` is the log's end when the batch was planned, for people: `query.lastProgress` shows what is left. What a query
 has read tells nothing of another group's offsets: it is refused under another `group` (absent: not known).
+`incarnation` is that of the topic (`OffsetRange`; absent: not known).
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, 
     by_topic: dict[str, dict[str, dict[str, int]]] = {}
     for each in batch.ranges:
         end = ends.get(each.topic_partition, each.end)
-        by_topic.setdefault(each.topic, {})[str(each.partition)] = {"lo": each.start, "hi": each.end, "end": end}
+        number = {"incarnation": each.incarnation} if each.incarnation else {}
+        found = {"lo": each.start, "hi": each.end, "end": end, **number}
+        by_topic.setdefault(each.topic, {})[str(each.partition)] = found
     said = {"group": group, "generation": batch.generation, "replayed": batch.replayed}
     return {"version": VERSION, "run": run, **said, "ranges": by_topic}
 
@@ -51,7 +54,10 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
         if is_offset(offset):
             return tuple(
                 sorted(
-                    OffsetRange(topic, int(partition), int(each["lo"]), int(each["hi"]))
+                    OffsetRange(
+                        *(topic, int(partition), int(each["lo"]), int(each["hi"])),
+                        incarnation=int(each.get("incarnation", 0)),
+                    )
                     for topic, partitions in offset["ranges"].items()
                     for partition, each in partitions.items()
                 )

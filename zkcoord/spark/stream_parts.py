@@ -29,7 +29,7 @@ from zkcoord.spark.ports import (
     Where,
 )
 from zkcoord.spark.progress import LogLines, log_event
-from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.ranges import OffsetRange, same_topic
 
 Positions = Mapping[TopicPartition, int]
 
@@ -50,8 +50,9 @@ class Known:
         """These ranges are complete, though perhaps not committed; called before anything is held."""
         self._done = {each.topic_partition: each for each in done}
 
-    def started(self, positions: Positions) -> dict[TopicPartition, int]:
-        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning.
+    def started(self, positions: Positions, incarnation: Callable[[TopicPartition], int]) -> dict[TopicPartition, int]:
+        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning, and its
+        topic was not created again.
 
         Each time, until that is committed: a partition may be lost before, and come back.
         """
@@ -59,7 +60,7 @@ class Known:
         self._starts += 1
         for each, position in positions.items():
             done = self._done.get(each)
-            if done is not None and done.start == position:
+            if done is not None and done.start == position and same_topic(done.incarnation, incarnation(each)):
                 found[each] = done.end
                 self._uncommitted[each] = done.end, self._starts
             else:
@@ -155,7 +156,7 @@ class StreamParts:
 
         def start(positions: Positions) -> None:
             try:
-                on_start(self._known.started(positions))
+                on_start(self._known.started(positions, membership.incarnation))
             except BaseException:  # they are not held: they start elsewhere, or here again
                 self._known.lost(positions.keys())
                 raise
@@ -173,14 +174,14 @@ class StreamParts:
             self._known.lost(partitions)
             return final
 
-        self._membership = self._parts.membership(
+        membership = self._membership = self._parts.membership(
             on_start=start,
             on_stop=stop,
             on_lost=lost,
             on_replay=on_replay,
             reset=reset,
         )
-        return self._membership
+        return membership
 
     @property
     def joins(self) -> bool:

@@ -1,0 +1,109 @@
+"""A real topic is deleted and created again between two runs of a consumer and of a query, under every sink at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+
+from tests.spark.conftest import TIMEOUT_S, Topic
+from tests.spark.streams import Stream
+from tests.spark.together import ON_REAL_SERVERS, coordinating
+from tests.waiting import wait_until
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges, write_sql
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.writes import DeleteNode, Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = ON_REAL_SERVERS
+TABLES = """
+CREATE TABLE plain (topic, "partition", "offset", value);
+CREATE TABLE plain_offsets (
+    topic, "partition", next_offset, incarnation INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (topic, "partition"));
+CREATE TABLE keyed (
+    topic, "partition", "offset", value, incarnation INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (topic, incarnation, "partition", "offset"));
+"""
+
+
+def create_again(topic: Topic, zookeeper: str) -> None:
+    """Delete the topic and create it, in Kafka and in this tree."""
+    admin = topic._admin()  # kept while it is asked
+    admin.delete_topics([topic.name])[topic.name].result(TIMEOUT_S)
+
+    def created() -> bool:
+        try:
+            topic.create()
+        except KafkaException:  # it is still being deleted
+            return False
+        return True
+
+    wait_until(created, "the topic is created again")
+    with Tree(zookeeper) as tree:
+        (node,) = tree.read([Read(f"/brokers/topics/{topic.name}", Kind.DATA)])
+        assert node.stat is not None
+        assert not tree.commit(Transaction(writes=(DeleteNode(node.path, node.stat.version),))).reason
+    topic.show_in(zookeeper)
+
+
+def test_f62_every_sink_takes_the_records_of_a_topic_that_was_created_again(
+    spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    topic.show_in(chroot)
+    connect = partial(sqlite3.connect, tmp_path / "tables.db")
+    with closing(connect()) as database:
+        database.executescript(TABLES)
+
+    def process(df: DataFrame, batch: Batch) -> None:
+        rows = df.selectExpr("topic", "partition", "offset", "cast(value as string) as value").cache()
+        write_sql(rows, batch, connect, "plain", offsets_table="plain_offsets")
+        write_sql(rows, batch, connect, "keyed")
+        write_parquet_ranges(df, batch, tmp_path / "files")
+
+    def run(name: str, count: int) -> None:
+        topic.fill(0, count)
+        consumer = SparkConsumer(
+            *(spark, chroot, topic.bootstrap_servers, "g", [topic.name]),
+            starting_offsets="earliest",
+            max_offsets_per_batch=1_000,
+        )
+        consumer.run(process, idle_timeout_ms=8_000, max_batches=count // 1_000)
+
+    with coordinating(chroot):
+        run("before", 3_000)
+        create_again(topic, chroot)
+        run("after", 1_000)
+    with closing(connect()) as database:
+        counts = [database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("plain", "keyed")]
+        offsets = database.execute("SELECT next_offset, incarnation FROM plain_offsets").fetchall()
+    assert (counts, offsets) == ([4_000, 4_000], [(1_000, 2)])
+    assert spark.read.parquet(str(tmp_path / "files")).count() == 4_000
+    assert sorted(path.name.removeprefix(topic.name) for path in (tmp_path / "files").glob("*.parquet")) == [
+        "-0-0-1000.2.parquet",
+        "-0-0-1000.parquet",
+        "-0-1000-2000.parquet",
+        "-0-2000-3000.parquet",
+    ]
+
+
+def test_f62_a_query_hands_the_incarnation_to_its_sinks(stream: Stream, tmp_path: Path) -> None:
+    stream.topic.fill(0, 30)
+    query = stream.start("before", tmp_path / "before")
+    stream.wait_for(lambda: sum(stream.records.values()) == 30, query)
+    query.stop()
+    create_again(stream.topic, stream.zookeeper)
+    stream.topic.fill(0, 10)
+    query = stream.start("after", tmp_path / "after")
+    stream.wait_for(lambda: "after" in {name for name, _ in stream.ranges}, query)
+    query.stop()
+    told: list[Any] = [(name, each.start, each.end, each.incarnation) for name, b in stream.ranges for each in b.ranges]
+    assert (told[0], told[-1]) == (("before", 0, 30, 1), ("after", 0, 10, 2))
