@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tests.sim import faults
-from tests.sim.actors import topic_json
+from tests.sim.actors import GROUP, topic_json
 from tests.sim.application import Application
 from tests.sim.script import QUIET, Script, hold_calls, on_seeds
-from tests.sim.test_replay import ask, position
+from tests.sim.test_replay import ask, position, process, scene
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
-from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 PATH, OTHER = "/brokers/topics/t", "/brokers/topics/u"
 
@@ -139,3 +140,29 @@ def test_the_answer_to_an_abandoned_revival_does_not_count_for_the_next(seed: in
     script.settle()
     world.run_for(3_000)
     script.calm()
+
+
+@on_seeds()
+def test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_nothing_revives_it(seed: int) -> None:
+    """Somebody set an offset while the program is at the stop: the partition is lost to it. What it then answers as
+    its final offset was decided before."""
+    script = scene(seed, consumers=1, partitions=4)
+    world, application = script.world, script.application("consumer0")
+    hold_calls(application)
+    script.join("heir")
+    world.run_until(lambda: bool(application._calls), 20_000, "it is told to stop")
+    (_, _, (lost, _)) = application._calls[0]
+    at, path = position(script, lost), DRAFT.offset(GROUP, lost)
+    process(script, "consumer0", lost, at, at + 9)
+    application.positions[lost] = at + 9
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, str(at + 4).encode(), stat.version)).reason
+    with pytest.raises(FencedError):
+        ask(script, "consumer0", "commit", {lost: at + 9}).result()
+    world.run_for(2_000)
+    assert _calls(application) == ["stop", "lost"]
+    del application._next_call  # type: ignore[attr-defined]
+    application._answer()
+    script.settle()
+    assert [e.start for e in script.journal("start", lost) if e.process == "heir"] == [at + 4]

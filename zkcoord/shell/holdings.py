@@ -115,6 +115,7 @@ class Holdings:
     _readable: frozenset[TopicPartition] | None = None  # None: to be found out again
     _idle: frozenset[TopicPartition] | None = None
     refused: dict[TopicPartition, Refusal] = field(default_factory=dict)
+    overwritten: set[TopicPartition] = field(default_factory=set)  # somebody else set their offset since their start
     batch: Batch = field(default_factory=dict)
     # announced, here or by whom a partition came from. It counts while its start is the
     # committed offset; what is not held any more stays, since nobody else may have it
@@ -162,7 +163,9 @@ class Holdings:
 
     def run(self, partitions: Iterable[TopicPartition], number: int) -> None:
         """The application has started these, by the start of this number."""
-        self._running.update(dict.fromkeys(partitions, number))
+        started = dict.fromkeys(partitions, number)
+        self._running.update(started)
+        self.overwritten -= started.keys()
         self._readable = self._idle = None
 
     def halt(self, partitions: Iterable[TopicPartition]) -> None:
@@ -198,6 +201,7 @@ class Holdings:
                 own = version == mine.offset_version + 1 and now.offset == written.get(partition)
                 if not own:
                     foreign[partition] = now.offset
+                    self.overwritten.add(partition)
             offset = mine.offset if now.offset is None else now.offset
             self._held[partition] = mine._replace(offset=offset, offset_version=version)
         return gone, foreign

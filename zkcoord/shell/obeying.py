@@ -116,6 +116,8 @@ class StopTask:
 
     def _write(self) -> None:
         desk = self._desk
+        for partition in desk.holdings.overwritten & self._finals.keys():
+            del self._finals[partition]  # what was processed beyond a foreign offset is not committed
         self._last = self._answered
         self._sent = set(self._left if self._last else self._early)
         held = {p: desk.holdings.held[p] for p in self._sent if p in desk.holdings.held}
