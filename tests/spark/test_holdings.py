@@ -152,11 +152,43 @@ def test_a_batch_that_was_fenced_is_not_claimed_though_all_of_it_is_still_held(h
     assert not holdings.claim()
 
 
-def test_a_batch_is_not_claimed_when_a_partition_of_it_was_lost_while_its_commit_was_under_way(
+def test_a_batch_is_not_claimed_when_a_partition_of_it_was_started_anew_though_nobody_fenced_it(
     holdings: Holdings,
 ) -> None:
-    """It was not fenced: a commit that is under way decides by itself. One that failed is not made again."""
-    holdings.begin("batch", RANGES[:1], holdings.view())
-    holdings.stop([A], 0, lambda partition: True, nothing_early)
-    holdings.start({A: 0})
+    """A loss drops the partition first and fences then; a start tells the present offset without a loss."""
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.start({A: 3})
+    assert not holdings.fenced
     assert not holdings.claim()
+
+
+def test_a_wait_for_one_batch_does_not_fence_the_next(holdings: Holdings, cancelled: list[str]) -> None:
+    holdings.begin("the next one", RANGES, holdings.view())
+    assert not holdings.fence("the one before", "late")
+    assert (holdings.claim(), cancelled) == (True, [])
+
+
+def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(holdings: Holdings) -> None:
+    """Neither its announcement nor its commit, and a stop of it does not wait for that batch."""
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.start({A: 3})
+    holdings.announced()
+    assert holdings.view().holds[A] == Hold(3, 2)
+    assert holdings.stop([A], 0, lambda partition: True, nothing_early) == {A: 3}
+    holdings.start({A: 3})
+    holdings.finish(End.COMMITTED, {A: 10, B: 9})
+    assert holdings.view().holds == {A: Hold(3, 3), B: Hold(9, 1)}
+
+
+def test_a_batch_that_was_fenced_while_it_was_announced_may_not_read(holdings: Holdings) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A])
+    assert not holdings.announced()
+    assert holdings.view().holds == {B: Hold(5, 1, announced=9)}
+
+
+def test_a_range_that_was_handed_over_counts_at_its_own_position_only(holdings: Holdings) -> None:
+    holdings.replay({A: (0, 10), B: (5, 9)})
+    holdings.start({A: 4, B: 5})  # of the first one somebody knows that a part is done: a query's checkpoint
+    assert holdings.view().holds == {A: Hold(4, 2), B: Hold(5, 2, announced=9)}
