@@ -175,6 +175,7 @@ def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(holdings: Ho
     holdings.announced()
     assert holdings.view().holds[A] == Hold(3, 2)
     assert holdings.stop([A], 0, lambda partition: True, nothing_early) == {A: 3}
+    assert not holdings.fenced
     holdings.start({A: 3})
     holdings.finish(End.COMMITTED, {A: 10, B: 9})
     assert holdings.view().holds == {A: Hold(3, 3), B: Hold(9, 1)}
