@@ -12,6 +12,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+from tests.sim.course import course
+
 FAULTS = (
     "disconnect",  # the TCP connection breaks; the client may reconnect in its session
     "black_hole",  # nothing moves on a connection until it heals, or for good: then its client must leave it
@@ -92,6 +94,20 @@ class Options:
         )
         return replace(options, **fixed)
 
+    def with_other_faults(self, rng: Random) -> Options:
+        """The same world with more or fewer faults from now on, and some of other kinds."""
+        choice = rng.choice
+        kinds = {kind: weight for kind, weight in self.faults.items() if rng.random() < 0.8}
+        kinds |= {kind: choice((1, 3, 9)) for kind in FAULTS if rng.random() < 0.2}
+        return replace(
+            self,
+            faults=MappingProxyType(kinds or self.faults),
+            fault_rate=choice((0.005, 0.02, 0.05, 0.1)),
+            fault_sessions_max=choice((0.2, 1.0, 3.0)),
+            reconnect_ms_max=choice((20, 500, 3_000)),
+            burst_rate=choice((0.0, 0.5, 0.9)),
+        )
+
     def __str__(self) -> str:
         """Everything that was drawn, `name=value`, faults by kind."""
         return " ".join(f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
@@ -102,7 +118,7 @@ def _shown(value: Any) -> str:
 
 
 def seeds(count: int, first: int = 0) -> list[int]:
-    """The seeds of a test: `count` of them, or what the environment asks for (one seed, or another count)."""
+    """The seeds of a test: `count` of them, or what the environment asks for (one seed or course, or another count)."""
     if SEED_VARIABLE in os.environ:
-        return [int(os.environ[SEED_VARIABLE])]
+        return [course(os.environ[SEED_VARIABLE])]
     return list(range(first, first + int(os.environ.get(COUNT_VARIABLE, count))))

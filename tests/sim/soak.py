@@ -18,9 +18,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from multiprocessing import get_context
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from tests.sim.course import Course, course
+from tests.sim.features import Feature, Seen
 from tests.sim.garbage import collect_between, collect_never
+from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_churn import churn, draft, life, slow, static
@@ -111,6 +115,57 @@ def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Itera
             yield scene, seed
 
 
+def play_looking(job: tuple[str, Course]) -> tuple[Result, dict[Feature, int]]:
+    """Play a course of a scene, and look at it on the way."""
+    scene, course = job
+    seen = Seen()
+    return play((scene, course.seen_by(seen.look))), seen.features
+
+
+Plays = Callable[[Callable[[tuple[str, Course]], Any], Iterable[tuple[str, Course]]], Iterable[Any]]
+"""A `map`, as a pool has it: answers come in their order."""
+
+
+def guided(
+    first: int, count: int | None, scenes: Iterable[str], plays: Plays, corpus: Path | None, verbose: bool
+) -> int:
+    """Search each scene in turn, a round at a time; the exit code of the worst kind of failure seen."""
+    kinds, played, began = set[int](), 0, time.monotonic()
+    searches = {scene: Search(first, _courses(corpus, scene)) for scene in scenes}
+
+    def of(scene: str) -> Iterator[bool]:
+        def playing(courses: Iterable[Course]) -> Iterator[Played]:
+            for result, features in plays(play_looking, [(scene, each) for each in courses]):
+                if result.kind:
+                    kinds.add(result.kind)
+                    report(result, verbose)
+                yield Played(Course(result.seed, getattr(result.seed, "turns", ())), features, bool(result.kind))
+
+        for each, new in search(searches[scene], count, playing):
+            if new and corpus is not None:
+                with (corpus / f"{scene}.txt").open("a", encoding="ascii") as file:
+                    file.write(f"{each.course}\n")
+            yield new
+
+    running = [of(scene) for scene in searches]
+    try:
+        while running:
+            running = [each for each in running if next(each, None) is not None]
+            played += len(running)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    kept = sum(len({each.course for views in s.kept.values() for each in views}) for s in searches.values())
+    known = sum(len(each.known) for each in searches.values())
+    print(f"{played} courses from seed {first} on in {time.monotonic() - began:.0f} s, {known} features, {kept} kept")
+    return min(kinds, default=0)
+
+
+def _courses(corpus: Path | None, scene: str) -> list[Course]:
+    """What an earlier search has kept of a scene."""
+    file = corpus / f"{scene}.txt" if corpus is not None else None
+    return [course(line) for line in file.read_text().splitlines()] if file is not None and file.exists() else []
+
+
 def _begin_worker() -> None:
     """A worker ends with its pool: what is sent to all of the program's group (Ctrl-C, `timeout`) does not reach it."""
     os.setpgrp()
@@ -155,6 +210,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, help="the first seed (default: drawn from the time)")
     parser.add_argument("--seeds", type=int, help="how many (default: until Ctrl-C or SIGTERM)")
     parser.add_argument("--scene", action="append", choices=SCENES, help="only this one, or several (default: all)")
+    parser.add_argument("--guided", action="store_true", help="vary what reaches something new (--seeds: courses)")
+    parser.add_argument("--corpus", type=Path, metavar="FOLDER", help="of --guided: where it keeps courses")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("-v", "--verbose", action="store_true", help="the whole trace of each failure")
     chosen = parser.parse_args(arguments)
@@ -163,6 +220,11 @@ def main(arguments: list[str] | None = None) -> int:
     first = int(time.time()) if chosen.first is None else chosen.first
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop_once)
+    if chosen.guided:
+        if chosen.corpus is not None:
+            chosen.corpus.mkdir(parents=True, exist_ok=True)
+        with get_context("spawn").Pool(chosen.workers, initializer=_begin_worker) as pool:
+            return guided(first, chosen.seeds, chosen.scene or SCENES, pool.imap, chosen.corpus, chosen.verbose)
     return soak(first, jobs(first, chosen.seeds, chosen.scene or SCENES), chosen.workers, chosen.verbose)
 
 

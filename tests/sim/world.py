@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from tests.sim import faults
+from tests.sim.course import NEVER_STEP, Course
 from tests.sim.moments import CrashPlan, Entry, SimulationError
 from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import NEVER_MS, Factory, SimProcess
@@ -31,7 +32,9 @@ class World:
 
     def __init__(self, seed: int, options: Options | None = None, *, command: str | None = None) -> None:
         self.seed = seed
-        self.rng = Random(seed)
+        self.rng = Random(int(seed))
+        self._course = seed if isinstance(seed, Course) else None
+        self._asks_at = NEVER_STEP if self._course is None else 1  # the step at which the course is asked
         self.options = Options.drawn(self.rng) if options is None else options
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
         self.processes: dict[str, SimProcess] = {}
@@ -168,6 +171,8 @@ class World:
     def step(self) -> bool:
         """Let one thing happen; False when nothing can happen any more."""
         self.steps += 1
+        if self.steps >= self._asks_at and self._course is not None:
+            self._asks_at = self._course.passed(self)
         options, random = self.options, self.rng.random
         if self.stormy and random() < options.fault_rate:
             faults.inject(self)
