@@ -35,6 +35,7 @@ class Logs:
     def __init__(self, world: World, ms_per_record: int = MS_PER_RECORD) -> None:
         self._world, self._ms_per_record = world, ms_per_record
         self._born_ms: dict[str, int] = {}  # topics that were created again
+        self.away_rate = 0.1  # of the questions to their brokers in a storm: nobody answers
         self.births: Counter[str] = Counter()  # how often they were
         self._first: dict[TopicPartition, int] = {}  # how many records each had at time 0
 

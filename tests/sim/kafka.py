@@ -20,9 +20,6 @@ ANSWER_MS = 20
 AWAY_MS = 12_000
 """So long it may take until a client gives a question up."""
 
-AWAY_RATE = 0.1
-"""Of questions in a storm to which nobody answers."""
-
 FETCH_MS = 100
 FETCHED_MAX = 12
 
@@ -82,7 +79,7 @@ class SimKafka:
 
     def answers(self) -> bool:
         """Wait for the answer to a question; False when none comes."""
-        if self.world.stormy and self.world.rng.random() < AWAY_RATE:
+        if self.world.stormy and self.world.rng.random() < self.logs.away_rate:
             self.process.crew.sleep(self.draw(AWAY_MS) / 1000)
             return False
         if not self.world.draining:

@@ -14,7 +14,7 @@ from tests.sim.actors import GROUP
 from tests.sim.application import Logs
 from tests.sim.kafka import SimKafka
 from tests.sim.process import NEVER_MS, SimProcess
-from tests.sim.seam import UNTRACED, traced_files
+from tests.sim.seam import SLOW, UNTRACED, traced_files
 from tests.sim.sync import SimCondition
 from tests.sim.threads import Crew
 from tests.sim.world import World
@@ -48,7 +48,7 @@ class ProgramProcess(SimProcess):
     def start(self) -> None:
         """A new incarnation, with threads of its own."""
         lines_max = LINES_MAX[int(self.world.rng.random() * len(LINES_MAX))]
-        self.crew = Crew(self, traced_files(), lines_max, UNTRACED)
+        self.crew = Crew(self, traced_files(), lines_max, UNTRACED, SLOW)
         self._crews.append(self.crew)
         self.kafka = SimKafka(self, self._logs)
         self._dying = False

@@ -25,6 +25,7 @@ import zkcoord.kafka.resets
 import zkcoord.shell.driver
 from tests.sim.sync import SimCondition, SimEvent, SimLock, SimQueue, SimRLock, SimTimer
 from tests.sim.threads import Crew, SimThread, current
+from zkcoord.consumer import Consumer
 
 WALL_MS = 1_700_000_000_000
 UNTRACED = ("zkcoord-consumer",)
@@ -153,6 +154,9 @@ def traced_files() -> frozenset[str]:
     files = [package / "consumer.py", package / "shell" / "worker.py", package / "shell" / "driver.py"]
     return frozenset(map(str, [*files, *(package / "kafka").glob("*.py"), *(package / "spark").glob("*.py")]))
 
+
+SLOW = frozenset(function.__code__ for function in (Consumer.commit, Consumer._ask_write))
+"""What may come long after it was decided: a commit."""
 
 _played: list[None] = []
 

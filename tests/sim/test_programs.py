@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.sim.application import MS_PER_RECORD, Logs
 from tests.sim.batches import Sink
-from tests.sim.options import seeds
+from tests.sim.options import Options, seeds
 from tests.sim.poll_program import PollProgram
 from tests.sim.programs import PlainProgram, Program, Programs
 from tests.sim.records import Records
@@ -25,6 +27,7 @@ SEEDS = 30
 TOPICS = {"t": 6, "u": 2}
 MS_PER_MESSAGE = 200
 CALM_STEPS = 60_000
+GROWTHS, GROW_MS = 8, 2_500
 
 
 class ProgramWorld(ScriptWorld):
@@ -77,11 +80,14 @@ class ProgramScene(Scene):
             program.leave()
 
 
-def play(seed: int, kind: Callable[..., Program], **settings: Any) -> Records:
+def play(
+    seed: int, kind: Callable[..., Program], *, options: Options | None = None, away_rate: float = 0.1, **settings: Any
+) -> Records:
     """One seed of a group of programs in a storm, and the calm after it."""
-    world = ProgramWorld(seed, None)
-    hang_rate = (0.0, 0.02)[seed // 2 % 2]
+    world = ProgramWorld(seed, options)
+    hang_rate = (0.0, 0.02)[seed // 2 % 2] if options is None else 0.0
     scene = ProgramScene(world, kind, rebalance_timeout_ms=8_000, hang_rate=hang_rate, **settings)
+    scene.logs.away_rate = away_rate
     assert scene.programs is not None
     with simulated(scene.programs.crews):
         for n in range(3):
@@ -97,6 +103,8 @@ def play(seed: int, kind: Callable[..., Program], **settings: Any) -> Records:
             lambda: scene.create_topic("u", TOPICS["u"]),
         ):
             world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
+        for more in range(3, 3 + GROWTHS if away_rate > 0.3 else 3):
+            world.at(world.now_ms + (more - 2) * GROW_MS, partial(scene.grow, "t", TOPICS["t"] + more))
         world.storm(4_000)
         world.calm(CALM_STEPS)
     return scene.records
@@ -118,6 +126,17 @@ def polling(seed: int) -> Records:
 def sparkling(seed: int) -> Records:
     """Members by `SparkConsumer`, whose sink is keyed by ranges."""
     return play(seed, SparkProgram, exact=True)
+
+
+@cache
+def away(seed: int) -> Records:
+    """Any of them, while brokers hardly answer, the topic grows, and links break for about as long as leases last."""
+    kind = (PlainProgram, PollProgram, SparkProgram)[seed % 3]
+    timeout_ms = (4_000, 6_000)[seed // 3 % 2]
+    options = Options.drawn(Random(f"away {seed}"), session_timeout_ms=timeout_ms, fault_rate=0.01)
+    options = replace(options, faults={"cut": 3, "black_hole": 1}, fault_sessions_max=2.0, start_raises_rate=0.0)
+    fields: dict[str, Any] = {"exact": True} if kind is SparkProgram else {"ms_per_record": MS_PER_MESSAGE}
+    return play(seed, kind, options=options, away_rate=0.6, **fields)
 
 
 def plain_fingerprint(seed: int) -> tuple[int, int, int, int]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from math import ceil
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 SWITCHES_MAX = 20_000
 """In one millisecond of virtual time; more is a loop that waits for nothing."""
+
+DOZE_RATE = 0.03
+"""Of lines of slow functions."""
 
 KILLED_MAX = 1_000
 """So often a thread that is killed may go on with something else; more is a loop that cannot be ended."""
@@ -174,9 +177,18 @@ class SimThread:
 class Crew:
     """The threads of one incarnation of a process."""
 
-    def __init__(self, process: SimProcess, traced: frozenset[str], lines_max: int, untraced: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        process: SimProcess,
+        traced: frozenset[str],
+        lines_max: int,
+        untraced: tuple[str, ...],
+        slow: frozenset[CodeType] = frozenset(),
+    ) -> None:
         """`traced`: the files in whose lines a thread may lose the baton, after at most `lines_max` of them (0: never);
-        not those threads whose names begin with one of `untraced`."""
+        not those threads whose names begin with one of `untraced`. `slow`: functions that may take long between two of
+        their lines."""
+        self.slow = slow
         self.process = process
         self.world_baton = _thread.allocate_lock()
         self.world_baton.acquire()
@@ -252,6 +264,8 @@ class Crew:
 
     def _trace_lines(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
+            if frame.f_code in self.slow and self.process.world.stormy:
+                self._doze()
             self._lines_left -= 1
             if self._lines_left <= 0 and not self.dead:
                 self._lines_left = self._draw_lines()
@@ -261,6 +275,12 @@ class Crew:
                 self.process.inbox.put(me)  # type: ignore[arg-type]
                 me.pass_on()
         return self._trace_lines
+
+    def _doze(self) -> None:
+        """Between two lines that read nothing a thread may also be left alone for as long as a session lasts."""
+        random, options = self.process.world.rng.random, self.process.world.options
+        if random() < DOZE_RATE:
+            self.sleep(random() * 2 * options.session_timeout_ms / 1000)
 
     def _draw_lines(self) -> int:
         world = self.process.world

@@ -38,11 +38,19 @@ class Delivery:
     ) -> None:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets
         self._holdings, self._changed = holdings, changed
+        self._beyond: set[TopicPartition] = set()  # at the last fetch their positions were outside of their logs
         self.handed = 0  # messages handed out so far
         self.reach = Reach(group, fetcher)
 
     def turn(self, count: int, wait_seconds: float) -> list[Message]:
-        """At most `count` messages for the user, none when nothing came within about `wait_seconds`, or when closed."""
+        """At most `count` messages for the user, none when nothing came within about `wait_seconds`, or when closed.
+
+        Kafka is asked before anything is fetched: an answer may take longer than a lease, and nobody looks again
+        whether a message that is handed out may be read.
+        """
+        for partition in sorted(self._beyond):
+            self._beyond.discard(partition)
+            self._move_into_range(partition)
         with self._changed:
             for partition in self._holdings.barred():
                 if self._membership.allowed(partition):
@@ -59,10 +67,8 @@ class Delivery:
             wait_seconds = 0.0
         fetched = self._fetcher.fetch(count, wait_seconds)
         self.reach.look(bool(fetched.messages))
-        messages = self._hand_out(fetched)
-        for partition in fetched.out_of_range:
-            self._move_into_range(partition)
-        return messages
+        self._beyond.update(fetched.out_of_range)
+        return self._hand_out(fetched)
 
     def _hand_out(self, fetched: Fetched) -> list[Message]:
         """Those that may go to the user now. What may not is fetched again, by whoever holds the partition."""
@@ -97,6 +103,8 @@ class Delivery:
     def _move_into_range(self, partition: TopicPartition) -> None:
         """The broker does not have our position: apply the reset policy, and say so."""
         epoch = self._fetcher.epoch_of(partition)
+        if epoch is None:
+            return
         try:
             log = self._resets.log_of(partition)
         except ZkcoordError as error:

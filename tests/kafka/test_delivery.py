@@ -1,0 +1,63 @@
+"""The turns of the polling thread: what is handed out may be read at the moment at which the user has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from tests.sim.kafka import SimMessage
+from zkcoord.core.model import TopicPartition
+from zkcoord.kafka.delivery import Delivery
+from zkcoord.kafka.fetcher import Fetched
+from zkcoord.kafka.holdings import Holdings
+from zkcoord.kafka.resets import Log
+
+GOOD, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Around:
+    """Membership, fetcher and Kafka: the lease ends while Kafka is asked."""
+
+    policy, consumer_id, idle = "latest", "g-1", False
+
+    def __init__(self) -> None:
+        self.holdings = Holdings()
+        self.asked: list[TopicPartition] = []
+        self._epochs: dict[TopicPartition, int] = {}
+        self._fetched = [Fetched(messages=(SimMessage(GOOD, 5),), out_of_range=(BEYOND,))]
+
+    def allowed(self, partition: TopicPartition) -> bool:
+        return partition in self.holdings.partitions()
+
+    def report(self, progress: int, lag: int) -> None:
+        """Nobody listens."""
+
+    def epoch_of(self, partition: TopicPartition) -> int | None:
+        return self._epochs.get(partition)
+
+    def apply(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._epochs = {partition: epoch for partition, (epoch, _) in wanted.items()}
+
+    def fetch(self, count: int, wait_seconds: float) -> Fetched:
+        return self._fetched.pop() if self._fetched else Fetched(messages=(), out_of_range=())
+
+    def take_trouble(self) -> Any:
+        """There is none."""
+
+    def log_of(self, partition: TopicPartition) -> Log:
+        self.asked.append(partition)
+        self.holdings.lose([GOOD])
+        return Log(start=0, end=3, reset=3)
+
+
+def test_f69_what_the_user_is_given_is_held_also_when_kafka_is_asked_for_another_partition() -> None:
+    around = Around()
+    around.holdings.start({GOOD: 5, BEYOND: 9})
+    delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]
+    for _ in range(3):
+        for message in delivery.turn(10, 0.0):
+            assert message.partition() in [held.partition for held in around.holdings.partitions()]
+    assert around.asked == [BEYOND]
+    assert around.holdings.position(BEYOND) == 3
+    assert delivery.handed == 1

@@ -1,0 +1,108 @@
+"""The storms of programs can fail: each rule of the product's threads, taken away, is missed within a stated number of
+seeds (as in `test_mutations.py`, whose mutations are of the loops)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.sim.poll_program import PollProgram
+from tests.sim.programs import Program
+from tests.sim.spark_program import SparkProgram
+from tests.sim.test_programs import MS_PER_MESSAGE, play
+from zkcoord.consumer import Consumer
+from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.shell import worker
+from zkcoord.spark import holdings, loop
+
+Patch = pytest.MonkeyPatch
+
+
+def a_loss_waits_behind_a_question_to_kafka(patch: Patch) -> None:
+    """One thread for callbacks and `reset`."""
+    make = worker.Worker.__init__
+
+    def made(self: Any, callbacks: Any, questions: Any, answer: Any, end: Any) -> None:
+        make(self, {**callbacks, **questions}, {}, answer, end)
+
+    patch.setattr(worker.Worker, "__init__", made)
+
+
+def an_exit_in_a_callback_ends_its_thread(patch: Patch) -> None:
+    """Nobody is told, and nobody serves callbacks any more."""
+    make = worker._Line.__init__
+
+    def raise_it(error: BaseException) -> None:
+        raise error
+
+    def made(self: Any, name: str, functions: Any, answer: Any, end: Any) -> None:
+        make(self, name, functions, answer, raise_it)
+
+    patch.setattr(worker._Line, "__init__", made)
+
+
+def a_closed_poll_consumer_joins(patch: Patch) -> None:
+    """`start` looks whether the consumer is closed, and joins, as two steps."""
+
+    def start(self: Any) -> None:
+        with self._changed:
+            self._check_open()
+            if self._started:
+                return
+            self._started = True
+        self._resets.check_credentials()
+        self._check_open()
+        self._joined = True
+        self._membership.start()
+
+    patch.setattr(KafkaConsumer, "start", start)
+
+
+def commits_without_the_number_of_their_start(patch: Patch) -> None:
+    """What a commit was decided under is not told: it counts for the start that is the last one then."""
+    commit = Consumer.commit
+    patch.setattr(Consumer, "commit", lambda self, offsets, starts=None: commit(self, offsets))
+
+
+def a_fenced_batch_begins(patch: Patch) -> None:
+    """A batch that was fenced before its jobs had a name is handed to user code all the same, and committed."""
+    patch.setattr(holdings.Holdings, "fenced", property(lambda self: False))
+
+
+def a_position_moves_whatever_start_it_was_read_under(patch: Patch) -> None:
+    """A commit of a batch counts for a partition that was lost and started again meanwhile."""
+    patch.setattr(holdings.Holdings, "_held_by", lambda self, partition, epoch: partition in self._holds)
+
+
+def a_fenced_batch_is_not_cancelled(patch: Patch) -> None:
+    """It reads on."""
+    patch.setattr(holdings.Holdings, "fence", lambda self, tag, why: False)
+
+
+def a_stop_does_not_wait_for_the_batch(patch: Patch) -> None:
+    """What it reads is given up at once."""
+    patch.setattr(holdings.Holdings, "_reading", lambda self, partitions: None)
+
+
+def announced_ranges_are_cut_anew(patch: Patch) -> None:
+    """What was announced is not read as it was."""
+    patch.setattr(loop, "announced_ranges", lambda held, ends, most: ())
+
+
+CAUGHT: list[tuple[Callable[[Patch], None], type[Program], int]] = []
+
+
+def missed(patch: Patch, mutation: Callable[[Patch], None], kind: type[Program], seeds: int) -> int | None:
+    """The first seed that misses the rule; None: none of them."""
+    mutation(patch)
+    settings: dict[str, Any] = {"exact": True} if kind is SparkProgram else {}
+    if kind is PollProgram:
+        settings["ms_per_record"] = MS_PER_MESSAGE
+    for seed in range(seeds):
+        try:
+            play(seed, kind, **settings)
+        except Exception:
+            return seed
+    return None
