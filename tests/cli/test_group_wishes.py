@@ -101,8 +101,8 @@ def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, membe
     member.consumer.stop()
     wait_until(lambda: world.children(DRAFT.ids("g")) == [], "it is empty")
 
-    deleted = "group g: its record is deleted; its offsets stay, and it with them (--offsets deletes all)\n"
-    assert text(run, "group", "delete", "g", *at) == deleted
+    kept = "group g: deleted; its offsets are kept (--offsets deletes them, too)\n"
+    assert text(run, "group", "delete", "g", *at) == kept
     assert world.children(DRAFT.offsets("g")) == ["clicks"]
     assert world.data(DRAFT.record("g")) == b""
 
@@ -111,6 +111,37 @@ def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, membe
     assert world.children("/zkcoord/groups") == []
     gone = run("group", "delete", "g", "--offsets", *at)
     assert (gone.exit_code, said(gone)) == (2, "error: there is no group 'g'; `zkcoord group list` shows them")
+
+
+def test_a_group_whose_offsets_were_kept_is_listed_again_once_somebody_joins_or_decides_something(
+    world: World, member: Member, run: Run
+) -> None:
+    at = ("--zookeeper", world.zookeeper)
+    member.consumer.stop()
+    wait_until(lambda: world.children(DRAFT.ids("g")) == [], "it is empty")
+    assert text(run, "group", "list", *at) == "g\n"
+
+    text(run, "group", "delete", "g", *at)
+    assert text(run, "group", "list", *at) == ""
+    assert text(run, "group", "list", "--output", "json", *at) == ""
+    assert text(run, "group", "describe", "--all-groups", *at) == ""
+    assert text(run, "group", "list", "--all", *at) == "g\n"
+    assert "DELETED: only its offsets were kept" in text(run, "group", "list", "--all", "--state", *at)
+    assert "DELETED: only its offsets were kept" in text(run, "group", "describe", "g", *at)
+    assert json.loads(text(run, "group", "list", "--all", "--output", "json", *at))["deleted"] is True
+
+    text(run, "group", "config", "g", "rebalance=eager", *at)
+    assert text(run, "group", "list", *at) == "g\n"
+    text(run, "group", "delete", "g", *at)
+    assert text(run, "group", "list", *at) == ""
+
+    joined = world.join("g", "clicks")
+    wait_until(lambda: joined.held() == named("clicks", 0, 1, 2, 3), "everything is held")
+    assert text(run, "group", "list", *at) == "g\n"
+    assert json.loads(text(run, "group", "list", "--output", "json", *at))["deleted"] is False
+    joined.consumer.stop()
+    wait_until(lambda: world.children(DRAFT.ids("g")) == [], "it is empty again")
+    assert text(run, "group", "list", *at) == "g\n"
 
 
 def test_a_group_of_which_an_old_tool_left_the_record_is_found_and_deleted(world: World, run: Run) -> None:

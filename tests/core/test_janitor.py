@@ -102,3 +102,10 @@ def test_time_with_members_or_under_a_wish_does_not_count() -> None:
     assert decided(held, steps, NOW + 90_000) == []
     back = settled(group([member("a")], {}, empty_ms=3_000))
     assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back, steps)
+
+
+def test_a_deleted_group_is_an_ordinary_one_again_with_its_first_member() -> None:
+    deleted = replace(EMPTY, offsets=7, deleted=True)
+    assert decided(deleted) == []
+    back = settled(group([member("a")], {}, deleted=True))
+    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back)

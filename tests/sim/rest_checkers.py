@@ -47,6 +47,8 @@ def at_rest(world: World, field: Field) -> Complaints:
         ):
             yield f"{partition} is owned by {thread}, but {group} is paused"
     for group in sorted({group for group, _ in field.registrations}):
+        if state_of(field, group).get("deleted"):
+            yield f"{group} has members, and its state says that it was deleted"
         for partition in _wanted(field, group):
             owner = field.owners.get((group, partition), "")
             registration = field.registrations.get((group, consumer_of(owner)))

@@ -8,10 +8,12 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.field import parse_json
+from tests.sim.rest_checkers import state_of
 from tests.sim.script import QUIET, Script, on_seeds
 from tests.sim.test_group_end import FOLDER, RECORD, STATE, below, deletes, emptied, gone
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import SetNode
 
 
 @on_seeds()
@@ -80,4 +82,31 @@ def test_numbers_of_marks_outlive_a_deletion_that_was_taken_back_in_the_middle(s
     script.join("consumer9")
     script.settle()
     assert parse_json(world.ensemble.data(DRAFT.mark(GROUP, "t")) or b"")["incarnation"] == 2
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("when", ["before", "after_applied_reply_lost", None])
+@pytest.mark.parametrize("hold_ms", [None, 600_000])
+def test_a_group_whose_offsets_were_kept_counts_as_deleted_until_somebody_joins(
+    seed: int, when: str | None, hold_ms: int | None
+) -> None:
+    """The coordinator may die with the multi that ends the deletion. A static member that returns raises nothing."""
+    script = emptied(seed, consumers=2, hold_ms=hold_ms)
+    world, old = script.world, script.leader()
+    assert "deleted" not in state_of(script.field, GROUP)
+    if when is not None:
+        world.strike(old, lambda t: any(write == SetNode(RECORD, b"", write.version) for write in t.writes), when, None)
+    script.wish("delete", run="r1")
+    world.run_until(lambda: world.ensemble.data(RECORD) == b"", what="the empty record")
+    assert state_of(script.field, GROUP)["deleted"] is True
+    world.run_for(3_000)
+    assert state_of(script.field, GROUP)["deleted"] is True
+    if hold_ms is None:
+        script.join("consumer9")
+    else:
+        for name in ("consumer0", "consumer1"):
+            world.restart(name)
+    script.settle()
+    world.run_until(lambda: "deleted" not in state_of(script.field, GROUP), what="it is an ordinary group again")
     script.calm()

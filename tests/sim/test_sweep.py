@@ -18,6 +18,7 @@ import pytest
 from tests.sim.actors import GROUP, topic_json
 from tests.sim.field import parse_json
 from tests.sim.options import Options
+from tests.sim.rest_checkers import state_of
 from tests.sim.scenarios import Scene
 from tests.sim.script import QUIET, SESSION_MS, hold_calls
 from tests.sim.sweep import KILLS, LOSSES, crash_points, play_again
@@ -272,17 +273,38 @@ def announced(world: World) -> None:
 
 def deletion(world: World, middle: Middle = undisturbed) -> None:
     """A group whose members have gone is deleted, offsets included."""
+    played = _deserted(world)
+    played.wish("delete", offsets=True)
+    middle(played, lambda: "done" not in played.record() or bool(played.record()["done"]))
+    world.run_until(lambda: not played.record(), SETTLE_STEPS, "the record goes")
+    played.calm()
+    assert world.ensemble.stat(DRAFT.group(GROUP)) is None
+
+
+def deletion_without_offsets(world: World, middle: Middle = undisturbed) -> None:
+    """A group whose members have gone is deleted, its offsets are kept; then somebody joins it."""
+    played = _deserted(world)
+    played.wish("delete")
+    middle(played, lambda: not played.record().get("wish") or bool(played.record()["done"]))
+    world.run_until(lambda: world.ensemble.data(DRAFT.record(GROUP)) == b"", SETTLE_STEPS, "the record is emptied")
+    assert state_of(played.field, GROUP)["deleted"] is True
+    played.join("consumer2")
+    settle(played, 1)
+    world.run_until(
+        lambda: "deleted" not in state_of(played.field, GROUP), SETTLE_STEPS, "it is an ordinary group again"
+    )
+    at_rest(played)
+
+
+def _deserted(world: World) -> Scene:
+    """A group whose members have gone."""
     played = scene(world)
     settle(played, 2)
     for name in ("consumer0", "consumer1"):
         world.run_until(lambda name=name: world.processes[name].running, SETTLE_STEPS, "it lives")  # type: ignore[misc]
         world.stop(name)
     world.run_until(lambda: not played.field.registrations, SETTLE_STEPS, "all are gone")
-    played.wish("delete", offsets=True)
-    middle(played, lambda: "done" not in played.record() or bool(played.record()["done"]))
-    world.run_until(lambda: not played.record(), SETTLE_STEPS, "the record goes")
-    played.calm()
-    assert world.ensemble.stat(DRAFT.group(GROUP)) is None
+    return played
 
 
 def _members(played: Scene, name: str) -> int:
@@ -316,6 +338,7 @@ WITH_A_MIDDLE: Mapping[str, Callable[[World, Middle], None]] = {
     "pause": pause,
     "recreated-topic": recreated_topic,
     "deletion": deletion,
+    "deletion-without-offsets": deletion_without_offsets,
 }
 SCENARIOS: Mapping[str, Callable[[World], None]] = {
     **ALONE,
@@ -352,10 +375,10 @@ def test_in_the_middle_of_a_scenario_another_coordinator_is_elected(name: str) -
     assert int(world.ensemble.data(EPOCH) or b"0") == 2
 
 
-def test_the_readme_tells_how_many_cases_there_are() -> None:
+def test_the_guide_tells_how_many_cases_there_are() -> None:
     """Rounded down: in the short tier; with the long one beside it."""
-    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    said = re.search(r"killed at each of its writes, ([\d,]+) cases \(over ([\d,]+) with `long`\)", text)
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
+    said = re.search(r"([\d,]+) such\s+cases \(over\s+([\d,]+) with `long`\)", text)
     assert said
     short = sum(points_of(name, 0, OPTIONS) for name in SCENARIOS)
     both = short + sum(points_of(name, seed, options) for name in SCENARIOS for seed, options in LONG)

@@ -11,6 +11,7 @@ from zkcoord.core.decisions import (
     FreeHalted,
     GrantPartitions,
     MarkTopic,
+    NoteEmpty,
     NoteProblem,
     PurgeChannel,
     RaiseGeneration,
@@ -26,7 +27,7 @@ from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.state import decode_state
+from zkcoord.tree.state import GroupState, decode_state, encode_state
 from zkcoord.tree.topic import Mark
 from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode
@@ -186,6 +187,24 @@ def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_d
             SetNode("/zkcoord/groups/g", encode_record(answered), 2),
             CheckNode("/zkcoord/groups/g/state", version),
         )
+
+
+def test_the_end_of_a_deletion_that_keeps_the_offsets_is_in_the_state_until_the_group_has_members() -> None:
+    state, record = "/zkcoord/groups/g/state", "/zkcoord/groups/g"
+    done = AnswerWish(wish="delete", run="r1", state="done", ends=True, why="its offsets stay")
+    empty = replace(NODES, view=replace(VIEW, members={}, channels={}), state=GroupState(generation=6, empty_ms=3))
+    [ended] = plan([done], empty, TERM, DRAFT)
+    deleted = GroupState(generation=6, empty_ms=3, deleted=True)
+    assert ended.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), SetNode(state, encode_state(deleted), 5))
+
+    noted = NoteEmpty(empty_ms=7, why="x")
+    [still] = plan([noted], replace(empty, state=deleted), TERM, DRAFT)
+    assert still.writes[-1] == SetNode(state, encode_state(replace(deleted, empty_ms=7)), 5)
+    [again] = plan([NoteEmpty(empty_ms=0, why="x")], replace(NODES, state=deleted), TERM, DRAFT)
+    assert again.writes[-1] == SetNode(state, encode_state(GroupState(generation=6)), 5)
+
+    [joined] = plan([done], NODES, TERM, DRAFT)  # somebody joined in the middle of the deletion
+    assert joined.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), CheckNode(state, 5))
 
 
 def test_many_partitions_are_several_commands() -> None:

@@ -99,8 +99,10 @@ states = st.builds(
     failed=st.none() | st.builds(Failure, error=texts, since_generation=counters),
     quarantined=st.dictionaries(partitions, st.builds(Quarantine, texts, counters), max_size=3),
     replay=st.dictionaries(partitions, announced, max_size=3),
+    empty_ms=counters,
     brokers=st.dictionaries(st.integers(0, 2**31 - 1), texts, max_size=3),
     forgiven=st.dictionaries(texts, texts, max_size=3),
+    deleted=st.booleans(),
 )
 
 

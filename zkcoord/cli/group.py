@@ -10,10 +10,12 @@ import click
 from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, Waiting, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.cli.reading import GroupReport, TreeReport, group_names, read_group, read_tree
+from zkcoord.cli.reading import GroupReport, TreeReport, deleted_groups, group_names, read_group, read_tree
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
 from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.migrate import BlockingTree
+from zkcoord.tree.paths import Layout
 
 LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
@@ -34,12 +36,13 @@ def group() -> None:
 
 @group.command(name="list")
 @click.option("--state", is_flag=True, help="Also the state of each.")
+@click.option("--all", "all_", is_flag=True, help="Also deleted groups of which the offsets were kept.")
 @pass_settings
-def list_(settings: Settings, state: bool) -> None:
-    """List all groups."""
+def list_(settings: Settings, state: bool, all_: bool) -> None:
+    """List all groups, without those that were deleted."""
     with settings.tree() as tree:
         above = read_tree(tree, settings.zookeeper_address())
-        names = group_names(tree, above.layout)
+        names = group_names(tree, above.layout) if all_ else _present(tree, above.layout)
         reports = [read_group(tree, above.layout, name) for name in names] if state or settings.json else []
     if settings.json:
         for report in reports:
@@ -89,7 +92,7 @@ def describe(
         if waiting is not None:
             waiting.for_the_tree()
         above = read_tree(tree, address)
-        names = [name] if name else list(group_names(tree, above.layout))
+        names = [name] if name else _present(tree, above.layout)
         if waiting is not None:
             reports = [waiting.until_stable(above.layout, one, empty_too=all_groups) for one in names]
             above = read_tree(tree, address)
@@ -104,6 +107,13 @@ def describe(
             print_json(_document(above, report, ends))
         else:
             click.echo(("\n" if number else "") + _text(above, report, ends, members=members, state=state))
+
+
+def _present(tree: BlockingTree, layout: Layout) -> list[str]:
+    """All groups that were not deleted, in order."""
+    names = group_names(tree, layout)
+    deleted = deleted_groups(tree, layout, names)
+    return [name for name in names if name not in deleted]
 
 
 def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
@@ -178,7 +188,8 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     """What a state alone does not tell."""
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
-    words = [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
+    words = ["DELETED: only its offsets were kept"] if report.deleted else []
+    words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
         f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
@@ -259,6 +270,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "epoch": above.epoch,
         "commands": report.commands(),
         "member_count": len(view.members),
+        "deleted": report.deleted,
         "failed": view.failed,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
         "problem": view.problem,

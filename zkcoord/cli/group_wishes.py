@@ -46,7 +46,7 @@ def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
     if settings.json:
         print_json({"group": whose, "wish": name, "run": answer.run, "state": answer.state})
     elif name == DELETE and answer.state == DONE:
-        click.echo(f"group {whose}: its record is deleted; its offsets stay, and it with them (--offsets deletes all)")
+        click.echo(f"group {whose}: deleted; its offsets are kept (--offsets deletes them, too)")
     else:
         click.echo(f"group {whose}: {answer.state}")
 
@@ -112,8 +112,9 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
 def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> None:
     """Delete group G, which must have no members.
 
-    Its offsets stay unless --offsets is given, and with them what belongs to them; what people decided about the group
-    is forgotten. A group without offsets is deleted whole.
+    Its offsets stay unless --offsets is given, and with them what belongs to them: whoever joins it again continues
+    there. What people decided about the group is forgotten. `group list` does not show it until then. A group without
+    offsets is deleted whole.
     """
     _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
 

@@ -40,9 +40,10 @@ from zkcoord.tree.paths import (
     layout_named,
     partition_numbers,
 )
+from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
 from zkcoord.tree.schema import Schema, decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.state import digest
+from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic import Mark, changes_of, decode_replicas, topic_of
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
@@ -96,6 +97,7 @@ class GroupReport:
     awaited: Mapping[str, Awaited]  # static members that are away, by instance
     wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
+    deleted: bool  # its offsets were kept, and nobody has joined it or decided anything about it since
 
     @property
     def paused(self) -> bool:
@@ -156,6 +158,27 @@ def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
     """All groups, in order: of what an old tool removed the record is left, and is to be found for its deletion."""
     folders, records = tree.read([Read(layout.groups, Kind.CHILDREN), Read(RECORDS, Kind.CHILDREN)])
     return tuple(sorted({*folders.children, *records.children}))
+
+
+def deleted_groups(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> frozenset[str]:
+    """Those of these groups that were deleted and of which only the offsets were kept, as in `GroupReport`."""
+    reads = [
+        read
+        for name in names
+        for read in (Read(layout.state(name)), Read(layout.record(name)), Read(layout.ids(name), Kind.CHILDREN))
+    ]
+    nodes = iter(tree.read(reads) if reads else ())
+    found: set[str] = set()
+    for name, state, record, ids in zip(names, nodes, nodes, nodes, strict=True):
+        with suppress(CorruptError):  # such a group is shown, and its description says what must be mended
+            if _deleted(decode_state(state.data).deleted, decode_record(record.data), ids.children):
+                found.add(name)
+    return frozenset(found)
+
+
+def _deleted(by_state: bool, record: GroupRecord, members: Collection[str]) -> bool:
+    """A member that has just joined counts before the coordinator has seen it; so does what people decided since."""
+    return by_state and not members and record == DEFAULT_RECORD
 
 
 def may_name_a_group(name: str) -> bool:
@@ -254,6 +277,7 @@ class _Reading:
             awaited=_awaited(view, memory),
             wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
+            deleted=_deleted(view.deleted, self._nodes.record, view.members),
         )
 
     def _read_candidates(self) -> list[Node]:

@@ -140,7 +140,10 @@ class NoteProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEmpty:
-    """Note in the state how long the group has been without members, as far as coordinators have seen it."""
+    """Note in the state how long the group has been without members, as far as coordinators have seen it.
+
+    Of a group that has members again it is 0, and the group does not count as deleted any more.
+    """
 
     empty_ms: int
     why: str

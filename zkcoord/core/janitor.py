@@ -50,7 +50,7 @@ class Retention:
     def note(self, view: GroupView, now_ms: int) -> int | None:
         """What is to be noted in the state now; None: nothing."""
         if view.members:
-            return 0 if view.empty_ms else None
+            return 0 if view.empty_ms or view.deleted else None
         empty_ms = self.empty_ms(now_ms)
         due = empty_ms - view.empty_ms >= self.retention_ms // STEPS
         return empty_ms if due and not self.past(now_ms) else None

@@ -235,6 +235,7 @@ class GroupView:
     failed: str | None = None
     failed_since: int = 0  # the generation in which it was given up
     empty_ms: int = 0  # how long it was seen without members before this coordinator
+    deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)

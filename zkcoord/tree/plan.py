@@ -121,7 +121,8 @@ class _Planner:
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
                     yield self._guarded([SetNode(path, b"", version) for path, version in owners], decision.why)
             case NoteEmpty():
-                self._state = replace(self._state, empty_ms=decision.empty_ms)
+                deleted = self._state.deleted and not self._view.members
+                self._state = replace(self._state, empty_ms=decision.empty_ms, deleted=deleted)
                 yield self._set_state(decision.why)
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
@@ -215,7 +216,7 @@ class _Planner:
         return transaction
 
     def answer(self, decisions: Sequence[AnswerWish]) -> Transaction:
-        """The record with all answers of a step."""
+        """The record with all answers of a step; the end of a deletion that kept the offsets is in the state, too."""
         group, record = self._view.group, self._nodes.record
         for decision in decisions:
             record = answered(record, decision)
@@ -227,7 +228,10 @@ class _Planner:
             ),
         ]
         if self._state_version is not None:
-            writes.append(CheckNode(self._layout.state(group), self._state_version))
+            path, version = self._layout.state(group), self._state_version
+            told = deleted and not self._view.members  # who joined meanwhile is in a group again
+            state = encode_state(replace(self._state, deleted=True))
+            writes.append(SetNode(path, state, version) if told else CheckNode(path, version))
         return Transaction(writes=tuple(writes), why=f"{group}: {'; '.join(d.why for d in decisions)}")
 
     def _remove_group(self, why: str) -> Iterator[Transaction]:

@@ -49,6 +49,7 @@ class GroupState:
     until: TopicPartition | None = None
     problem: str | None = None
     empty_ms: int = 0  # how long coordinators have seen it without members, left out when 0
+    deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since
     brokers: Mapping[int, str] = field(default_factory=dict)
     forgiven: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,6 +81,8 @@ def encode_state(state: GroupState) -> bytes:
         document["problem"] = state.problem
     if state.empty_ms:
         document["empty_ms"] = str(state.empty_ms)
+    if state.deleted:
+        document["deleted"] = True
     if state.brokers:
         document["brokers"] = {str(broker): rack for broker, rack in sorted(state.brokers.items())}
     if state.forgiven:
@@ -101,6 +104,7 @@ def decode_state(data: bytes) -> GroupState:
         stopping=document.flag("stopping"),
         refused=document.section("refused").all_texts(),
         empty_ms=document.integer("empty_ms", default=0),
+        deleted=document.flag("deleted"),
         failed=None
         if document.fields.get("failed") is None
         else Failure(error=failed.text("error"), since_generation=failed.integer("since_generation")),

@@ -213,6 +213,7 @@ def remembered(state: GroupState) -> dict[str, Any]:
         "target_digest": state.target,
         "stopping": state.stopping,
         "empty_ms": state.empty_ms,
+        "deleted": state.deleted,
         "replay": state.replay,
         "failed": state.failed.error if state.failed else None,
         "failed_since": state.failed.since_generation if state.failed else 0,
