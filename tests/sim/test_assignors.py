@@ -28,10 +28,12 @@ class Own:
 class OwnScript(Script):
     """Two coordinators that have the assignor, and consumers that offer it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, hold_ms: int = 0) -> None:
         super().__init__(seed, coordinators=0, consumers=0)
         self.own = Own()
         self.consumers = ConsumerFactory(self.logs, {"t": 1}, assignors=["mine"])
+        if hold_ms:
+            self.consumers.are_static(hold_ms)
         for n in range(2):
             self.world.spawn(f"coordinator{n}", partial(coordinator, assignors=all_assignors({"mine": self.own})))
         for n in range(2):
@@ -91,6 +93,25 @@ def test_while_it_raises_nothing_is_given_to_the_dead_or_taken_from_the_living(s
     script.join("consumer2")
     script.settle("asked again")
     script.calm()
+
+
+@on_seeds()
+def test_while_it_raises_a_static_member_that_leaves_and_returns_is_noted_once_each_way(seed: int) -> None:
+    script = OwnScript(seed, hold_ms=30_000)
+    world, note, began_ms = script.world, DRAFT.instance(GROUP, "consumer0"), script.world.now_ms
+    script.own.fails = True
+    script.leave("consumer0")
+    world.run_for(5_000)
+    assert script.writes_to(note, began_ms) == len(world.events("instance_away")) == 1
+    script.process("consumer0").restarts = True
+    world.crash("consumer0", restart_after_ms=100)
+    world.run_until(lambda: bool(world.events("instance_returned")), what="it is back")
+    world.run_for(5_000)
+    assert script.writes_to(note, began_ms) == 2
+    script.leave("consumer0")
+    world.run_for(60_000)
+    assert script.writes_to(note, began_ms) == 4
+    assert (len(world.events("instance_away")), len(world.events("instance_given_up"))) == (2, 1)
 
 
 @on_seeds()

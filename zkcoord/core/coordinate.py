@@ -213,11 +213,12 @@ def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -
 
     `waiting`: nothing is granted now, so only who is away is written.
     """
-    wanted = {} if waiting else memory.target.instances
-    if not wanted and not view.instances:
+    made = {} if waiting else memory.target.instances
+    if not made and not view.instances:
         return []
     away = {m.instance: view.instances[m.instance] for m in memory.holds.held(view, now_ms) if m.instance is not None}
     present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
+    wanted = {i: instance for i, instance in made.items() if i in present}  # a target that stands still may be older
     gone = {i: altered(known, away=True) for i, known in away.items() if not known.away}
     returned = [i for i, known in view.instances.items() if known.away and i in present]
     back = {i: altered(view.instances[i], away=False) for i in returned}
