@@ -22,7 +22,8 @@ ASSIGNORS = ("sticky", "range", "roundrobin-1.0", "roundrobin-0.8")
 coordinator has: the coordinator computes, so a group's record can choose any of them without a restart."""
 
 TOOL_TIMEOUT_MS = 15_000
-"""How long a command-line tool waits for ZooKeeper before it says that it cannot be reached."""
+"""How long a command-line tool waits for ZooKeeper before it says that it cannot be reached; less where nobody listens
+(`REFUSED_WAIT_MS` in `shell/zk/blocking.py`)."""
 
 DEMO_SECONDS, DEMO_RATE, DEMO_PARTITIONS = 40, 10_000, 8
 """The demo: long enough to see calm between its events, little enough for a small machine beside three Sparks."""

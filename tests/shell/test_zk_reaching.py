@@ -1,6 +1,7 @@
 """What a session logs of a server that cannot be reached, and of one that can be reached again."""
 
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -8,10 +9,23 @@ import pytest
 
 from tests.shell.zk_world import DEADLINE_S, Proxy, Recorder
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.errors import UnavailableError
 from zkcoord.shell.ports import Link
+from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.store import zookeeper_sessions
+from zkcoord.tree.snapshot import Read
 
 pytestmark = pytest.mark.zookeeper
+
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture
+def refused_wait_ms(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How long a tree waits here for an address that refuses."""
+    monkeypatch.setattr("zkcoord.shell.zk.blocking.REFUSED_WAIT_MS", 200)
+    return 200
 
 
 @pytest.fixture
@@ -86,3 +100,28 @@ def test_a_first_connection_that_was_not_waited_for_is_not_told(
         zk.linked(Link.CONNECTED)
         zk.close()
     assert caplog.messages == []
+
+
+def test_a_tree_does_not_wait_out_its_deadline_when_nobody_listens_at_any_address(refused_wait_ms: int) -> None:
+    with Tree(f"{NOWHERE},127.0.0.1:2", deadline_ms=60_000) as tree:
+        for call in (lambda: tree.read([Read("/")]), tree.sync, lambda: tree.session_id):
+            with pytest.raises(UnavailableError, match=f"did not answer within {refused_wait_ms} ms .*refused"):
+                call()
+
+
+def test_a_tree_waits_out_its_deadline_for_a_server_that_is_silent(refused_wait_ms: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
+        address = f"{NOWHERE},127.0.0.1:{silent.getsockname()[1]}"
+        with Tree(address, deadline_ms=900) as tree, pytest.raises(UnavailableError, match="within 900 ms"):
+            tree.read([Read("/")])
+
+
+def test_a_tree_waits_out_its_deadline_for_a_server_that_has_served_it(
+    proxy: Proxy, chroot: str, refused_wait_ms: int
+) -> None:
+    with Tree(below(chroot, proxy)) as tree:
+        assert tree.session_id
+        tree._deadline_ms = 1_500
+        proxy.down()
+        with pytest.raises(UnavailableError, match="within 1500 ms"):
+            tree.read([Read("/")])

@@ -18,6 +18,9 @@ from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
 CLOSE_WAIT_MS = 2_000
+REFUSED_WAIT_MS = 2_000
+"""How long a first connection is waited for while every server refuses it: nobody listens there, and waiting helps only
+while ZooKeeper starts. A server that is silent may still answer, and one that has served before may come back."""
 
 Answer = ReadDone | CommitDone | SyncDone
 
@@ -33,7 +36,8 @@ class _Question:
 class Tree:
     """One session; each call waits, at most `deadline_ms`, and may be made from any thread.
 
-    UnavailableError: ZooKeeper was not reached or did not answer in time, or the session expired (make a new Tree).
+    UnavailableError: ZooKeeper was not reached or did not answer in time (after `REFUSED_WAIT_MS` already when every
+    server refuses the first connection), or the session expired (make a new Tree).
     UsageError: the address is wrong, the chroot is missing, the credentials are refused, a node may not be read.
     """
 
@@ -108,7 +112,7 @@ class Tree:
             self._questions[token] = question
             try:
                 self._send(token, question)
-                self._changed.wait_for(partial(self._settled, question), self._deadline_ms / 1000)
+                self._wait_for(partial(self._settled, question))
             finally:
                 del self._questions[token]
             error = question.error or self._error
@@ -117,6 +121,15 @@ class Tree:
             if send is None and self._link is not Link.CONNECTED:
                 raise self._silence()
         return question
+
+    def _wait_for(self, settled: Callable[[], bool]) -> None:
+        """Wait until it holds or the deadline passes; UnavailableError when nobody listens at any address."""
+        first_ms = min(self._deadline_ms, REFUSED_WAIT_MS)
+        if self._changed.wait_for(settled, first_ms / 1000):
+            return
+        if not self._session_id and self._store.session.refused:
+            raise self._store.session.unavailable(first_ms)
+        self._changed.wait_for(settled, (self._deadline_ms - first_ms) / 1000)
 
     def _settled(self, question: _Question) -> bool:
         if question.send is None and self._link is Link.CONNECTED:

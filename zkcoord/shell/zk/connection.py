@@ -124,6 +124,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self.handler.reach_wait_s = REACH_WAIT_S
         self._patience_s = CONNECT_WAIT_S
         self._reached = False
+        self._refusals: list[bool] = []  # of each server that was tried in this round: it refused the connection
+        self.refused = False  # by every server, the last time that all were tried
         self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
@@ -151,12 +153,13 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         return sorted(found, key=lambda server: server[1:] == self._last)  # the one that was just lost comes last
 
     def _connect_loop(self, retry: Any) -> Any:
-        self._reached = False
+        self._reached, self._refusals = False, []
         try:
             return super()._connect_loop(retry)
         except ForceRetryError:  # kazoo's word for: once more, after a pause
             if not self._reached:
                 self.handler.reach_wait_s = (self.handler.reach_wait_s or REACH_WAIT_S) * 2
+                self.refused = bool(self._refusals) and all(self._refusals)
                 self.client.unreachable()
             raise
 
@@ -165,10 +168,11 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except (ConnectionDropped, KazooTimeoutError) as error:
+            self._refusals.append(isinstance(error.__context__, ConnectionRefusedError))
             self.client.trouble(f"{host}:{port}: {error}")
             raise
         session_timeout_ms = round(read_timeout * 3 / 2)  # kazoo keeps two thirds of it only
-        self._reached, self._patience_s = True, CONNECT_WAIT_S
+        self._reached, self.refused, self._patience_s = True, False, CONNECT_WAIT_S
         self._last, self.handler.reach_wait_s = (hostip, port), REACH_WAIT_S
         with contextlib.suppress(OSError, AttributeError):  # Linux only
             # Requests count as heartbeats for kazoo, so a busy client would never notice a link that swallows all.

@@ -330,6 +330,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.finish()
         self.join(EXIT_WAIT_MS)
 
+    @property
+    def refused(self) -> bool:
+        """True when every server refused the connection the last time that all were tried: nobody listens there."""
+        return self._connection.refused
+
     def unavailable(self, waited_ms: int) -> UnavailableError:
         """The error that says that no server answered in this time, and what to do."""
         trouble = f" (last: {self.last_trouble})" if self.last_trouble else ""
