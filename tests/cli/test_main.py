@@ -218,7 +218,7 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         ([*CONSUME, "--group", ""], "--group is empty: give a value, or leave the option out"),
         ([*CONSUME, "--topic", " "], "--topic is empty: give a value, or leave the option out"),
         (["coordinator", "--zookeeper", "h:1", "--journal", ""], "--journal is empty: give a value, or leave"),
-        ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': 1 to 255 printable characters, no '/'"),
+        ([*CONSUME, "--consumer-id", "a/b"], "instance 'a/b': letters, digits, '.', '_' and '-' only, at most 249"),
         (["group", "list", "--zookeeper", "http://h:1"], "it is no URL; write HOST:PORT[,HOST:PORT…][/chroot]"),
         (
             ["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "2147483648"],
@@ -227,7 +227,7 @@ def test_with_a_json_log_every_line_on_standard_error_is_an_object(
         (["coordinator", "--zookeeper", "h:1", "--session-timeout-ms", "0"], "'--session-timeout-ms': 0 is not in"),
         (["group", "list", "--zookeeper", "h:1/a/"], "the chroot must not end with /"),
         (["coordinator", "--zookeeper", "h:1,"], "a host is missing"),
-        (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "coordinator id -1"),
+        (["coordinator", "--zookeeper", "h:1", "--id", "-1"], "'--id': -1 is not in the range x>=0."),
         (["migrate", "current", "--zookeeper", "h:1", "--zookeeper-config", "/none"], "/none cannot be read"),
     ],
 )

@@ -21,7 +21,9 @@ cycle: looking each 700 new ones, as is usual, costs a fifth of its time."""
 
 
 @click.command(cls=Command, usual_log_level=logging.INFO)
-@click.option("--id", "coordinator_id", type=int, metavar="N", help="Its number (default: the smallest free one).")
+@click.option(
+    "--id", "coordinator_id", type=at_least(0), metavar="N", help="Its number (default: the smallest free one)."
+)
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Where nodes are.")
 @click.option(
     "--session-timeout-ms",
