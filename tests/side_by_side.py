@@ -1,8 +1,7 @@
 """How `scripts/test` runs the suites side by side: pytest-xdist, with this file as a plugin (`-p tests.side_by_side`).
 
 The tests that need no server come first, spread over all workers: they use the processor, and a real server beside them
-would answer late. The others follow, the longest groups first. A group stays in one worker, with the servers that it
-starts there.
+would answer late. The others follow, the longest first. What shares servers stays together in one worker (`scope_of`).
 
 At the end there is a line for each suite, and as the very last one, alone on its line, the sum of all.
 """
@@ -20,7 +19,8 @@ from zkcoord.embedded import server
 
 SUITES = ("docker", "spark", "kafka", "postgres", "zookeeper")  # a test belongs to the first that it is marked with
 PURE = "no server"
-WHOLE = ("docker", "spark")  # one group each: they share an image, a Spark session
+TOGETHER = ("tests/containers", "tests/spark")  # each stays in one worker: an image and its network, a Spark session
+LOOSE = "tests/sim/"  # each test by itself: there is nothing to share
 PROPERTY = "suite"
 PORT_SLICES = 8  # more than there are workers; one that replaces a crashed worker has a number of its own
 COUNTED = {"passed": "passed", "failed": "failed", "error": "failed", "skipped": "skipped"}
@@ -50,17 +50,45 @@ def pytest_configure(config: pytest.Config) -> None:
         server.PORT_MAX = server.PORT_MIN + size
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def scope_of(test_id: str) -> str:
+    """What is run in one worker, one test after the other: a folder, a file or a single test.
+
+    >>> scope_of("tests/spark/test_loop.py::test_a"), scope_of("tests/cli/test_main.py::test_a[1]")
+    ('tests/spark', 'tests/cli/test_main.py')
+    """
+    if test_id.startswith(LOOSE):
+        return test_id
+    return next((folder for folder in TOGETHER if test_id.startswith(f"{folder}/")), test_id.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal the tests out by `scope_of`. (xdist's own groups change a test's id, which pytest 9.2 does not allow.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests, and name the group of each that needs a server."""
-    order = {PURE: 0} | {suite: number for number, suite in enumerate(SUITES, 1)}
-    suites = {item: suite_of(mark.name for mark in item.iter_markers()) for item in items}
-    items.sort(key=lambda item: order[suites[item]])
-    for item, suite in suites.items():
+    """Order the tests: what shares a worker stands where the heaviest test of it belongs."""
+    ranks = {suite: number for number, suite in enumerate((*SUITES, PURE))}
+    scopes: dict[str, int] = {}
+    for item in items:
+        suite = suite_of(mark.name for mark in item.iter_markers())
         item.user_properties.append((PROPERTY, suite))  # goes with the test's reports to the process that counts
-        if suite != PURE:
-            group = suite if suite in WHOLE else f"{item.path.parent.name}.{item.path.stem}"
-            item.add_marker(pytest.mark.xdist_group(group))
+        scope = scope_of(item.nodeid)
+        scopes[scope] = min(ranks[suite], scopes.get(scope, ranks[suite]))
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        rank = scopes[scope_of(item.nodeid)]
+        return rank < ranks[PURE], rank
+
+    items.sort(key=place)
 
 
 def counted(stats: Mapping[str, list[Any]]) -> tuple[dict[str, Counter[str]], dict[str, float]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadgroup", "--no-loadscope-reorder")
+SIDE_BY_SIDE = ("-p", "tests.side_by_side", "--dist", "loadscope", "--no-loadscope-reorder")
 DEADLINE_S = 120
 SUITE = """
 import os, pytest
@@ -34,6 +34,12 @@ def test_is_skipped(): pass
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(20))
 def test_of_one_process(number): assert os.environ.setdefault("FIRST", str(number)) == "0"
+"""
+SPREAD = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(20))
+def test_anywhere(number): print(f"{number} in {os.environ['PYTEST_XDIST_WORKER']}")
 """
 
 
@@ -88,3 +94,19 @@ def test_a_suite_left_out_by_the_processes_is_told_once(environment: dict[str, s
 
     told = [line.partition(" left out (")[0] for line in lines if " left out (" in line]
     assert (done, told, lines[-1]) == (code, ["suite docker"], "0 passed, 0 failed, 0 skipped")
+
+
+def test_what_shares_servers_stays_in_one_process_and_comes_after_what_needs_none(tmp_path: Path) -> None:
+    (tmp_path / "tests/spark").mkdir(parents=True)
+    (tmp_path / "tests/sim").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / f"tests/spark/test_{name}.py").write_text(f"{SPREAD}\npytestmark = pytest.mark.spark")
+    (tmp_path / "tests/sim/test_three.py").write_text(SPREAD)
+
+    code, lines = run(tmp_path, "-n", "2", "-v", "--rootdir", str(tmp_path))
+
+    ran = [(line.split("]")[0].lstrip("["), line.split("tests/")[1][:3]) for line in lines if "PASSED" in line]
+    assert (code, len(ran)) == (0, 60)
+    assert len({worker for worker, folder in ran if folder == "spa"}) == 1
+    assert len({worker for worker, folder in ran if folder == "sim"}) == 2
+    assert [folder for _, folder in ran[:15]] == ["sim"] * 15

@@ -41,7 +41,10 @@ def test_a_restarted_query_does_not_read_a_complete_batch_again_that_was_not_com
     first = stream.start("first", tmp_path, {"processingTime": "1 hour"})
     source = await_progress(first, 0)["sources"][0]
     ranges = json.loads(source["endOffset"])["ranges"][stream.topic.name]
-    assert ranges == {"0": {"lo": 0, "hi": 20, "end": 20}, "1": {"lo": 0, "hi": 10, "end": 10}}
+    assert ranges == {
+        "0": {"lo": 0, "hi": 20, "end": 20, "incarnation": 1},
+        "1": {"lo": 0, "hi": 10, "end": 10, "incarnation": 1},
+    }
     first.stop()  # the source never heard that the batch is complete
     stream.topic.fill(0, 7)
     second = stream.start("second", tmp_path)
