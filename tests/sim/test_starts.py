@@ -12,6 +12,7 @@ from tests.sim import faults
 from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
 from zkcoord.core.model import TopicPartition
+from zkcoord.shell.membership import MembershipRole
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT
@@ -187,4 +188,25 @@ def test_a_refused_start_whose_owner_was_edited_is_acknowledged_without_it(seed:
     assert [(t.applied, count) for t, count in zip(tried, frees, strict=True)] == [(False, 1), (True, 0)]
     del application._raises  # type: ignore[attr-defined]
     script.settle()
+    script.calm()
+
+
+@on_seeds(4)
+def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(seed: int) -> None:
+    """The link is whole, and the lease is over, since the registration is still to be read behind a reconnection."""
+    script = Script(seed, replace(QUIET, call_ms_max=0), consumers=1, coordinators=1)
+    script.settle()
+    world, application, new = script.world, script.application("consumer0"), TopicPartition("t", 4)
+    go_on = hold_calls(application)
+    script.grow("t", 5)
+    world.run_until(lambda: [name for _, name, _ in application._calls] == ["reset"], what="a start that waits")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MembershipRole, "_extend_lease", lambda self, desk: None)
+        world.run_until(lambda: [name for _, name, _ in application._calls] == ["reset", "lost"], what="the lease ends")
+        began_ms = world.now_ms
+        go_on()
+        world.run_for(500)
+        assert script.journal("start", since_ms=began_ms) == []
+    script.settle()
+    assert [entry.process for entry in script.journal("start", new, began_ms)] == ["consumer0"]
     script.calm()

@@ -100,6 +100,7 @@ class Desk:
         self.short_of_room = False  # in the status: what is left over there is to be looked up
         self.uncertain = False  # a commit's outcome is being looked up
         self.now_ms = 0
+        self.leased = False  # the lease holds now
 
     # the channel
 

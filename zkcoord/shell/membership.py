@@ -237,7 +237,7 @@ class MembershipRole:
             return None
         desk = self.desk
         if self.member and desk is not None:
-            desk.now_ms, desk.holdings.said = now_ms, self.said
+            desk.now_ms, desk.leased, desk.holdings.said = now_ms, lease.holds(now_ms), self.said
             self._absences.member(loop.tracker, desk.paths.layout, now_ms, idle=not desk.holdings.held)
             self._decide_as_member(desk, lease, now_ms)
         self._publish()

@@ -182,6 +182,8 @@ class StartTask:
             return
         running = self._desk.holdings.running
         starting = {p: s.offset for p, s in able.items() if p not in running or s.told not in (-1, s.offset)}
+        if starting and not self._desk.leased:
+            return  # the application would be told that it is lost, at once: the next lease has it started
         if starting:
             for partition, offset in starting.items():
                 able[partition].told = offset
