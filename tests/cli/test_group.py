@@ -67,6 +67,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "epoch": 0,
         "commands": 0,
         "member_count": 1,
+        "deleted": False,
         "failed": None,
         "quarantined": {},
         "problem": None,
