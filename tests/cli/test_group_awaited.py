@@ -50,7 +50,7 @@ def test_f65_people_see_who_is_away_how_much_waits_and_until_when(world: World, 
     away = f"1 partition without a reader, kept for it until {until(world)[1]}, by the clock of ZooKeeper's server"
     assert plain.stdout.splitlines()[0] == (
         "Group g: AwaitingMember, generation 7, coordinator 3, epoch 0, 0 commands outstanding, 1 member,"
-        f" etl-2 is away: {away}"
+        f" static member etl-2 is away: {away}"
     )
     assert f"{B}-0 (gone)" in plain.stdout
     assert [line.split(maxsplit=7) for line in members.stdout.splitlines()[2:]] == [

@@ -52,6 +52,20 @@ def test_waiting_for_a_group_that_does_not_come_to_rest_ends_in_time(world: Worl
     assert "group g is not stable yet (AwaitingSync, 1 command outstanding)" in result.stderr
 
 
+def test_waiting_names_the_node_that_nobody_can_read_and_who_must_act(world: World, run: Run) -> None:
+    world.settle()
+    world.put(DRAFT.owner("g", P0), b"no thread")
+
+    result = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", world.address)
+
+    assert result.exit_code == 5
+    assert result.stderr.splitlines()[-1].startswith(
+        "error: group g is not stable yet (PreparingRebalance, 0 commands outstanding);"
+        f" {DRAFT.owner('g', P0)}: b'no thread' is no thread id: an operator must set it empty, then run `zkcoord group"
+        " rebalance g`"
+    )
+
+
 def test_a_group_that_is_left_alone_is_not_stable(world: World, run: Run) -> None:
     world.settle()
     world.put(DRAFT.record("g"), b"{")

@@ -10,6 +10,7 @@ from tests.cli.program import Run, Spawn
 from tests.integration.world import Member, World, named
 from tests.waiting import wait_until
 from zkcoord.cli.wishing import wait
+from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import Acl, ZooKeeperConfig
@@ -155,6 +156,19 @@ def test_a_group_of_which_an_old_tool_left_the_record_is_found_and_deleted(world
     assert text(run, "group", "list", *at) == ""
 
 
+def test_a_pause_that_cannot_end_names_the_owner_that_nobody_can_read(world: World, member: Member, run: Run) -> None:
+    owner = DRAFT.owner("g", TopicPartition("clicks", 0))
+    world.put(owner, b"no thread")
+
+    result = run("group", "pause", "g", "--timeout-ms", "1000", "--zookeeper", world.zookeeper)
+
+    assert result.exit_code == 5
+    assert f"; {owner}: b'no thread' is no thread id: an operator must set it empty" in said(result)
+
+
+PENDING = "the request stands, and a coordinator carries it out as soon as it can"
+
+
 def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: str, run: Run) -> None:
     with World(chroot) as world:
         world.topic("clicks", 1)
@@ -165,7 +179,7 @@ def test_without_a_coordinator_the_wish_stands_and_the_command_says_so(chroot: s
         result = run("group", "pause", "g", "--timeout-ms", "200", "--zookeeper", chroot)
         assert (result.exit_code, said(result)) == (
             5,
-            "error: pause of group g is not done after 200 ms (no coordinator is elected): it stands, and will be",
+            f"error: pause of group g is not done after 200 ms (no coordinator is elected): {PENDING}",
         )
         assert json.loads(world.data(DRAFT.record("g")))["wish"]["pause"]["run"]
 
@@ -177,7 +191,7 @@ def test_who_interrupts_a_wish_is_told_that_it_stands(capsys: pytest.CaptureFixt
     with pytest.raises(KeyboardInterrupt):
         wait("pause of group g", 60_000, interrupted, lambda: "coordinator 0 serves")
 
-    assert capsys.readouterr().err == "notice: pause of group g is not done yet: it stands, and will be\n"
+    assert capsys.readouterr().err == f"notice: pause of group g is not done yet: {PENDING}\n"
 
 
 def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot: str, run: Run, spawn: Spawn) -> None:

@@ -194,7 +194,8 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
         f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
     if not report.paused:
-        words += [f"{name} is away: {waits_for(above, awaited)}" for name, awaited in report.awaited.items()]
+        away = {name: waits_for(above, awaited) for name, awaited in report.awaited.items()}
+        words += [f"static member {name} is away: {what}" for name, what in away.items()]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
     return words + ([f"PROBLEM: {view.problem}"] if view.problem else [])
 

@@ -102,10 +102,22 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
             f"group {name} is not stable ({report.phase.value}): a static member is away ({away}): start it again, wait"
             f" longer, or let `zkcoord group rebalance {name}` give its share to others"
         )
+    if report.problems:
+        return f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding); {first_problem(report)}"
     return (
         f"group {name} is not stable yet ({report.phase.value}, {commands} outstanding): wait longer, or see"
         f" `zkcoord group describe {name} --members`"
     )
+
+
+def first_problem(report: GroupReport) -> str:
+    """The first node of the group with a problem: its path, what is wrong, who must act. "" if there is none."""
+    if not report.problems:
+        return ""
+    path = min(report.problems)
+    others = len(report.problems) - 1
+    more = f" ({count(others, 'further problem')}: `zkcoord group describe {report.view.group}`)" if others else ""
+    return f"{path}: {report.problems[path]}{more}"
 
 
 def waits_for(above: TreeReport, awaited: Awaited) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.reading import read_group, read_tree
 from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
 from zkcoord.core.wishes import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
 from zkcoord.errors import UsageError
+from zkcoord.migrate import BlockingTree
+from zkcoord.tree.paths import Layout
 
 PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
 
@@ -35,11 +39,19 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
             f"{name} of group {whose}",
             timeout_ms,
             lambda: answer_to(tree, layout, whose, name, run),
-            lambda: who_serves(tree, address),
+            lambda: _waits_for(tree, layout, address, whose),
         )
     if answer.state == REFUSED:
         raise UsageError(f"{name} of group {whose} is refused: {answer.reason}")
     _print(settings, whose, name, answer)
+
+
+def _waits_for(tree: BlockingTree, layout: Layout, address: str, group: str) -> str:
+    """Who carries the request out, and the node of the group that may keep it from that."""
+    problem = ""
+    with suppress(UsageError):  # a group that is gone
+        problem = first_problem(read_group(tree, layout, group))
+    return who_serves(tree, address) + (problem and f"; {problem}")
 
 
 def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:

@@ -29,6 +29,7 @@ from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 TURN_SECONDS = 0.1
 PROGRESS_SECONDS = 5.0
 ATTEMPTS_MAX = 20
+PENDING = "the request stands, and a coordinator carries it out as soon as it can"
 """Of one edit: somebody else edits the same node only now and then."""
 
 Edit = Callable[[GroupRecord], GroupRecord]
@@ -163,13 +164,13 @@ def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Ca
         while (answer := ask()) is None:
             now = time.monotonic()
             if now - began >= timeout_ms / 1000:
-                raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): it stands, and will be")
+                raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): {PENDING}")
             if now - said >= PROGRESS_SECONDS:
                 say("waiting", f"{what}: {doing()}")
                 said = now
             time.sleep(TURN_SECONDS)
     except KeyboardInterrupt:
-        say("notice", f"{what} is not done yet: it stands, and will be")
+        say("notice", f"{what} is not done yet: {PENDING}")
         raise
     return answer
 
