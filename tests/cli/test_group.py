@@ -183,8 +183,8 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
     assert notes == {
         A: f"replaced by {B}",
         B: None,
-        "g_h-3-cccccccc": "offers the assignors ['range'], the group uses ['sticky']",
-        "g_h-4-dddddddd": "offers the assignors ['mine'], the group uses ['sticky']",
+        "g_h-3-cccccccc": "offers the assignors ['range'], the group uses ['sticky']: offer one of these",
+        "g_h-4-dddddddd": "offers the assignors ['mine'], the group uses ['sticky']: offer one of these",
         "g_h-5-eeeeeeee": "sent away, and has not left yet",
         "g_h-6-ffffffff": "cannot use the offset store 'zookeeper'",
         "g_h-7-99999999": "no topic matches its wildcard",
@@ -209,7 +209,7 @@ def test_members_are_judged_as_the_coordinator_in_charge_judges_them(world: Worl
         A: None,
         B: "speaks the protocol 1, the others 2",
         "g_h-3-cccccccc": "speaks the protocols 3 to 4, the others 2",
-        "g_h-4-dddddddd": "offers the assignors ['theirs'], the group uses ['sticky']",
+        "g_h-4-dddddddd": "offers the assignors ['theirs'], the group uses ['sticky']: offer one of these",
     }
     world.remove("/zkcoord/coordinators/3")
     assert notes()["g_h-3-cccccccc"] is None

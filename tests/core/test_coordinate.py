@@ -140,7 +140,7 @@ def test_a_channel_without_registration_is_left_to_a_joining_consumer_for_a_whil
 def test_a_member_that_leaves_nothing_in_common_is_sent_away_and_the_group_goes_on() -> None:
     old, odd = member("a", 1, assignors=("range",)), member("b", 2, assignors=("sticky",))
     view = settled(group([old, odd], dict.fromkeys((T0, T1, T2, T3), "a-0")))
-    reason = "offers the assignors ['sticky'], the group uses ['range']"
+    reason = "offers the assignors ['sticky'], the group uses ['range']: offer one of these"
     assert decided(view) == [RejectMember(consumer_id="b", why=reason)]
 
 

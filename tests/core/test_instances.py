@@ -157,7 +157,7 @@ def doubled(**fields: Any) -> tuple[GroupView, list[Decision]]:
 
 def test_f40_of_two_registrations_of_one_instance_the_newer_is_the_member_and_the_older_goes_for_good() -> None:
     _, decisions = doubled()
-    reason = "another process has registered as the instance a: a2"
+    reason = "another process has registered as the instance a: a2; stop one of the two, or give it another name"
     assert decisions == [
         RejectMember(consumer_id="a1", why=reason, final=True),
         RememberInstances(known={"a": known("a2", T0, T1)}, forgotten=(), why=WHY),

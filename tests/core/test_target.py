@@ -38,19 +38,28 @@ def offering(*offers: tuple[str, ...]) -> list:  # type: ignore[type-arg]
         (
             [("sticky",), ("range", "sticky")],
             "range",
-            Agreement(assignor="range", rejected={"m1": "offers the assignors ['sticky'], the group uses ['range']"}),
+            Agreement(
+                assignor="range",
+                rejected={"m1": "offers the assignors ['sticky'], the group uses ['range']: offer one of these"},
+            ),
         ),
         (
             [("mine", "sticky"), ("mine",)],
             None,
-            Agreement(assignor="sticky", rejected={"m2": "offers the assignors ['mine'], the group uses ['sticky']"}),
+            Agreement(
+                assignor="sticky",
+                rejected={"m2": "offers the assignors ['mine'], the group uses ['sticky']: offer one of these"},
+            ),
         ),
         (
             [("mine",), ("range",)],
             None,
             Agreement(
                 assignor="range",
-                rejected={"m1": f"offers the assignors ['mine'], the group uses {list(KNOWN)}"},
+                rejected={
+                    "m1": f"offers the assignors ['mine'], this coordinator has {list(KNOWN)}: offer one of these, or"
+                    " install yours beside it"
+                },
             ),
         ),
         (

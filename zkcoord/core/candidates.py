@@ -44,8 +44,10 @@ def agree(
         if shared:
             common = shared
         else:
-            rejected[member.consumer_id] = (
-                f"offers the assignors {list(member.assignors)}, the group uses {common or sorted(known)}"
+            rejected[member.consumer_id] = f"offers the assignors {list(member.assignors)}, " + (
+                f"the group uses {common}: offer one of these"
+                if common
+                else f"this coordinator has {sorted(known)}: offer one of these, or install yours beside it"
             )
     chosen = common[0] if common else "sticky"
     agreed = [member for member in choosing if member.consumer_id not in rejected]

@@ -99,7 +99,8 @@ def superseded(candidates: Sequence[Member]) -> dict[str, str]:
     """Who must go since a newer registration (czxid) has its instance, unless that says `replaces`; with the reason."""
     newest = _newest(candidates)
     return {
-        m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id}"
+        m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id};"
+        " stop one of the two, or give it another name"
         for m in candidates
         if m.instance is not None and newest[m.instance] is not m
     }
