@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
 from tests.sim.actors import GROUP
@@ -9,6 +11,8 @@ from tests.sim.script import on_seeds
 from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
 from zkcoord.errors import FencedError
 from zkcoord.shell import announcing
+from zkcoord.shell.announcing import Announced
+from zkcoord.shell.ports import Request
 from zkcoord.tree import writes
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode
@@ -122,3 +126,29 @@ def test_a_range_of_an_earlier_topic_left_over_in_a_living_members_status_is_not
     assert another_reads(script, P0, "heir") == next_reader
     script.world.run_for(1_000)
     assert [name for name, _ in told(script, P0)] == ["heir"]  # of the topic as it was
+
+
+@on_seeds()
+def test_a_commit_waits_for_the_announcement_that_was_sent_before_it(seed: int) -> None:
+    """One write of a consumer is under way at a time: an outcome is never taken for that of another write."""
+    script = scene(seed, consumers=1)
+    world, inbox = script.world, script.process("consumer0").inbox
+    at0, at1 = position(script, P0), position(script, P1)
+    application, announced, committed = script.application("consumer0"), Future[None](), Future[None]()
+    loop = script.actor("consumer0").loop
+    world.run_for(500)  # its start's acknowledgement is answered, and what that changed is read
+    script.wire("consumer0").up = False
+    script.refresh("consumer0")
+    starts = application.wanted({P0: at0}).starts
+    inbox.put(Request("announce", Announced({P0: (at0, at0 + 9)}, starts), announced))
+    world.run_until(lambda: loop.commits_in_flight == 1, what="it is sent")
+    process(script, "consumer0", P1, at1, at1 + 5)
+    inbox.put(Request("commit", application.wanted({P1: at1 + 5}), committed))
+    world.run_until(lambda: not inbox.items, what="it is taken up")
+    assert loop.commits_in_flight == 1
+    script.wire("consumer0").up = True
+    script.refresh("consumer0")
+    world.run_until(lambda: announced.done() and committed.done(), what="both are answered")
+    announced.result()
+    committed.result()
+    assert position(script, P1) == at1 + 5

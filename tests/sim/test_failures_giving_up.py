@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.sim.actors import GROUP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
+from zkcoord.shell.parting import REJOIN_MS
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import DeleteNode
 
@@ -86,5 +87,36 @@ def test_f57_a_batch_that_goes_on_after_lost_was_obeyed_is_waited_for(seed: int)
     role.may_join = lambda: True
     world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
     assert world.now_ms - lost_ms < LEASE_MS * 3 // 4
+    script.settle()
+    script.calm()
+
+
+@on_seeds()
+def test_f57_one_whose_session_ends_meanwhile_is_not_waited_for(seed: int) -> None:
+    """Nothing is left to be kept back: who asked it to leave is answered, though its application obeys nothing."""
+    script, _, _, go_on = channel_gone(seed)
+    ensemble, left = script.world.ensemble, script.leave("consumer0")
+    (session,) = [s for s in ensemble.sessions.values() if s.client == script.client("consumer0")]
+    ensemble.end_session(session, "expire")
+    for store in script.process("consumer0").stores:
+        store.break_wire("its session has expired")
+    script.world.run_for(LEASE_MS // 4)
+    assert left.done()
+    go_on()
+    script.calm()
+
+
+@on_seeds()
+def test_f57_one_that_was_evicted_has_nothing_to_wait_for(seed: int) -> None:
+    """Its registration is gone, and what it held is kept back by the grace: it registers again as soon as it may."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    consumer = script.member("consumer0")
+    go_on = hold_calls(script.application("consumer0"))
+    assert not script.world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, consumer), -1)).reason
+    script.world.run_until(lambda: bool(script.world.events("session_lost")), what="it sees that")
+    script.world.run_for(REJOIN_MS[0] + LEASE_MS // 4)
+    assert script.member("consumer0") != consumer
+    go_on()
     script.settle()
     script.calm()
