@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 import pytest
 
+from tests.sim import faults
 from tests.sim.actors import GROUP
-from tests.sim.script import on_seeds
+from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.shell import announcing
-from zkcoord.shell.announcing import Announced
+from zkcoord.shell.announcing import Announced, Ranges
 from zkcoord.shell.ports import Request
 from zkcoord.tree import writes
 from zkcoord.tree.paths import DRAFT
@@ -152,3 +155,36 @@ def test_a_commit_waits_for_the_announcement_that_was_sent_before_it(seed: int) 
     announced.result()
     committed.result()
     assert position(script, P1) == at1 + 5
+
+
+@on_seeds()
+def test_an_announcement_of_before_a_loss_or_in_it_is_fenced_and_starts_nothing_again(seed: int) -> None:
+    """Though the partition is held all the time, by the same registration."""
+    script = scene(seed, consumers=1)
+    world, at0 = script.world, position(script, P0)
+    application = script.application("consumer0")
+    before = application.wanted({P0: at0}).starts
+    faults.cut(world, script.process("consumer0"))
+    world.run_until(lambda: bool(script.journal("lost")), what="the lease ends")
+    go_on = hold_calls(application)
+    faults.uncut(world, script.process("consumer0"))
+    world.run_until(lambda: bool(application.waiting), what="it is to start again")
+    losses = script.journal("lost")
+    for start in (at0, at0 + 3):
+        for starts in (before, {}):
+            assert fenced(script, {P0: (start, at0 + 9)}, starts)
+    go_on()
+    world.run_until(lambda: P0 in script.actor("consumer0").role.readable, what="it has started again")
+    for start in (at0, at0 + 3):
+        assert fenced(script, {P0: (start, at0 + 9)}, before)
+    world.run_for(2_000)
+    assert script.journal("lost") == losses
+    ask(script, "consumer0", "announce", {P0: (at0, at0 + 9)}).result()
+
+
+def fenced(script: Script, ranges: Ranges, starts: Mapping[TopicPartition, int]) -> bool:
+    """True when an announcement of a program that knows of these starts is refused."""
+    future = Future[None]()
+    script.process("consumer0").inbox.put(Request("announce", Announced(ranges, starts), future))
+    script.world.run_until(future.done, 5_000, "it is answered")
+    return isinstance(future.exception(), FencedError)

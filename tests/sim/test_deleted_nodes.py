@@ -5,12 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
+from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.script import QUIET, Script, on_seeds
 from tests.sim.world import World
 from zkcoord.shell.ports import Request
-from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.writes import DeleteNode
+from zkcoord.tree.paths import DRAFT, EVICTED_MARK
+from zkcoord.tree.writes import CreateNode, DeleteNode
 
 
 def _delete_below(world: World, path: str) -> None:
@@ -88,3 +89,35 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
         role._groups[GROUP].tracker.unwant(DRAFT.owner(GROUP, partition))
     script.wish("hold")
     world.run_until(lambda: script.answered("hold"), 5_000, "it is answered")
+
+
+@on_seeds()
+def test_an_offset_that_was_deleted_while_the_lease_was_over_begins_anew_with_another_registration(seed: int) -> None:
+    """Only a start can apply the reset policy: what is held has no offset to go on from."""
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    world, member = script.world, script.member("consumer0")
+    world.run_for(1_000)
+    faults.cut(world, script.process("consumer0"))
+    world.run_until(lambda: bool(script.journal("lost")), what="the lease ends")
+    offsets = [DRAFT.offset(GROUP, partition) for partition in script.owned("consumer0")]
+    _delete_offsets(script, "consumer0")
+    faults.uncut(world, script.process("consumer0"))
+    world.run_for(5_000)
+    script.settle()
+    assert script.member("consumer0") != member
+    assert all(world.ensemble.data(path) for path in offsets)
+
+
+@on_seeds()
+def test_the_mark_of_an_eviction_alone_ends_a_registration(seed: int) -> None:
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    member = script.member("consumer0")
+    mark = CreateNode(f"{DRAFT.channel(GROUP, member)}/{EVICTED_MARK}", b"6000")
+    assert not script.world.ensemble.operate(mark).reason
+    script.world.run_for(5_000)
+    assert script.registered("consumer0")
+    assert script.member("consumer0") != member
+    script.settle()
+    script.calm()
