@@ -51,7 +51,18 @@ class Followed:
             elif address.place is Place.COMMAND:
                 self._channels.follow_command(self._nodes, address, node)
         self._channels.end()
-        return self.tracker.take(2) if before.view.channels else []
+        return self._to_read() if before.view.channels else []
+
+    def sent(self, *partitions: TopicPartition) -> list[Read]:
+        """An own command about these (none: a ping) was sent, and all is clean; what is to be read then."""
+        self._channels.sent("c", partitions)
+        self._channels.look_again(self._nodes)
+        return self._to_read()
+
+    def _to_read(self) -> list[Read]:
+        reads = self.tracker.take(2)
+        self.tracker.answered(2, [Node(*read[:2], None) for read in reads])
+        return reads
 
 
 def test_behind_a_list_that_changed_more_often_than_it_shows_a_stops_owners_and_the_status_are_read() -> None:
@@ -71,6 +82,21 @@ def test_nothing_is_read_where_nothing_can_have_been_released(command: bytes, ch
 def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
     found = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP)
     assert Followed(STOP).read(found) == [Read(CHANNEL), Read(OWNER)]
+
+
+def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_looked() -> None:
+    followed = Followed(START)
+    assert followed.sent(P0) == []  # it stands: its end is told
+    followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
+    assert followed.sent(P0) == [Read(OWNER), Read(CHANNEL)]
+    assert followed.sent() == [Read(CHANNEL)]  # a ping's answer is in the status
+
+
+def test_behind_a_command_that_went_before_it_was_read_all_that_its_consumer_has_is_read() -> None:
+    followed = Followed(START)
+    followed.read(Node(OWNER, Kind.DATA, Stat(1, 6, 0), b"c-0"))
+    gone = Node(f"{CHANNEL}/0000000001", Kind.DATA, None)
+    assert followed.read(gone) == [Read(CHANNEL), Read(OWNER)]
 
 
 LIST = DRAFT.channels_of("g")

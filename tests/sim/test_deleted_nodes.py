@@ -121,3 +121,17 @@ def test_the_mark_of_an_eviction_alone_ends_a_registration(seed: int) -> None:
     assert script.member("consumer0") != member
     script.settle()
     script.calm()
+
+
+@on_seeds()
+def test_a_coordinator_whose_node_was_deleted_is_elected_again_though_it_is_alone(seed: int) -> None:
+    """No other's election tells it that it serves no more."""
+    script = Script(seed, consumers=1, coordinators=1)
+    script.settle()
+    world, elected = script.world, len(script.world.events("elected"))
+    assert not world.ensemble.operate(DeleteNode(DRAFT.coordinator, -1)).reason
+    world.run_for(5_000)
+    assert world.ensemble.data(DRAFT.coordinator) is not None
+    assert len(world.events("elected")) == elected + 1
+    script.settle()
+    script.calm()
