@@ -88,6 +88,7 @@ def test_a_paused_group_that_has_come_to_rest_is_told_apart_from_one_at_work() -
     assert phase_now(stopping)[0] is Phase.PREPARING_REBALANCE
     rest = replace(stopping, done={"pause": Done("r", "paused")}, owners={p: Owner("", 6) for p in OWNERS})
     assert phase_now(rest) == (Phase.PAUSED, "it is paused (run r)")
+    assert phase_now(replace(rest, members={}, channels={}))[0] is Phase.EMPTY
     again = replace(rest, wishes={"pause": Wish(run="s")})
     assert phase_now(again)[0] is Phase.PREPARING_REBALANCE
 

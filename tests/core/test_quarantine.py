@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, decided, group, member, settled
 from zkcoord.core import quarantine
-from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine
+from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine, StopFetching
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
 from zkcoord.core.view import GroupView, Owner, Quarantine, Refusal, Wish
@@ -63,6 +63,15 @@ def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
     assert quarantines(decisions) == [{T0: Quarantine("broke b, c, d: start: ValueError: poison", 4)}]
     written = settled(replace(view, quarantined=quarantines(decisions)[0]))
     assert decided(written) == []
+
+
+def test_what_was_forgiven_and_broke_its_reader_goes_to_an_older_one_that_has_not_refused_it() -> None:
+    """Only a wish gives it to one that joined no later than the last that it broke: all begin anew."""
+    view = refused("abcd", "b", "c", "d")
+    view = settled(replace(view, owners={**view.owners, T0: Owner("d-0", 3)}))
+    (stop,) = decided(view)
+    assert isinstance(stop, StopFetching)
+    assert stop.partitions == {T0: "a-0"}
 
 
 def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_all() -> None:

@@ -129,6 +129,15 @@ def test_a_failure_outlives_a_failover() -> None:
     assert decided(view, Steps(), now_ms) == []
 
 
+def test_a_failure_of_an_earlier_generation_does_not_outlive_a_failover() -> None:
+    """It was to be cleared with the raise, by the coordinator that is gone; what was sent before still stands."""
+    view, now_ms = failed(Steps())
+    raised = replace(view, generation=view.generation + 1)
+    (cleared,) = decided(raised, Steps(), now_ms)
+    assert isinstance(cleared, FailGroup)
+    assert cleared.error is None
+
+
 def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_acknowledged() -> None:
     steps = Steps()
     view, now_ms = failed(steps)
