@@ -75,6 +75,7 @@ class Application:
         self._committing: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
         self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed exactly so, while they begin there
+        self._told: dict[TopicPartition, tuple[int, int]] = {}  # such ranges, for the start that comes next
         self.starts: dict[TopicPartition, int] = {}  # by which start each was named last, counted from 1 on
         self._start_calls = 0
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
@@ -127,6 +128,8 @@ class Application:
         if name == "start":
             self._start_calls += 1
             self.starts |= dict.fromkeys(argument, self._start_calls)
+            self.replays = {p: r for p, r in self.replays.items() if p not in argument} | self._told
+            self._told = {}  # they count for this start only, whatever becomes of it
         done = CallDone(token, error=RuntimeError("the application cannot start"))
         if not self._raises(name):
             try:
@@ -148,7 +151,7 @@ class Application:
 
     def _replay(self, ranges: dict[TopicPartition, tuple[int, int]]) -> None:
         for partition, (start, end) in sorted(ranges.items()):
-            self.replays[partition] = (start, end)
+            self._told[partition] = (start, end)
             self._note("replay", partition, start, end)
 
     def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:

@@ -66,6 +66,24 @@ def test_a_start_may_raise_in_a_storm() -> None:
     assert actor.application.positions == {}
 
 
+def test_a_range_that_is_handed_over_counts_for_the_next_start_only_also_if_that_raises() -> None:
+    """As a consumer's callbacks have it. Else it was processed of another incarnation of the topic, after its end."""
+    world, actor = holder(Options(start_raises_rate=1.0))
+    world.stormy = True
+    actor.application.call(1, "replay", {P0: (0, 28)})
+    actor.application.call(2, "start", {P0: 0})
+    world.run_until(lambda: len(actor.answers()) == 2)
+    world.stormy = False
+    actor.application.call(3, "start", {P0: 0, P1: 0})
+    world.run_until(lambda: len(actor.answers()) == 3)
+    assert actor.application.replays == {}
+
+    actor.application.call(4, "replay", {P1: (5, 7)})
+    actor.application.call(5, "start", {P1: 5})
+    world.run_until(lambda: len(actor.answers()) == 5)
+    assert actor.application.replays == {P1: (5, 7)}
+
+
 def test_it_reads_only_what_it_started_and_what_is_allowed_then() -> None:
     world, actor = holder(Options(read_ms_max=100))
     world.run_for(1_000)
