@@ -7,7 +7,7 @@ what can be done now; the rest becomes possible when something is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zkcoord.core.altered import altered
 from zkcoord.core.assignors import ASSIGNORS, Assignor
@@ -64,7 +64,7 @@ def decide(
     if view.record_version is None or view.state_version is None:
         return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)
     memory = memory.seen(view, now_ms)
-    memory = replace(memory, admissions=memory.admissions.of(view, assignors.keys()))
+    memory = altered(memory, admissions=memory.admissions.of(view, assignors.keys()))
     admission = memory.admissions.answer
     eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
@@ -86,7 +86,7 @@ def decide(
     handing = Handing()
     rebalance, memory = _rebalance(view, memory, why, announced, handing, now_ms)
     decisions += rebalance
-    memory = replace(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
+    memory = altered(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
         return available(view, memory.patience, owner, now_ms)
@@ -110,7 +110,7 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     run = view.wishes[REBALANCE].run
     if memory.rebalanced == run:
         return memory
-    return replace(memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again())
+    return altered(memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again())
 
 
 def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
@@ -156,7 +156,7 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
         return "", memory
     if target.digest == view.target_digest or not (target.assignment or view.target_digest):
         settled = Causes(assignor, frozenset(ids), view.topics, view.replica_racks)
-        return "", replace(memory, causes=settled)
+        return "", altered(memory, causes=settled)
     why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
     return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why, memory
 
@@ -184,7 +184,7 @@ def _rebalance(
     elif stopping is not view.stopping:
         decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
     if view.failed is not None and (raising or rebalancing(view)):
-        memory = replace(memory, patience=memory.patience.forgiving(now_ms))
+        memory = altered(memory, patience=memory.patience.forgiving(now_ms))
     waiting = still or memory.delay.waits(now_ms)
     decisions += _instances(view, memory, now_ms, waiting=waiting)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from zkcoord.core.admission import Admissions
+from zkcoord.core.altered import altered
 from zkcoord.core.causes import Causes
 from zkcoord.core.delay import FirstDelay
 from zkcoord.core.difference import Differences
@@ -41,7 +42,7 @@ class Memory:
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
         """With the first sights of this view."""
-        return replace(
+        return altered(
             self,
             patience=self.patience.seen(view, now_ms),
             liveness=self.liveness.seen(view, now_ms),
@@ -57,4 +58,4 @@ class Memory:
         """With this target, and the difference between the owners and it."""
         asked = (view.owners, target.assignment)
         known = target.from_owners if target.from_owners.are_of(*asked) else self.differences
-        return replace(self, target=target, differences=known.between(*asked))
+        return altered(self, target=target, differences=known.between(*asked))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from zkcoord.core.altered import altered
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
 from zkcoord.core.difference import Differences
@@ -52,7 +53,7 @@ class Target:
 
     def forgotten(self) -> Target:
         """With the assignor to be asked again at the next look, whatever has changed."""
-        return replace(self, _key=None)
+        return altered(self, _key=None)
 
     def asked(
         self,
@@ -88,7 +89,7 @@ class Target:
         target = self
         if self._key != key:
             question = _question(view, subscribers, remembered(view, members))
-            target = replace(self, _key=key, _name=name, _asked=members, _subscribers=subscribers)
+            target = altered(self, _key=key, _name=name, _asked=members, _subscribers=subscribers)
             try:
                 answer = ask(assignors[name], question)
             except AssignmentError as error:
@@ -96,14 +97,14 @@ class Target:
                     f"the assignor {name!r} gave no usable answer: {error}; its author must mend it. The group stays as"
                     " it is, what has no owner waits; it is asked again when members, topics or the record change"
                 )
-                target = replace(target, stands_still=True, problem=why)
+                target = altered(target, stands_still=True, problem=why)
             else:
                 left = unassigned(question, answer)
                 allowed = divert(question, answer, absent, barred, _joined(eligible))
                 static = {m.consumer_id: m.instance for m in members if m.instance is not None and is_static(m)}
-                target = replace(target, _static=static)._answered(allowed, eligible, absent, digest)
+                target = altered(target, _static=static)._answered(allowed, eligible, absent, digest)
                 problem = "; ".join(filter(None, (_no_room(left), target._not_waited_for(eligible)))) or None
-                target = replace(target, stands_still=False, problem=problem)
+                target = altered(target, stands_still=False, problem=problem)
         if target.stands_still:
             question = _question(view, subscribers, remembered(view, members))
             return target._standing_still(view, question, barred, _joined(eligible))
@@ -118,7 +119,7 @@ class Target:
     ) -> Target:
         for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
         wanted = {p: t for p, t in answer.items() if p not in for_absent} if absent else answer
-        answered = replace(
+        answered = altered(
             self,
             instances=to_remember(answer, eligible, self._name),
             wanted=wanted,
@@ -126,7 +127,7 @@ class Target:
             for_absent=for_absent,
             _limited=None,
         )
-        return replace(answered, _wanted_digest=answered._digest(wanted, digest))
+        return altered(answered, _wanted_digest=answered._digest(wanted, digest))
 
     def _not_waited_for(self, eligible: Sequence[Member]) -> str | None:
         """Static members of which more would have to be remembered than the state takes."""
@@ -153,13 +154,13 @@ class Target:
             left = waiting(moves(view, self.wanted, from_owners.answer.misplaced), until)
         if self._limited == left:
             same = self.until == until and self.waiting == left and self.from_owners is from_owners
-            return self if same else replace(self, until=until, waiting=left, from_owners=from_owners)
+            return self if same else altered(self, until=until, waiting=left, from_owners=from_owners)
         if left:
             assignment: Mapping[TopicPartition, str] = {**self.wanted, **left}
             digested = self._digest(assignment, digest)
         else:
             assignment, digested = self.wanted, self._wanted_digest
-        return replace(
+        return altered(
             self,
             until=until,
             waiting=left,
@@ -205,7 +206,7 @@ class Target:
                     "" if free else owner,
                 )
         topics = frozenset(given.partitions)
-        return replace(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
+        return altered(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
 
 
 def _subscriber(member: Member) -> Subscriber:
