@@ -7,7 +7,17 @@ import json
 from tests.sim.actors import GROUP
 from tests.sim.process import SimProcess
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.ports import CommitDone, FromStore, Input, Link, LinkChanged, ReadDone, StoreInput, WatchFired
+from zkcoord.shell.ports import (
+    CommitDone,
+    FromStore,
+    Input,
+    Link,
+    LinkChanged,
+    ReadDone,
+    StoreInput,
+    SyncDone,
+    WatchFired,
+)
 from zkcoord.tree.paths import DRAFT, EVICTED_MARK
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
@@ -29,6 +39,7 @@ class DraftMember:
         self._process, self._token, self._dirty = process, 0, True
         self._commands: list[Node] = []
         self._waiting = self._linked = False
+        self._syncing = False  # asked, and not answered: it asks no more, so that its client notices a silent server
         process.group, process.application = GROUP, self
         self.store = process.open_session(lambda item: process.inbox.put(FromStore(1, item)))
         self._sync_ms = self._every_ms = 0
@@ -44,7 +55,9 @@ class DraftMember:
                 self._take(item.item, now_ms)
         if self._every_ms and now_ms >= self._sync_ms:
             self._sync_ms = now_ms + self._every_ms
-            self.store.sync(0)
+            if not self._syncing:
+                self._syncing = True
+                self.store.sync(0)
         if self._linked and not self._waiting and self.obeys:
             self._act()
         return self._sync_ms or None
@@ -62,6 +75,8 @@ class DraftMember:
                 raise SessionOverError
             case LinkChanged():
                 self._linked = False
+            case SyncDone():
+                self._syncing = False
             case WatchFired():
                 self._dirty = True
             case CommitDone():
