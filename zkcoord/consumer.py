@@ -137,7 +137,7 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
         served = self._callbacks.functions(), self._callbacks.questions()
-        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "abandon"))
+        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"))
         self._role = MembershipRole(self._driver.loop, _settings(group, document), self._worker, emit_fields)
         self._driver.loop.run_role(self._role, emit_fields)
 

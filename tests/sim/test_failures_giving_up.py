@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.sim.actors import GROUP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.parting import REJOIN_MS
+from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import DeleteNode
 
@@ -119,4 +122,30 @@ def test_f57_one_that_was_evicted_has_nothing_to_wait_for(seed: int) -> None:
     assert script.member("consumer0") != consumer
     go_on()
     script.settle()
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("given_up_before", [False, True])
+def test_f57_a_program_that_a_callback_ends_has_obeyed_lost_before_another_starts_what_it_reads(
+    seed: int, given_up_before: bool
+) -> None:
+    if given_up_before:
+        script, consumer, mine, go_on = channel_gone(seed)
+    else:
+        script = Script(seed, consumers=2)
+        script.settle()
+        consumer, mine = script.member("consumer0"), script.owned("consumer0")
+        go_on = hold_calls(script.application("consumer0"))
+    world, ends, since_ms, loop = script.world, SystemExit(3), script.world.now_ms, script.actor("consumer0").loop
+    script.process("consumer0").restarts = False
+    script.process("consumer0").inbox.put(Request("exit", ends))
+    world.run_for(LEASE_MS // 2)
+    assert (GROUP, consumer) in script.field.registrations
+    assert not begun_by_another(script, mine, since_ms)
+    go_on()
+    world.run_until(lambda: loop.finished, what="its end")
+    assert loop.fatal is ends
+    assert world.now_ms < since_ms + LEASE_MS
+    world.run_until(lambda: begun_by_another(script, mine, since_ms), what="another reads on")
     script.calm()

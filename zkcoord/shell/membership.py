@@ -123,10 +123,11 @@ class MembershipRole:
                 self._committing.fail(FencedError(f"{self.desk.paths.consumer_id} lost its registration: {why}"))
         self._forget()
 
-    def _rejoin(self, why: str, now_ms: int) -> None:
-        """The registration is gone while the session stands: throw both away, wait (growing), register afresh."""
+    def _rejoin(self, why: str, now_ms: int, error: BaseException | None = None) -> None:
+        """Give registration and session up: wait (growing), register afresh; never when there is an error."""
         sent_away = self._draining.sent_away() if self._draining is not None else None
-        error = FencedError(f"evicted after it was sent away: {sent_away}") if sent_away is not None else None
+        if error is None and sent_away is not None:
+            error = FencedError(f"evicted after it was sent away: {sent_away}")
         frees = self.lease is not None and self.desk is not None and not self.desk.unregistered
         until_ms = self.lease.until_ms if self.lease is not None and frees else now_ms
         self._lost(why)
@@ -204,10 +205,14 @@ class MembershipRole:
                 self._rejoin(why, now_ms)
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """`commit`: offsets, fenced (its argument is a Wanted); `announce`: ranges (an Announced); `stop`: leave."""
-        invariant(request.name in ("commit", "announce", "stop"), f"a consumer is asked to {request.name!r}")
+        """`commit`: offsets, fenced (its argument is a Wanted); `announce`: ranges (an Announced); `stop`: leave;
+        `exit`: end with this error, by which a callback ends the program."""
+        invariant(request.name in ("commit", "announce", "stop", "exit"), f"a consumer is asked to {request.name!r}")
         if request.name == "stop":
             self._parting.leave(request.future)
+        elif request.name == "exit":
+            self._rejoin("a callback ends the program", now_ms, request.argument)
+            request.future.set_result(None)
         elif self._committing is None or not self.member:
             request.future.set_exception(FencedError("not a member of the group at present: nothing is written"))
         elif request.name == "announce":
@@ -392,7 +397,4 @@ class MembershipRole:
             self._rejoin(why, desk.now_ms)
 
     def _publish(self) -> None:
-        readable: frozenset[TopicPartition] = frozenset()
-        if self.desk is not None and self.member:
-            readable = self.desk.holdings.readable
-        self.readable = readable
+        self.readable = self.desk.holdings.readable if self.desk is not None and self.member else frozenset()

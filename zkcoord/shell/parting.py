@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from zkcoord.errors import ZkcoordError
 from zkcoord.shell.desk import Calls
 from zkcoord.shell.loop import Loop
 
@@ -33,7 +32,7 @@ class Parting:
         self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
         self._leaving: list[Future[None]] = []
         self._until_ms: int | None = None  # a session was given up: it stays open until then at most
-        self._error: ZkcoordError | None = None  # given up for good
+        self._error: BaseException | None = None  # given up for good
 
     @property
     def leaving(self) -> bool:
@@ -53,10 +52,12 @@ class Parting:
         """A start was acknowledged: the next wait is the shortest again."""
         self._losses = self._rejections = 0
 
-    def give_up(self, error: ZkcoordError | None, until_ms: int, now_ms: int) -> None:
+    def give_up(self, error: BaseException | None, until_ms: int, now_ms: int) -> None:
         """The registration is given up, and the application was told: end the session once it has answered, or at
         `until_ms` (the lease's end). Then register afresh after a wait; with an `error`, never."""
-        self._until_ms, self._error = until_ms, error
+        if self._until_ms is None:  # else it was given up before, and what was told then may not be obeyed yet
+            self._until_ms = until_ms
+        self._error = self._error or error
         self.advance(now_ms)
 
     def advance(self, now_ms: int) -> int | None:
