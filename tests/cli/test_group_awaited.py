@@ -58,6 +58,20 @@ def test_f65_people_see_who_is_away_how_much_waits_and_until_when(world: World, 
     ]
 
 
+def test_f65_of_a_group_whose_members_are_all_away_the_share_that_waits_is_the_one_remembered(
+    world: World, run: Run
+) -> None:
+    world.remove(DRAFT.registration("g", A))
+
+    plain = run("group", "describe", "g", "--zookeeper", world.address)
+    late = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", world.address)
+
+    assert "0 members, static member etl-2 is away: 1 partition without a reader" in plain.stdout.splitlines()[0]
+    assert late.stderr.splitlines()[-1] == (
+        "error: group g has no members (Empty), static members are away (etl-2): start its consumers, or wait longer"
+    )
+
+
 def test_f65_programs_see_it_too(world: World, run: Run) -> None:
     result = run("group", "list", "--output", "json", "--zookeeper", world.address)
 

@@ -87,7 +87,8 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
     """Why the group is not stable, and what to do."""
     name, commands = report.view.group, count(report.commands(), "command")
     if report.phase is Phase.EMPTY:
-        return f"group {name} has no members (Empty): start its consumers, or wait longer"
+        away = f", static members are away ({', '.join(report.awaited)})" if report.awaited else ""
+        return f"group {name} has no members (Empty){away}: start its consumers, or wait longer"
     if report.view.unreadable is not None:
         return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
     standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)

@@ -210,14 +210,16 @@ def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assi
 
 
 def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
-    """Who is waited for, as a coordinator that has just begun would see it, by instance."""
+    """Who is waited for, as a coordinator that has just begun would see it, by instance.
+
+    Without members nothing is assigned, and the share that is remembered waits."""
     shares: dict[str, list[TopicPartition]] = {}
     for partition, thread in sorted(memory.target.for_absent.items()):
         shares.setdefault(consumer_of(thread), []).append(partition)
     return {
         member.instance: Awaited(
             consumer=member.consumer_id,
-            partitions=tuple(shares.get(member.consumer_id, ())),
+            partitions=tuple(shares.get(member.consumer_id, ()) if view.members else sorted(known.share)),
             hold_ms=member.hold_ms,
             noted_ms=known.written_ms if known.away else None,
         )
