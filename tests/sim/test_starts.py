@@ -210,3 +210,26 @@ def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(s
     script.settle()
     assert [entry.process for entry in script.journal("start", new, began_ms)] == ["consumer0"]
     script.calm()
+
+
+@on_seeds()
+def test_what_is_taken_away_while_it_is_started_is_lost_to_the_application_and_started_anew(seed: int) -> None:
+    """Its owner was emptied, and its acknowledgement refused: else it would be read, and never be started again."""
+    script = Script(seed, consumers=1, coordinators=1, topics={"t": 1})
+    script.settle()
+    world, partition = script.world, TopicPartition("t", 0)
+    script.leave("consumer0")
+    script.join("late")
+    world.run_until(lambda: script.registered("late"), what="it joins")
+    go_on = hold_calls(script.application("late"))
+    world.run_until(lambda: bool(script.application("late").waiting), what="it is to start")
+    channel = DRAFT.channel(GROUP, script.member("late"))
+    for path, data in ((DRAFT.owner(GROUP, partition), b""), (channel, world.ensemble.data(channel) or b"")):
+        assert not world.ensemble.operate(SetNode(path, data, -1)).reason
+    began_ms = world.now_ms
+    go_on()
+    world.run_until(lambda: bool(script.journal("lost", partition, began_ms)), what="it is told")
+    script.edit_record(wish={"rebalance": {"who": "ann", "when": "", "run": "r"}})  # nobody watches owners
+    world.run_until(script.all_held, what="it is granted again")
+    assert len([e for e in script.journal("start", partition, began_ms) if e.process == "late"]) == 2
+    script.calm()
