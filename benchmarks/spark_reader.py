@@ -3,7 +3,7 @@
     python benchmarks/spark_reader.py [--quick] [--json FILE]
 
 Embedded Kafka, one partition of 100-byte records, Spark `local[1]`. In each round the same range is read twice: *raw*,
-by the fetch function (`zkcoord.spark.reader_python.read_slices`) in this process, from making its consumer to closing
+by the fetch function (`zkcoord.spark.readers.python.read_slices`) in this process, from making its consumer to closing
 it; *spark*, by a DataFrame of that one range, from making the DataFrame to the end of its write to nowhere. The first
 round does not count. Compared are medians. A tiny batch of 8 ranges tells the fixed cost (no goal: Spark starts a task
 for each, and three planners in Python). Raw times: benchmarks/out/spark_reader_raw.json.
@@ -26,8 +26,8 @@ from verdict import Measure, arguments
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session
-from zkcoord.spark.reader_python import Slice, read_slices
-from zkcoord.spark.reader_ranges import PythonReader
+from zkcoord.spark.readers.python import Slice, read_slices
+from zkcoord.spark.readers.ranges import PythonReader
 
 GOAL = 0.8  # raw's time over Spark's, at least
 FULL, QUICK = (4_000_000, 7), (2_000_000, 3)  # rows of the range, rounds that count

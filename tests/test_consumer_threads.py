@@ -13,10 +13,10 @@ from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError
-from zkcoord.shell.committing import Wanted
+from zkcoord.member.committing import Wanted
+from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.loop import Loop
-from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.ports import CallDone, Request
 
 DEADLINE_S = 10

@@ -198,13 +198,13 @@ def test_events_of_the_product_are_explained() -> None:
     explained = {name for line in section(OPERATIONS, "The log").splitlines() for name in spans(line.split(" | ")[0])}
     code = "\n".join(
         path.read_text(encoding="utf-8")
-        for folder in ("shell", "spark", "kafka", "cli")
+        for folder in ("member", "serving", "shell", "spark", "kafka", "cli")
         for path in sorted((ROOT / "zkcoord" / folder).rglob("*.py"))
     )
     told = re.findall(
         r'(?:\bevent|_events|\bemit|_tell\(logging\.[A-Z]+,|log_event\(\s*logging\.[A-Z]+,)\(?\s*"([a-z_]+)"', code
     )
-    reporting = (ROOT / "zkcoord" / "shell" / "reporting.py").read_text(encoding="utf-8")
+    reporting = (ROOT / "zkcoord" / "serving" / "reporting.py").read_text(encoding="utf-8")
     noted = re.findall(r'"([a-z]+_[a-z_]+|evicted)"', reporting)  # where the coordinator names its decisions
     assert sorted({*told, *noted} - explained) == []
 

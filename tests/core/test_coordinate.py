@@ -19,6 +19,7 @@ from tests.core.groups import (
     phase_of,
     settled,
 )
+from zkcoord.core.ack_timeouts import JOINING_MS, patience_ms
 from zkcoord.core.decisions import (
     EvictMember,
     FailGroup,
@@ -33,7 +34,6 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import Phase
-from zkcoord.core.patience import JOINING_MS, patience_ms
 from zkcoord.core.view import Channel, GroupView, Owner, Refusal
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.core.groups import T0, T1, T2, T3, channel, group, member
-from zkcoord.core.admission import Admissions
 from zkcoord.core.difference import Difference, Differences, difference
+from zkcoord.core.negotiation import Negotiation
 from zkcoord.core.view import GroupView, Instance, Owner
 
 KNOWN = ("sticky", "range")
@@ -50,8 +50,8 @@ STATIC = Instance(last_id="x", hold_ms=9, threads={"t": 1}, share={}, assignor="
     ids=["assignor", "session timeout", "protocols", "static members", "joined", "channels gone"],
 )  # fmt: skip
 def test_who_takes_part_is_asked_again_when_something_that_it_depends_on_changes(changed: GroupView) -> None:
-    known = Admissions().of(AGED, KNOWN)
+    known = Negotiation().of(AGED, KNOWN)
     assert known.of(replace(AGED, generation=9), KNOWN) is known
     after = known.of(changed, KNOWN)
-    assert after.answer == Admissions().of(changed, KNOWN).answer
+    assert after.answer == Negotiation().of(changed, KNOWN).answer
     assert after.answer != known.answer

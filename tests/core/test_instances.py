@@ -16,8 +16,8 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.instances import remembered
-from zkcoord.core.life import cause, outlook
 from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.phase import cause, outlook
 from zkcoord.core.view import Done, GroupView, Instance, Member, Owner, Wish
 
 HOLD_MS = 30_000

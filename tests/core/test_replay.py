@@ -11,7 +11,7 @@ from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RaiseGeneration, RemoveRefused, SetReplay
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import open_ranges, replays
-from zkcoord.core.room import range_bytes
+from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.view import Announced, Channel, GroupView, Outstanding, Owner
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)

@@ -9,7 +9,6 @@ import pytest
 
 from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, phase_of
 from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
-from zkcoord.core.candidates import Agreement, agree
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
@@ -18,6 +17,7 @@ from zkcoord.core.decisions import (
     RaiseGeneration,
     StopFetching,
 )
+from zkcoord.core.eligibility import Agreement, agree
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView, Owner
 

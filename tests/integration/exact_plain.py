@@ -24,12 +24,12 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.errors import ZkcoordError
 from zkcoord.spark import Batch, SparkConsumer, write_sql
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Membership
 from zkcoord.spark.progress import LogLines
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.stream_parts import UnseenMeter
-from zkcoord.spark.wiring import RealParts
+from zkcoord.spark.stream.parts import UnseenMeter
 
 SESSION_TIMEOUT_MS = 2_000
 LOCK_S = 60.0
@@ -83,7 +83,7 @@ class PlainParts:
     """`ports.Parts`: a real membership, and everything else of this page."""
 
     def __init__(self, zookeeper: str, log_ends: Logs, options: Options) -> None:
-        self._real = RealParts(None, zookeeper, "", GROUP, [TOPIC], options)  # type: ignore[arg-type]
+        self._real = Dependencies(None, zookeeper, "", GROUP, [TOPIC], options)  # type: ignore[arg-type]
         self._log_ends = log_ends
         self._cancelled = threading.Event()
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self
 
 from tests.integration.exact_driver import Sinks
 from tests.integration.exact_plain import TOTAL, PlainSinks
-from zkcoord.cli.reading import read_group
 from zkcoord.core.model import TopicPartition
 from zkcoord.demo.accounting import Output, parse_range
 from zkcoord.demo.events import Event, EventLog
@@ -25,6 +24,7 @@ from zkcoord.demo.output import read_outputs
 from zkcoord.demo.stage import SERVER_JAVA
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
+from zkcoord.group_report import read_group
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.writes import CreateNode, Transaction

@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.waiting import wait_until
-from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.group_report import GroupReport, read_group
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import BROKERS, DRAFT

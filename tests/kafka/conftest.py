@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from zkcoord.kafka import fetcher, reach
 from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer
-from zkcoord.kafka.less_often import LessOften
+from zkcoord.kafka.log_throttle import LogThrottle
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def broker() -> Broker:
 def nothing_was_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier test made librdkafka say counts for nothing."""
     for logger in (NATIVE_LOG, fetcher.LOG, reach.LOG):
-        monkeypatch.setattr(logger, "filters", [LessOften()])
+        monkeypatch.setattr(logger, "filters", [LogThrottle()])
 
 
 @pytest.fixture

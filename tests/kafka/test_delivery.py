@@ -9,8 +9,8 @@ from typing import Any
 from tests.sim.kafka import SimMessage
 from zkcoord.core.model import TopicPartition
 from zkcoord.kafka.delivery import Delivery
+from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetched
-from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.resets import Log
 
 GOOD, BEYOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -22,7 +22,7 @@ class Around:
     policy, consumer_id, idle = "latest", "g-1", False
 
     def __init__(self) -> None:
-        self.holdings = Holdings()
+        self.holdings = FetchPositions()
         self.asked: list[TopicPartition] = []
         self._epochs: dict[TopicPartition, int] = {}
         self._fetched = [Fetched(messages=(SimMessage(GOOD, 5),), out_of_range=(BEYOND,))]

@@ -15,7 +15,7 @@ from zkcoord.errors import UnavailableError
 from zkcoord.kafka import reach
 from zkcoord.kafka.client import NATIVE_LOG
 from zkcoord.kafka.consumer import KafkaConsumer
-from zkcoord.kafka.less_often import LessOften, NativeLines
+from zkcoord.kafka.log_throttle import LogThrottle, NativeLines
 from zkcoord.kafka.reach import CHECK_MS, Reach
 
 REFUSED = UnavailableError("Kafka at h:1 cannot be reached: refused; check that it runs")
@@ -40,7 +40,7 @@ class Cluster:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
-    monkeypatch.setattr(reach.LOG, "filters", [LessOften()])
+    monkeypatch.setattr(reach.LOG, "filters", [LogThrottle()])
     with caplog.at_level(logging.INFO, "zkcoord"):
         yield caplog
 

@@ -12,14 +12,14 @@ from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.model import TopicPartition
+from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
-from zkcoord.shell.membership import MemberSettings, MembershipRole
+from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS, Layout
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
-from zkcoord.tree.values import wildcard_of
 
 GROUP = "g"
 

@@ -16,8 +16,8 @@ from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnknownPartitionError, ZkcoordError
-from zkcoord.shell.committing import Wanted
-from zkcoord.shell.desk import CALLS_WAITING_MAX
+from zkcoord.member.committing import Wanted
+from zkcoord.member.session import CALLS_WAITING_MAX
 from zkcoord.shell.ports import CallDone, Request
 
 READ_RECORDS_MAX = 500

@@ -14,7 +14,7 @@ from typing import Any
 from tests.sim.application import Application
 from tests.sim.world import Entry, World
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.announcing import Announced
+from zkcoord.member.announcing import Announced
 from zkcoord.shell.ports import CallDone, Request
 
 RECORDS_MAX = 400

@@ -48,21 +48,21 @@ class Seen:
 
     def _consumer(self, world: World, process: SimProcess, loop: Any, role: Any) -> None:
         link, silent = self._link(loop), self._silent(world, process)
-        desk, lease = role.desk, role.lease
-        if desk is None or lease is None:
+        session, lease = role.session, role.lease
+        if session is None or lease is None:
             self._note(world, "outside", link, silent)
             return
-        running = desk.holdings.running
+        running = session.holdings.running
         left = _thirds(lease.until_ms - process.clock.now_ms(), lease.timeout_ms)
-        gone = self._gone(world, desk.paths.registration, lease.timeout_ms) if role.member else -1
+        gone = self._gone(world, session.paths.registration, lease.timeout_ms) if role.member else -1
         application = process.application
         reads = bool(application is not None and getattr(application, "positions", None) and running and left)
         task = role._task
         doing = None if task is None else (type(task).__name__, task.step)
         self._note(world, "lease", link, role.member, left, gone, reads)
         self._note(world, "link", link, role.member, silent, bool(running))
-        self._note(world, "task", link, doing, bool(role._revived), desk.uncertain, min(len(desk.commands), 2))
-        self._note(world, "loss", doing, gone, left, min(len(desk.calls), 2))
+        self._note(world, "task", link, doing, bool(role._revived), session.uncertain, min(len(session.commands), 2))
+        self._note(world, "loss", doing, gone, left, min(len(session.calls), 2))
 
     def _link(self, loop: Any) -> str:
         if loop._session is None:

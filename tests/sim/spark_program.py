@@ -15,12 +15,12 @@ from tests.sim.programs import ZOOKEEPER, Program
 from tests.sim.sync import SimCondition
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
+from zkcoord.spark.batch_guard import CANCEL_WAIT_MS
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.holdings import CANCEL_WAIT_MS
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import options_of
 from zkcoord.spark.ports import Report
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.wiring import RealParts
 
 KAFKA = "kafka:9092"
 CANCEL_MS_MAX = 2_000
@@ -99,7 +99,7 @@ class SimSpark:
         self.in_work = []
 
 
-class SparkParts(RealParts):
+class SparkParts(Dependencies):
     """The real membership, and the rest simulated."""
 
     def __init__(self, program: SparkProgram, choices: dict[str, Any]) -> None:

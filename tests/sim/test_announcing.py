@@ -13,8 +13,8 @@ from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
-from zkcoord.shell import announcing
-from zkcoord.shell.announcing import Announced, Ranges
+from zkcoord.member import announcing
+from zkcoord.member.announcing import Announced, Ranges
 from zkcoord.shell.ports import Request
 from zkcoord.tree import writes
 from zkcoord.tree.paths import DRAFT

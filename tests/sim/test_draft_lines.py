@@ -14,7 +14,7 @@ from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.field import Holding, consumer_of
 from tests.sim.script import Script, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.following import Following
+from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import CANDIDATES, DRAFT, TOPICS
 from zkcoord.tree.snapshot import Kind
@@ -238,7 +238,7 @@ class Queue:
         self.events.append(len(inputs))
         return self._step(list(inputs), now_ms)
 
-    def _noted(self, following: Following, now_ms: int) -> None:
+    def _noted(self, following: GroupWatch, now_ms: int) -> None:
         self.decided[-1][following.group] += 1
         self._decide(following, now_ms)
 

@@ -7,8 +7,8 @@ from tests.sim.field import START, STOP, consumer_of, parse_command, parse_json
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from tests.sim.test_draft_lines import OTHER, THIRD, Groups
 from tests.sim.zookeeper import Txn
+from zkcoord.core.ack_timeouts import patience_ms
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.patience import patience_ms
 from zkcoord.tree.paths import DRAFT
 
 REBALANCE_MS = 2_000

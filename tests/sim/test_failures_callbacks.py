@@ -13,9 +13,9 @@ from tests.sim.application import CALLS_MAX
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UsageError
-from zkcoord.shell.announcing import Announced
-from zkcoord.shell.committing import Wanted
-from zkcoord.shell.desk import CALLS_WAITING_MAX
+from zkcoord.member.announcing import Announced
+from zkcoord.member.committing import Wanted
+from zkcoord.member.session import CALLS_WAITING_MAX
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode

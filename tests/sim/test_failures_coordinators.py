@@ -11,7 +11,7 @@ from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, on_seeds, sends
 from tests.sim.zookeeper import Txn
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.loop import Loop
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, SCHEMA
 from zkcoord.tree.writes import DeleteNode, SetNode, Transaction

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.parting import REJOIN_MS
+from zkcoord.member.leaving import REJOIN_MS
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import DeleteNode

@@ -8,8 +8,8 @@ from tests.sim.actors import GROUP
 from tests.sim.field import STOP
 from tests.sim.options import Options
 from tests.sim.script import QUIET, SESSION_MS, Script, hold_calls, on_seeds
-from zkcoord.shell.membership import MembershipRole
-from zkcoord.shell.parting import REJECTED_MS
+from zkcoord.member.leaving import REJECTED_MS
+from zkcoord.member.role import MembershipRole
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.registration import decode_registration
 

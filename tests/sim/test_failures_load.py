@@ -10,7 +10,8 @@ from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.field import START, STOP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell import coordinating, tracker
+from zkcoord.serving import role as coordinating
+from zkcoord.shell import tracker
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import BYTES_MAX, ITEMS_MAX, Transaction

@@ -20,7 +20,7 @@ from tests.sim.script import (
     on_seeds,
     registers,
 )
-from zkcoord.core.patience import JOINING_MS
+from zkcoord.core.ack_timeouts import JOINING_MS
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode, DeleteNode

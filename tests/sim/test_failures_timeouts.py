@@ -10,9 +10,9 @@ from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.field import START
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, hold_calls, on_seeds
+from zkcoord.core.ack_timeouts import backoff_ms, patience_ms
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.patience import backoff_ms, patience_ms
-from zkcoord.shell.parting import REJOIN_MS
+from zkcoord.member.leaving import REJOIN_MS
 from zkcoord.tree.paths import DRAFT
 
 REBALANCE_MS = 2_000

@@ -12,8 +12,8 @@ from tests.sim.field import consumer_of
 from tests.sim.options import seeds
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.zookeeper import Ensemble, Txn
-from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.core.model import Phase
+from zkcoord.group_report import GroupReport, read_group
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Node, Read

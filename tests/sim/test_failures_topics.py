@@ -13,7 +13,7 @@ from tests.sim.field import parse_json
 from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.topics import DELETED_MS
-from zkcoord.shell import topics as topic_table
+from zkcoord.serving import topics as topic_table
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
 

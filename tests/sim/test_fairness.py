@@ -15,8 +15,9 @@ from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.mutations import must_be_missed
 from tests.sim.script import SESSION_MS, Script, on_seeds
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell import tracker, waiting
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.serving.role import CoordinatorRole
+from zkcoord.shell import fair_queue as waiting
+from zkcoord.shell import tracker
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration

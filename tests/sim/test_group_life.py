@@ -8,7 +8,7 @@ from typing import Any
 from tests.sim.actors import GROUP, coordinator
 from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds, sends
-from zkcoord.core.patience import patience_ms
+from zkcoord.core.ack_timeouts import patience_ms
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode, Transaction
 

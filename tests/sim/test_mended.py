@@ -12,7 +12,7 @@ from tests.sim.test_failures_input import TwoGroups
 from tests.sim.test_racks import Racks
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import SchemaError
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.serving.role import CoordinatorRole
 from zkcoord.tree.paths import BROKERS, DRAFT, EPOCH, EVICTED_MARK, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode

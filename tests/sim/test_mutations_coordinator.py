@@ -19,17 +19,17 @@ from tests.sim import test_replay as replays
 from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.sweep import fingerprints
+from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.decisions import FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.patience import Patience
 from zkcoord.core.replay import Replays
 from zkcoord.core.view import Channel
-from zkcoord.shell import coordinating
-from zkcoord.shell.channels import Channels
+from zkcoord.serving import role as coordinating
+from zkcoord.serving.channels import Channels
+from zkcoord.serving.election import Election
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CommitDone, Outcome
-from zkcoord.shell.standing import Standing
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import plan as planning
 from zkcoord.tree.paths import EPOCH
@@ -111,11 +111,11 @@ def no_sync_after_a_break(patch: Patch) -> None:
 def trusts_a_node_with_its_id(patch: Patch) -> None:
     """A coordinator's node with its own id is taken for its own (F2)."""
 
-    def leader(self: Standing) -> bool:
+    def leader(self: Election) -> bool:
         node = self._node(self.layout.coordinator)
         return node is not None and node.exists and node.data == str(self.candidate_id).encode()
 
-    patch.setattr(Standing, "leader", leader)
+    patch.setattr(Election, "leader", leader)
 
 
 # -- when the coordinator decides
@@ -123,27 +123,27 @@ def trusts_a_node_with_its_id(patch: Patch) -> None:
 
 def nobodys_patience_ends(patch: Patch) -> None:
     """No time-out wakes the coordinator (F12)."""
-    patch.setattr(Patience, "wake_at_ms", lambda self, view, now_ms: None)
+    patch.setattr(AckTimeouts, "wake_at_ms", lambda self, view, now_ms: None)
 
 
 def no_grace(patch: Patch) -> None:
     """What an evicted consumer owned is granted at once."""
-    patch.setattr(Patience, "in_grace", lambda self, view, consumer_id, now_ms: False)
+    patch.setattr(AckTimeouts, "in_grace", lambda self, view, consumer_id, now_ms: False)
 
 
 def no_backoff(patch: Patch) -> None:
     """A refused start is tried again at once."""
-    patch.setattr(Patience, "held_back", lambda self, consumer_id, partition, now_ms: False)
+    patch.setattr(AckTimeouts, "held_back", lambda self, consumer_id, partition, now_ms: False)
 
 
 def purges_who_is_joining(patch: Patch) -> None:
     """A channel that was never registered with is not left alone for a minute (F46)."""
-    patch.setattr(Patience, "abandoned", lambda self, consumer_id, now_ms: True)
+    patch.setattr(AckTimeouts, "abandoned", lambda self, consumer_id, now_ms: True)
 
 
 def no_minute_is_waited_for(patch: Patch) -> None:
     """A channel that was never registered with stays for ever."""
-    patch.setattr(Patience, "abandoned", lambda self, consumer_id, now_ms: False)
+    patch.setattr(AckTimeouts, "abandoned", lambda self, consumer_id, now_ms: False)
 
 
 def a_restless_assignor(patch: Patch) -> None:

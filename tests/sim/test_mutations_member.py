@@ -13,10 +13,10 @@ from tests.sim import test_failures_input as bad_input
 from tests.sim import test_failures_sessions as sessions
 from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm
-from zkcoord.shell.desk import Desk
-from zkcoord.shell.holdings import Holdings
-from zkcoord.shell.lease import Lease
-from zkcoord.shell.membership import MembershipRole
+from zkcoord.member.lease import Lease
+from zkcoord.member.owned_partitions import OwnedPartitions
+from zkcoord.member.role import MembershipRole
+from zkcoord.member.session import MemberSession
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import member
 from zkcoord.tree.writes import CheckNode, DeleteNode, Transaction
@@ -67,7 +67,7 @@ def watches_are_taken_for_kept(patch: Patch) -> None:
 
 def nobody_watches_his_own_nodes(patch: Patch) -> None:
     """The own registration and channel may go unnoticed."""
-    patch.setattr(Desk, "registration_gone", property(lambda self: False))
+    patch.setattr(MemberSession, "registration_gone", property(lambda self: False))
 
 
 def deletes_what_it_does_not_understand(patch: Patch) -> None:
@@ -92,7 +92,9 @@ def announces_without_a_fence(patch: Patch) -> None:
 
 def takes_nothing_over(patch: Patch) -> None:
     """A receiver does not write into its status what it was handed (F49)."""
-    patch.setattr(Holdings, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held})
+    patch.setattr(
+        OwnedPartitions, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held}
+    )
 
 
 CASES = (

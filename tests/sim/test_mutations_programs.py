@@ -13,7 +13,8 @@ from tests.sim.spark_program import SparkProgram
 from tests.sim.test_programs import play
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
-from zkcoord.spark import holdings, loop
+from zkcoord.spark import batch_guard as holdings
+from zkcoord.spark import loop
 
 Patch = pytest.MonkeyPatch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.sim.actors import GROUP, ConsumerFactory
 from tests.sim.script import Script, on_seeds
-from zkcoord.core.patience import JOINING_MS
-from zkcoord.shell.coordinating import CoordinatorRole
+from zkcoord.core.ack_timeouts import JOINING_MS
+from zkcoord.serving.role import CoordinatorRole
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.mutations import group_storm
 from zkcoord.core.coordinate import Decided, decide
-from zkcoord.shell import coordinating
+from zkcoord.serving import role as coordinating
 
 
 def test_in_storms_decide_changes_nothing_and_answers_twice_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.sim.seam import simulated
 from tests.sim.test_programs import ProgramScene, ProgramWorld
 from tests.sim.world import SimulationError
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.lease import Lease
+from zkcoord.member.lease import Lease
 
 
 @pytest.fixture

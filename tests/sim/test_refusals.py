@@ -10,7 +10,7 @@ from tests.sim.actors import GROUP
 from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_failures_quarantine import POISON, cannot_start
-from zkcoord.shell import draining
+from zkcoord.member import command_queue as draining
 from zkcoord.tree.command import Command, NotUnderstood, decode_command
 from zkcoord.tree.paths import DRAFT
 

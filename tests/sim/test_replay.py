@@ -14,7 +14,7 @@ from tests.sim.scenarios import announcing_storm
 from tests.sim.script import QUIET, Script, acknowledges, hold_calls, on_seeds, sends
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
-from zkcoord.shell.announcing import Announced
+from zkcoord.member.announcing import Announced
 from zkcoord.shell.ports import Request
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import encode_command

@@ -42,7 +42,7 @@ def _stop_during_a_revival(script: Script) -> None:
     assert script.registered(name)
     faults.uncut(world, script.process(name))
     role = script.actor(name).role
-    reviving, commands = role._reviving, role.desk.commands
+    reviving, commands = role._reviving, role.session.commands
     world.run_until(lambda: reviving._lookup is not None and None in commands.values(), what="it looks up")
     for store in script.process(name).stores:
         store.break_wire("once more", server_side=False)

@@ -11,10 +11,13 @@ from tests.sim.options import seeds
 from tests.sim.scenarios import Scene, announcing_storm
 from tests.sim.script import Script, on_seeds
 from tests.sim.test_replay import another_reads, ask, position, process, scene, status, told
-from zkcoord.core import replay, room
+from zkcoord.core import replay
+from zkcoord.core import replay_quota as room
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.shell import announcing, draining, weighing
+from zkcoord.member import announcing
+from zkcoord.member import command_queue as draining
+from zkcoord.member import multi_size as weighing
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import Command, encode_command
 from zkcoord.tree.paths import DRAFT

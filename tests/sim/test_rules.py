@@ -21,9 +21,9 @@ from tests.sim.test_mutations_coordinator import (
 )
 from tests.sim.test_mutations_member import a_lease_for_ever, no_check_of_ids
 from zkcoord.core import reconcile
-from zkcoord.shell.lease import Lease
-from zkcoord.shell.membership import MembershipRole
-from zkcoord.shell.starting import StartTask
+from zkcoord.member.lease import Lease
+from zkcoord.member.role import MembershipRole
+from zkcoord.member.start_task import StartTask
 
 Patch = pytest.MonkeyPatch
 

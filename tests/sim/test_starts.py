@@ -12,7 +12,7 @@ from tests.sim import faults
 from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.membership import MembershipRole
+from zkcoord.member.role import MembershipRole
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT
@@ -201,7 +201,7 @@ def test_f70_without_a_lease_nothing_is_told_to_start_and_lost_again_and_again(s
     script.grow("t", 5)
     world.run_until(lambda: [name for _, name, _ in application._calls] == ["reset"], what="a start that waits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MembershipRole, "_extend_lease", lambda self, desk: None)
+        patch.setattr(MembershipRole, "_extend_lease", lambda self, session: None)
         world.run_until(lambda: [name for _, name, _ in application._calls] == ["reset", "lost"], what="the lease ends")
         began_ms = world.now_ms
         go_on()

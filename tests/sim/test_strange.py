@@ -21,9 +21,10 @@ from tests.sim.test_churn import LIFE, Churn
 from tests.sim.world import World
 from zkcoord.core import topics
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
-from zkcoord.core.janitor import RETENTION_MS
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell import coordinating, tracker
+from zkcoord.core.retention import RETENTION_MS
+from zkcoord.serving import role as coordinating
+from zkcoord.shell import tracker
 from zkcoord.shell.ports import Request
 from zkcoord.tree import writes
 from zkcoord.tree.paths import DRAFT

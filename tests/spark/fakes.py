@@ -12,7 +12,7 @@ from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordErr
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Report
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.reader_kafka import how_to_add, is_unusable
+from zkcoord.spark.readers.kafka import how_to_add, is_unusable
 
 DEADLINE_S = 20.0
 Positions = Mapping[TopicPartition, int]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.spark import SparkConsumer
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
-from zkcoord.spark.wiring import RealParts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Topic
 
 
-class PlayedParts(RealParts):
+class PlayedParts(Dependencies):
     """Everything real but the membership."""
 
     def __init__(self, world: World, spark: SparkSession, topic: Topic, options: Options) -> None:

@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.announcing import announced_ranges
-from zkcoord.spark.holdings import End, Hold, Holdings
+from zkcoord.spark.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ranges import Batch, OffsetRange
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -121,8 +121,8 @@ def test_f61_what_was_announced_of_a_topic_that_was_created_again_is_over_though
 def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.holdings.COMMIT_WAIT_MS", 1)
-    holdings = Holdings(lambda tag: None)
+    monkeypatch.setattr("zkcoord.spark.batch_guard.COMMIT_WAIT_MS", 1)
+    holdings = BatchGuard(lambda tag: None)
     holdings.start({A: 0})
     holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())
     assert holdings.claim()

@@ -249,8 +249,8 @@ def test_the_typed_arguments_are_the_options() -> None:
 def test_workers_without_confluent_kafka_are_told_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader_python = pytest.importorskip("zkcoord.spark.reader_python")
-    from zkcoord.spark.reader_ranges import PythonReader
+    reader_python = pytest.importorskip("zkcoord.spark.readers.python")
+    from zkcoord.spark.readers.ranges import PythonReader
 
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     slices = reader_python.read_slices({}, [reader_python.Slice("t", 0, 0, 1)])
@@ -266,7 +266,7 @@ def test_workers_without_confluent_kafka_are_told_what_to_install(
 @pytest.mark.parametrize(("most", "parts"), [(None, 1), (100, 1), (99, 2), (1, 100)])
 def test_a_large_range_is_split_without_gap(most: int | None, parts: int) -> None:
     pytest.importorskip("pyspark")
-    from zkcoord.spark.reader_ranges import split
+    from zkcoord.spark.readers.ranges import split
 
     found = split(OffsetRange("t", 0, 50, 150), most)
     assert len(found) == parts

@@ -6,8 +6,8 @@ import pytest
 
 from tests.spark.fakes import InThread
 from tests.waiting import wait_until
-from zkcoord.spark.handover import Handover, WithdrawnError
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream.handover import Handover, WithdrawnError
 
 BATCH = Batch(id="ab", seq=0, generation=7, ranges=(OffsetRange("t", 0, 0, 10),))
 

@@ -179,7 +179,7 @@ def test_a_partition_lost_and_started_again_during_a_batch_is_not_committed_by_i
             world.member.lose(A)
             world.member.give({A: 3})  # while the old batch is still there
 
-    monkeypatch.setattr("zkcoord.spark.holdings.CANCEL_WAIT_MS", 1)  # this job does not end by being cancelled
+    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)  # this job does not end by being cancelled
     seen: list[Batch] = []
     world.consumer().run(process, max_batches=2)
     assert world.cancelled

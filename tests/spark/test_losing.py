@@ -15,11 +15,11 @@ from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
-from zkcoord.spark import pulse
+from zkcoord.spark import progress_heartbeat as pulse
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import AWAY_BATCHES_MAX
 from zkcoord.spark.options import Options
 from zkcoord.spark.ranges import Batch
-from zkcoord.spark.wiring import RealParts
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -101,7 +101,7 @@ def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
 def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.holdings.CANCEL_WAIT_MS", 1)
+    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)
     begun, over = threading.Event(), threading.Event()
 
     def hang(frame: object, batch: Batch) -> None:
@@ -124,7 +124,7 @@ def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
 def test_a_batch_that_is_lost_before_its_jobs_have_their_tag_is_not_begun(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.holdings.CANCEL_WAIT_MS", 1)
+    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)
 
     @contextmanager
     def running(tag: str, description: str) -> Iterator[None]:
@@ -150,7 +150,7 @@ def test_f59_a_batch_is_broken_off_while_kafka_does_not_tell_where_another_parti
 
     def membership(**callbacks: Any) -> Consumer:
         """The real one, with its threads, whose loop is played: it reaches no ZooKeeper."""
-        parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
+        parts = Dependencies(None, "127.0.0.1:1", "127.0.0.1:1", "g", ["t"], Options())
         made = parts.membership(**callbacks)
         assert isinstance(made, Consumer)
         made.start = made._worker.start  # type: ignore[method-assign]

@@ -12,14 +12,14 @@ import pytest
 from tests.spark.fakes import World
 from zkcoord.consumer import Consumer
 from zkcoord.errors import UsageError
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
 from zkcoord.spark.progress import LiveLine, LogLines, log_event, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.reader_kafka import KafkaReader, assignment, reader_options
+from zkcoord.spark.readers.kafka import KafkaReader, assignment, reader_options
 from zkcoord.spark.settings import split_settings
-from zkcoord.spark.sinks import name_files, write_parquet_ranges
-from zkcoord.spark.wiring import RealParts
+from zkcoord.spark.sinks.files import name_files, write_parquet_ranges
 from zkcoord.tree.registration import decode_registration
 
 RANGES = (OffsetRange("t", 0, 5, 8), OffsetRange("t", 3, 0, 2))
@@ -71,7 +71,7 @@ def test_with_the_python_reader_what_is_named_for_the_reader_is_librdkafkas_too(
 
 def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
     options = Options(rack="r1", capacity=5, assignors=("range",), instance="etl-1", hold_ms=7_000)
-    parts = RealParts(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
+    parts = Dependencies(None, "127.0.0.1:1", "127.0.0.1:2", "g", ["t"], options)  # type: ignore[arg-type]
     consumer = parts.membership(
         on_start=lambda p: None,
         on_stop=lambda p: {},

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from zkcoord.spark.reader_python import RangesReader, RangesSource, as_task, forget_archives
+from zkcoord.spark.readers.python import RangesReader, RangesSource, as_task, forget_archives
 
 PLAN = {"settings": {"group.id": "none"}, "headers": False, "timeout_ms": 1, "tasks": []}
 

@@ -23,9 +23,11 @@ from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.spark import Batch, SparkConsumer, failures, pulse, reader_ranges
+from zkcoord.spark import Batch, SparkConsumer, failures
+from zkcoord.spark import progress_heartbeat as pulse
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
+from zkcoord.spark.readers import ranges as reader_ranges
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.status import decode_status
 

@@ -16,7 +16,7 @@ from tests.spark.test_sink_sql import CLICKS, OFFSETS, A, B, Frame, Rows, batch,
 from tests.waiting import wait_until
 from zkcoord.errors import UsageError
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.sink_sql import write_sql
+from zkcoord.spark.sinks.sql import write_sql
 
 pytestmark = pytest.mark.postgres
 TABLES = """

@@ -19,7 +19,7 @@ from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.spark import Batch
-from zkcoord.spark.reader_python import Slice, read_slices
+from zkcoord.spark.readers.python import Slice, read_slices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

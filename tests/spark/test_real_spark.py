@@ -245,7 +245,7 @@ NO_CONNECTOR = """
 from zkcoord.embedded import spark_environment
 from zkcoord.errors import UsageError
 from zkcoord.spark import spark_session
-from zkcoord.spark.reader_kafka import KafkaReader
+from zkcoord.spark.readers.kafka import KafkaReader
 spark = spark_session("no connector", environment=spark_environment())
 try:
     KafkaReader(spark, "127.0.0.1:1", "g", settings={}).read(())
@@ -268,7 +268,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import spark_environment
 from zkcoord.errors import UsageError
 from zkcoord.spark import SparkConsumer, spark_session
-from zkcoord.spark.reader_kafka import KafkaReader
+from zkcoord.spark.readers.kafka import KafkaReader
 spark = spark_session("misfit", jars=sys.argv[1:], environment=spark_environment(), log_level="OFF")
 world = World()
 world.ends = {TopicPartition("t", 0): 10}

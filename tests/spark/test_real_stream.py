@@ -122,7 +122,7 @@ except RuntimeError as error:
 def test_a_worker_that_reads_needs_no_zkcoord(spark: SparkSession) -> None:
     from pyspark import cloudpickle
 
-    from zkcoord.spark.reader_stream import StreamSource
+    from zkcoord.spark.stream.data_source import StreamSource
 
     register_source(spark)
     options = {"zookeeper": "z:1", "kafka.bootstrap.servers": "127.0.0.1:1", "group": "g", "subscribe": "t"}

@@ -17,12 +17,12 @@ from tests.spark.test_parts import draft
 from tests.spark.test_sink_sql import OFFSETS, Database, Frame, batch, in_one, records, write
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.shell.callbacks import ApplicationCallbacks, Starting
+from zkcoord.member.callbacks import ApplicationCallbacks, Starting
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id
-from zkcoord.spark.sink_sql import write_sql
-from zkcoord.spark.sinks import name_files
-from zkcoord.spark.stream_offsets import offset_of, ranges_in
-from zkcoord.spark.stream_parts import Known
+from zkcoord.spark.sinks.files import name_files
+from zkcoord.spark.sinks.sql import write_sql
+from zkcoord.spark.stream.offsets import offset_of, ranges_in
+from zkcoord.spark.stream.parts import StreamPositions
 
 FIRST = OffsetRange("t", 0, 0, 30, incarnation=1)
 AGAIN = OffsetRange("t", 0, 0, 10, incarnation=2)
@@ -252,6 +252,6 @@ def test_f62_a_querys_checkpoint_has_the_incarnation_and_one_of_an_earlier_relea
 
 @pytest.mark.parametrize(("started_for", "position"), [(1, 30), (0, 30), (2, 0)])
 def test_f62_what_a_query_completed_of_another_incarnation_is_not_passed_over(started_for: int, position: int) -> None:
-    known = Known()
+    known = StreamPositions()
     known.recover([FIRST])
     assert known.started({P0: 0}, lambda partition: started_for) == {P0: position}

@@ -9,7 +9,7 @@ import pytest
 
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sink_sql import CHUNK_ROWS, Words, write_sql
+from zkcoord.spark.sinks.sql import CHUNK_ROWS, Words, write_sql
 
 COLUMNS = ["topic", "partition", "offset", "n"]
 A, B = OffsetRange("t", 0, 10, 14), OffsetRange("t", 1, 5, 8)

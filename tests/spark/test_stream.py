@@ -12,11 +12,11 @@ from tests.spark.fakes import FakeMembership, InThread, World
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark import stream
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.stream import Source
-from zkcoord.spark.stream_offsets import EMPTY, Offset, offset_of, ranges_in, to_read
-from zkcoord.spark.stream_options import stream_options
+from zkcoord.spark.stream import source as stream
+from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of, ranges_in, to_read
+from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.source import Source
 
 DEADLINE_MS = 20_000
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

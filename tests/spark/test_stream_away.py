@@ -11,11 +11,11 @@ from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError
-from zkcoord.spark import stream
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.stream import Source
-from zkcoord.spark.stream_offsets import EMPTY, offset_of, ranges_in
-from zkcoord.spark.stream_options import stream_options
+from zkcoord.spark.stream import source as stream
+from zkcoord.spark.stream.offsets import EMPTY, offset_of, ranges_in
+from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.source import Source
 
 P0 = TopicPartition("t", 0)
 OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}

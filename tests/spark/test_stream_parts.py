@@ -9,12 +9,12 @@ import pytest
 from tests.spark.fakes import FakeMembership, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
-from zkcoord.spark.handover import Handover
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.stream import Source
-from zkcoord.spark.stream_offsets import offset_of, ranges_in
-from zkcoord.spark.stream_options import stream_options
-from zkcoord.spark.stream_parts import Known, StreamParts
+from zkcoord.spark.stream.handover import Handover
+from zkcoord.spark.stream.offsets import offset_of, ranges_in
+from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.parts import StreamParts, StreamPositions
+from zkcoord.spark.stream.source import Source
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -41,7 +41,7 @@ def never(*_: object) -> Any:
     raise AssertionError("nobody calls this")
 
 
-def member_of(known: Known, **callbacks: Any) -> FakeMembership:
+def member_of(known: StreamPositions, **callbacks: Any) -> FakeMembership:
     """A membership whose callbacks tell `known`; the given ones are behind them."""
     parts = StreamParts(World(), "g", Handover(), known)
     names = ("on_start", "on_stop", "on_lost", "on_replay", "reset")
@@ -55,7 +55,7 @@ def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_could_not_be_
         if P0 in positions:
             raise UnavailableError("a commit of an earlier ownership is still under way")
 
-    known = Known()
+    known = StreamPositions()
     member = member_of(known, on_start=on_start)
     known.end_at_present()
     known.heard({P0: 10, P1: 5})

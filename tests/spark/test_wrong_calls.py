@@ -9,7 +9,7 @@ import pytest
 from tests.spark.fakes import World
 from zkcoord.errors import UsageError
 from zkcoord.spark import SparkConsumer
-from zkcoord.spark.stream_options import stream_options
+from zkcoord.spark.stream.options import stream_options
 
 RIGHT: dict[str, Any] = {
     "zookeeper": "zk:2181/kafka",

@@ -14,7 +14,7 @@ from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, names
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import FORGIVEN_BYTES_MAX, QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
 from zkcoord.core.replay import KEPT_BYTES_MAX
-from zkcoord.core.room import range_bytes
+from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.view import Announced, Quarantine
 from zkcoord.errors import CorruptError
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX

@@ -9,6 +9,7 @@ import pytest
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, Leftovers, OffsetSeen, Owner, Refusal
 from zkcoord.tree.command import Command, Option, encode_command, refusal
+from zkcoord.tree.decoders import UNREADABLE_OWNER
 from zkcoord.tree.looked_up import leftovers
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import GroupRecord, Policy, encode_record
@@ -16,7 +17,6 @@ from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.state import GroupState, encode_state
 from zkcoord.tree.status import Status, encode_status
-from zkcoord.tree.values import UNREADABLE_OWNER
 from zkcoord.tree.view import GroupNodes, empty, fold
 
 GROUP = "/consumers/groups/g"

@@ -10,7 +10,7 @@ import click
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.stopping import stopping
-from zkcoord.core.janitor import RETENTION_MS
+from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UnavailableError
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.tree.paths import LAYOUTS

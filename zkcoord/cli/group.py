@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, Waiting, at, count, waits_for
+from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, FairQueue, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.cli.reading import GroupReport, TreeReport, deleted_groups, group_names, read_group, read_tree
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
 from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.group_report import GroupReport, TreeReport, deleted_groups, group_names, read_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
 
@@ -88,7 +88,7 @@ def describe(
         raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
     address = settings.zookeeper_address()
     with settings.tree() as tree:
-        waiting = Waiting(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
+        waiting = FairQueue(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
         if waiting is not None:
             waiting.for_the_tree()
         above = read_tree(tree, address)

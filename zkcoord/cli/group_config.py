@@ -11,9 +11,9 @@ import click
 
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
-from zkcoord.cli.reading import group_names, no_such_group, read_tree
 from zkcoord.cli.wishing import edit_record, read_record
 from zkcoord.errors import CorruptError, UsageError
+from zkcoord.group_report import group_names, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.subscription import check_name
 from zkcoord.tree.codec import compact, corrupt, partition_of

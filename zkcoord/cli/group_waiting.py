@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from zkcoord.cli.output import say
-from zkcoord.cli.reading import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
 from zkcoord.cli.wishing import PROGRESS_SECONDS, TURN_SECONDS
 from zkcoord.core.model import Phase
-from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.core.requests import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
+from zkcoord.group_report import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current
 from zkcoord.tree.paths import Layout
 
@@ -19,7 +19,7 @@ WAIT_TIMEOUT_MS = 60_000
 WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
 
 
-class Waiting:
+class FairQueue:
     """Waits until a deadline that counts for all groups; every few seconds a line on standard error says what for."""
 
     def __init__(self, tree: BlockingTree, address: str, timeout_ms: int) -> None:

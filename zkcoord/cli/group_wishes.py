@@ -10,10 +10,10 @@ import click
 from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table
-from zkcoord.cli.reading import read_group, read_tree
 from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
-from zkcoord.core.wishes import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
+from zkcoord.core.requests import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
 from zkcoord.errors import UsageError
+from zkcoord.group_report import read_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
 

@@ -9,9 +9,9 @@ import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
-from zkcoord.cli.reading import refuse_newer
 from zkcoord.cli.wishing import who
 from zkcoord.errors import SchemaError
+from zkcoord.group_report import refuse_newer
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
 from zkcoord.tree.paths import DRAFT, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from zkcoord.cli.output import say
-from zkcoord.cli.reading import may_name_a_group, no_such_group, read_tree
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import TOO_LARGE, Outcome
 from zkcoord.tree.paths import Layout

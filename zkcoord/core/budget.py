@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkcoord.core.assignors.classes import canonical_key
+from zkcoord.core.assignors.sticky.classes import canonical_key
 from zkcoord.core.difference import Pairs
 from zkcoord.core.model import Rebalance, TopicPartition, consumer_of
 from zkcoord.core.view import STOP, GroupView

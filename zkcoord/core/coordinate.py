@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkcoord.core.altered import altered
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
-from zkcoord.core.causes import Causes
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -29,17 +27,19 @@ from zkcoord.core.decisions import (
     SetStopping,
 )
 from zkcoord.core.eager import everybody_stops
-from zkcoord.core.janitor import clear
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import consumer_of
-from zkcoord.core.quarantine import Barred
+from zkcoord.core.quarantine import Exclusions
+from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.reconcile import available, grants, halted, stops
 from zkcoord.core.replay import Replays, kept, replays
-from zkcoord.core.room import Handing, pings
+from zkcoord.core.replay_quota import ReplayQuota, pings
+from zkcoord.core.requests import HOLD, REBALANCE, answers, paused, rebalancing
+from zkcoord.core.retention import clear
 from zkcoord.core.target import Digest
 from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
-from zkcoord.core.wishes import HOLD, REBALANCE, answers, paused, rebalancing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def decide(
     if view.record_version is None or view.state_version is None:
         return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)
     memory = memory.seen(view, now_ms)
-    memory = altered(memory, admissions=memory.admissions.of(view, assignors.keys()))
+    memory = fast_replace(memory, admissions=memory.admissions.of(view, assignors.keys()))
     admission = memory.admissions.answer
     eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
     decisions: list[Decision] = [
@@ -83,10 +83,10 @@ def decide(
     memory = _spent(view, memory.aiming(view, target), now_ms, digest)
     decisions += _problem(view, admission.problem, memory.target.problem)
     why, memory = _why(view, memory, admission.assignor, eligible)
-    handing = Handing()
+    handing = ReplayQuota()
     rebalance, memory = _rebalance(view, memory, why, announced, handing, now_ms)
     decisions += rebalance
-    memory = altered(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
+    memory = fast_replace(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
         return available(view, memory.patience, owner, now_ms)
@@ -110,7 +110,9 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     run = view.wishes[REBALANCE].run
     if memory.rebalanced == run:
         return memory
-    return altered(memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again())
+    return fast_replace(
+        memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again()
+    )
 
 
 def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
@@ -130,7 +132,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
         return memory
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
     under_way = any(command.moves for command in commands)
-    at_rest = not under_way and not grants(view, memory, Replays(), Handing(), now_ms)
+    at_rest = not under_way and not grants(view, memory, Replays(), ReplayQuota(), now_ms)
     if same and (not at_rest or stops(view, memory, now_ms)):
         return memory
     return memory.aiming(view, target.next_moves(view, digest, at_rest=at_rest))
@@ -155,14 +157,14 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     if target.stands_still:
         return "", memory
     if target.digest == view.target_digest or not (target.assignment or view.target_digest):
-        settled = Causes(assignor, frozenset(ids), view.topics, view.replica_racks)
-        return "", altered(memory, causes=settled)
+        settled = RebalanceReason(assignor, frozenset(ids), view.topics, view.replica_racks)
+        return "", fast_replace(memory, causes=settled)
     why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
     return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why, memory
 
 
 def _rebalance(
-    view: GroupView, memory: Memory, changed: str, announced: Replays, handing: Handing, now_ms: int
+    view: GroupView, memory: Memory, changed: str, announced: Replays, handing: ReplayQuota, now_ms: int
 ) -> tuple[list[Decision], Memory]:
     """From the owners to the target: the raise, marks, stops, grants."""
     still, hold = paused(view), HOLD in view.wishes
@@ -184,7 +186,7 @@ def _rebalance(
     elif stopping is not view.stopping:
         decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
     if view.failed is not None and (raising or rebalancing(view)):
-        memory = altered(memory, patience=memory.patience.forgiving(now_ms))
+        memory = fast_replace(memory, patience=memory.patience.forgiving(now_ms))
     waiting = still or memory.delay.waits(now_ms)
     decisions += _instances(view, memory, now_ms, waiting=waiting)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
@@ -196,7 +198,7 @@ def _rebalance(
     return decisions, memory
 
 
-def _quarantine(view: GroupView, barred: Barred) -> list[Decision]:
+def _quarantine(view: GroupView, barred: Exclusions) -> list[Decision]:
     """What the state says of partitions that nobody is given, where it is not what is so now."""
     if barred.quarantined == view.quarantined and barred.forgiven == view.forgiven:
         return []
@@ -219,9 +221,9 @@ def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -
     away = {m.instance: view.instances[m.instance] for m in memory.holds.held(view, now_ms) if m.instance is not None}
     present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
     wanted = {i: instance for i, instance in made.items() if i in present}  # a target that stands still may be older
-    gone = {i: altered(known, away=True) for i, known in away.items() if not known.away}
+    gone = {i: fast_replace(known, away=True) for i, known in away.items() if not known.away}
     returned = [i for i, known in view.instances.items() if known.away and i in present]
-    back = {i: altered(view.instances[i], away=False) for i in returned}
+    back = {i: fast_replace(view.instances[i], away=False) for i in returned}
     known = back | {i: instance for i, instance in wanted.items() if view.instances.get(i) != instance} | gone
     forgotten = [i for i in sorted(view.instances) if i not in wanted and i not in away and i not in present]
     if waiting:

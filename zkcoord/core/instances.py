@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from zkcoord.core.model import TopicPartition, consumer_of, json_bytes, number_of, thread_id
+from zkcoord.core.requests import rebalancing
 from zkcoord.core.view import GroupView, Instance, Member
-from zkcoord.core.wishes import rebalancing
 
 HELD_OFF_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
 """An evicted instance is given nothing so long, growing while it happens again and again: it may not wait by itself."""
@@ -27,14 +27,14 @@ them, by a wildcard) is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
+class StaticMemberTimers:
     """First sights of one group's instances. `seen` is asked with every view before anything else."""
 
     _away: Mapping[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
     _names: Mapping[str, str] = field(default_factory=dict)  # consumer -> its instance
     _evictions: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
 
-    def seen(self, view: GroupView, now_ms: int) -> Holds:
+    def seen(self, view: GroupView, now_ms: int) -> StaticMemberTimers:
         """With the instances that are away, and those whose registration was ended by an eviction."""
         newest = _newest(view.members.values())
         names = {m.consumer_id: instance for instance, m in newest.items()}  # a superseded one's end tells nothing
@@ -51,7 +51,7 @@ class Holds:
                 evictions[instance] = (evictions.get(instance, (0, 0))[0] + 1, now_ms)
                 continue
             names[consumer_id] = instance  # its mark may be read later than its absence
-        return Holds(away, names, evictions)
+        return StaticMemberTimers(away, names, evictions)
 
     def held(self, view: GroupView, now_ms: int) -> list[Member]:
         """The instances that are away and waited for, as the members that they were; by instance."""

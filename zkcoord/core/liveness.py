@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkcoord.core.altered import altered
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import PING, REJECT, Channel, GroupView
 
@@ -77,7 +77,7 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, a
     if known.answered == channel.pinged:
         return known
     if now_ms < asked_ms:  # asked for something else (`core.room`), too soon to be judged
-        return altered(known, answered=channel.pinged)
+        return fast_replace(known, answered=channel.pinged)
     lagging = owning and channel.lag is not None and channel.lag > 0
     stuck = lagging and channel.progress is not None and channel.progress == known.progress
     return _Probe(

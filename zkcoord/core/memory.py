@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zkcoord.core.admission import Admissions
-from zkcoord.core.altered import altered
-from zkcoord.core.causes import Causes
-from zkcoord.core.delay import FirstDelay
+from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.difference import Differences
-from zkcoord.core.instances import Holds
-from zkcoord.core.janitor import Retention
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.initial_delay import InitialDelay
+from zkcoord.core.instances import StaticMemberTimers
 from zkcoord.core.liveness import Liveness
-from zkcoord.core.patience import Patience
+from zkcoord.core.negotiation import Negotiation
 from zkcoord.core.quarantine import Quarantines
+from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.replay import OpenRanges
-from zkcoord.core.room import Rooms
+from zkcoord.core.replay_quota import ReplayQuotas
+from zkcoord.core.retention import Retention
 from zkcoord.core.target import Target
 from zkcoord.core.topics import TopicMemory
 from zkcoord.core.view import GroupView
@@ -25,24 +25,24 @@ from zkcoord.core.view import GroupView
 class Memory:
     """A value: each step has the next one. It is lost at a failover without harm."""
 
-    patience: Patience = field(default_factory=Patience)
+    patience: AckTimeouts = field(default_factory=AckTimeouts)
     liveness: Liveness = field(default_factory=Liveness)
-    holds: Holds = field(default_factory=Holds)
+    holds: StaticMemberTimers = field(default_factory=StaticMemberTimers)
     quarantines: Quarantines = field(default_factory=Quarantines)
-    admissions: Admissions = field(default_factory=Admissions)
+    admissions: Negotiation = field(default_factory=Negotiation)
     target: Target = field(default_factory=Target)
     differences: Differences = field(default_factory=Differences)  # between the owners and what is to be reached now
-    delay: FirstDelay = field(default_factory=FirstDelay)
-    causes: Causes = field(default_factory=Causes)
+    delay: InitialDelay = field(default_factory=InitialDelay)
+    causes: RebalanceReason = field(default_factory=RebalanceReason)
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
-    rooms: Rooms = field(default_factory=Rooms)
+    rooms: ReplayQuotas = field(default_factory=ReplayQuotas)
     opened: OpenRanges = field(default_factory=OpenRanges)
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
         """With the first sights of this view."""
-        return altered(
+        return fast_replace(
             self,
             patience=self.patience.seen(view, now_ms),
             liveness=self.liveness.seen(view, now_ms),
@@ -58,4 +58,4 @@ class Memory:
         """With this target, and the difference between the owners and it."""
         asked = (view.owners, target.assignment)
         known = target.from_owners if target.from_owners.are_of(*asked) else self.differences
-        return altered(self, target=target, differences=known.between(*asked))
+        return fast_replace(self, target=target, differences=known.between(*asked))

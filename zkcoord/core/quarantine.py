@@ -16,11 +16,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStopping
 from zkcoord.core.model import TopicPartition, consumer_of, json_bytes
-from zkcoord.core.patience import Patience
+from zkcoord.core.requests import rebalancing
 from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
-from zkcoord.core.wishes import rebalancing
 
 BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
 """How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet; that nobody
@@ -44,7 +44,7 @@ _Strikes = Mapping[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Barred:
+class Exclusions:
     """Pairs of partition and consumer that are not given to each other, and partitions that are given to nobody.
 
     `newer`: of partitions that are given to newer members only, the czxid that those are above.
@@ -90,7 +90,7 @@ class Quarantines:
         self,
         view: GroupView,
         target: Container[TopicPartition],
-        patience: Patience,
+        patience: AckTimeouts,
         decisions: Iterable[Decision],
         now_ms: int,
     ) -> bool:
@@ -108,10 +108,10 @@ class Quarantines:
         owners = {consumer_of(view.owners[partition].thread) for partition in pardoned if partition in view.owners}
         return bool(pardoned) and (stopping or any(patience.in_grace(view, owner, now_ms) for owner in owners))
 
-    def barred(self, view: GroupView, eligible: Sequence[Member]) -> Barred:
+    def barred(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
         """What must not be given to whom."""
         if not self._evictions and not view.quarantined and not any(c.refusals for c in view.channels.values()):
-            return Barred()
+            return Exclusions()
         forgiven, wished = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
         strikes: dict[TopicPartition, dict[str, int]] = {}
@@ -142,7 +142,7 @@ class Quarantines:
                     continue
             # of who has its try now, too: else it would go to another, be free on the way, and so come back, for ever
             newer[partition] = last
-        return Barred(pairs=frozenset(pairs), newer=newer, quarantined=quarantined, forgiven=forgiven)
+        return Exclusions(pairs=frozenset(pairs), newer=newer, quarantined=quarantined, forgiven=forgiven)
 
 
 def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.decisions import FreeHalted, GrantPartitions, StopFetching
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.patience import Patience
 from zkcoord.core.replay import Replays
-from zkcoord.core.room import Handing
+from zkcoord.core.replay_quota import ReplayQuota
 from zkcoord.core.topics import recreated, withheld
 from zkcoord.core.view import GroupView, Owner
 
 
-def available(view: GroupView, patience: Patience, owner: Owner | None, now_ms: int) -> bool:
+def available(view: GroupView, patience: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
     """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
 
     An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
@@ -57,7 +57,9 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
     return [StopFetching(consumer_id=c, partitions=dict(sorted(found[c].items())), why=why) for c in sorted(found)]
 
 
-def grants(view: GroupView, memory: Memory, announced: Replays, handing: Handing, now_ms: int) -> list[GrantPartitions]:
+def grants(
+    view: GroupView, memory: Memory, announced: Replays, handing: ReplayQuota, now_ms: int
+) -> list[GrantPartitions]:
     """Grants of what is available and in the target, with the announced ranges that go along, as far as `handing` has
     room for them."""
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)

@@ -20,9 +20,9 @@ from functools import cache
 
 from zkcoord.core.decisions import SetReplay
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.room import range_bytes
+from zkcoord.core.replay_quota import range_bytes
+from zkcoord.core.requests import deleting
 from zkcoord.core.view import PING, Announced, Channel, GroupView, Member, Owner
-from zkcoord.core.wishes import deleting
 
 REPLAY = "replay"
 """What a member offers that takes announced ranges with its starts."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkcoord.core.altered import altered
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
 from zkcoord.core.difference import Differences
-from zkcoord.core.divert import divert
+from zkcoord.core.exclusions import exclude
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
-from zkcoord.core.quarantine import Barred
+from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.view import STOP, GroupView, Instance, Member
 
 Digest = Callable[[Mapping[TopicPartition, str]], str]
@@ -53,7 +53,7 @@ class Target:
 
     def forgotten(self) -> Target:
         """With the assignor to be asked again at the next look, whatever has changed."""
-        return altered(self, _key=None)
+        return fast_replace(self, _key=None)
 
     def asked(
         self,
@@ -63,7 +63,7 @@ class Target:
         digest: Digest,
         assignors: Mapping[str, Assignor],
         away: Sequence[Member] = (),
-        barred: Barred = Barred(),  # noqa: B008 - a frozen value
+        barred: Exclusions = Exclusions(),  # noqa: B008 - a frozen value
     ) -> Target:
         """The target of this view. The assignor is asked again unless everything that it was asked about still holds:
         a step costs its change.
@@ -89,7 +89,7 @@ class Target:
         target = self
         if self._key != key:
             question = _question(view, subscribers, remembered(view, members))
-            target = altered(self, _key=key, _name=name, _asked=members, _subscribers=subscribers)
+            target = fast_replace(self, _key=key, _name=name, _asked=members, _subscribers=subscribers)
             try:
                 answer = ask(assignors[name], question)
             except AssignmentError as error:
@@ -97,14 +97,14 @@ class Target:
                     f"the assignor {name!r} gave no usable answer: {error}; its author must mend it. The group stays as"
                     " it is, what has no owner waits; it is asked again when members, topics or the record change"
                 )
-                target = altered(target, stands_still=True, problem=why)
+                target = fast_replace(target, stands_still=True, problem=why)
             else:
                 left = unassigned(question, answer)
-                allowed = divert(question, answer, absent, barred, _joined(eligible))
+                allowed = exclude(question, answer, absent, barred, _joined(eligible))
                 static = {m.consumer_id: m.instance for m in members if m.instance is not None and is_static(m)}
-                target = altered(target, _static=static)._answered(allowed, eligible, absent, digest)
+                target = fast_replace(target, _static=static)._answered(allowed, eligible, absent, digest)
                 problem = "; ".join(filter(None, (_no_room(left), target._not_waited_for(eligible)))) or None
-                target = altered(target, stands_still=False, problem=problem)
+                target = fast_replace(target, stands_still=False, problem=problem)
         if target.stands_still:
             question = _question(view, subscribers, remembered(view, members))
             return target._standing_still(view, question, barred, _joined(eligible))
@@ -119,7 +119,7 @@ class Target:
     ) -> Target:
         for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
         wanted = {p: t for p, t in answer.items() if p not in for_absent} if absent else answer
-        answered = altered(
+        answered = fast_replace(
             self,
             instances=to_remember(answer, eligible, self._name),
             wanted=wanted,
@@ -127,7 +127,7 @@ class Target:
             for_absent=for_absent,
             _limited=None,
         )
-        return altered(answered, _wanted_digest=answered._digest(wanted, digest))
+        return fast_replace(answered, _wanted_digest=answered._digest(wanted, digest))
 
     def _not_waited_for(self, eligible: Sequence[Member]) -> str | None:
         """Static members of which more would have to be remembered than the state takes."""
@@ -154,13 +154,13 @@ class Target:
             left = waiting(moves(view, self.wanted, from_owners.answer.misplaced), until)
         if self._limited == left:
             same = self.until == until and self.waiting == left and self.from_owners is from_owners
-            return self if same else altered(self, until=until, waiting=left, from_owners=from_owners)
+            return self if same else fast_replace(self, until=until, waiting=left, from_owners=from_owners)
         if left:
             assignment: Mapping[TopicPartition, str] = {**self.wanted, **left}
             digested = self._digest(assignment, digest)
         else:
             assignment, digested = self.wanted, self._wanted_digest
-        return altered(
+        return fast_replace(
             self,
             until=until,
             waiting=left,
@@ -177,7 +177,7 @@ class Target:
         return self.within_budget(view, moving[-1] if moving else None, digest)
 
     def _standing_still(
-        self, view: GroupView, given: AssignorInput, barred: Barred, joined: Mapping[str, int]
+        self, view: GroupView, given: AssignorInput, barred: Exclusions, joined: Mapping[str, int]
     ) -> Target:
         """What the last target gave to those who can still have it; else what an outstanding stop names next; else what
         they hold; the rest is nobody's ("")."""
@@ -206,7 +206,7 @@ class Target:
                     "" if free else owner,
                 )
         topics = frozenset(given.partitions)
-        return altered(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
+        return fast_replace(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
 
 
 def _subscriber(member: Member) -> Subscriber:

@@ -11,7 +11,6 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from zkcoord.cli.reading import GroupReport, read_group
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.demo.events import EventLog
 from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, TOPIC, Options, Places
@@ -20,6 +19,7 @@ from zkcoord.demo.watch import Watch
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
 from zkcoord.errors import UnavailableError
+from zkcoord.group_report import GroupReport, read_group
 from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT

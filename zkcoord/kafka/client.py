@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.kafka.less_often import VARIES, LessOften, NativeLines
+from zkcoord.kafka.log_throttle import VARIES, LogThrottle, NativeLines
 from zkcoord.kafka.properties import load_command_config as load_command_config  # what a client is configured with
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -36,7 +36,7 @@ NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
 NATIVE_LOG = logging.getLogger("zkcoord.kafka.librdkafka")
 NATIVE_LOG.addHandler(logging.NullHandler())
 NATIVE_LOG.addFilter(NativeLines())
-NATIVE_LOG.addFilter(LessOften())
+NATIVE_LOG.addFilter(LogThrottle())
 
 UNHEARD = logging.Logger("zkcoord.kafka.unheard")  # what is said to a client that only looks at its settings
 UNHEARD.addHandler(logging.NullHandler())

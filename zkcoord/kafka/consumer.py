@@ -23,8 +23,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.kafka.client import Message, check_servers
 from zkcoord.kafka.delivery import Delivery
+from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetcher
-from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import MembershipFactory, Options
 from zkcoord.kafka.resets import Resets
 from zkcoord.settings import REBALANCE_TIMEOUT_MS
@@ -83,7 +83,7 @@ class KafkaConsumer:
         self._stop_seconds = timeout_ms / 1000 * STOP_WAIT_SHARE
         self._changed = threading.Condition()
         self._commits = threading.Lock()  # one commit at a time, so that a later one is not overtaken
-        self._holdings = Holdings()  # under _changed, like all below
+        self._holdings = FetchPositions()  # under _changed, like all below
         self._poller: int | None = None  # the thread that polled last
         self._polling = False
         self._started = self._joined = False

@@ -13,8 +13,8 @@ from zkcoord import logs
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 from zkcoord.kafka.client import Message
+from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetched, Fetcher
-from zkcoord.kafka.holdings import Holdings
 from zkcoord.kafka.ports import Membership
 from zkcoord.kafka.reach import Reach
 from zkcoord.kafka.resets import Resets
@@ -33,7 +33,7 @@ class Delivery:
         membership: Membership,
         fetcher: Fetcher,
         resets: Resets,
-        holdings: Holdings,
+        holdings: FetchPositions,
         changed: threading.Condition,
     ) -> None:
         self._group, self._membership, self._fetcher, self._resets = group, membership, fetcher, resets

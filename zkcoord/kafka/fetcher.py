@@ -24,10 +24,10 @@ from zkcoord.kafka.client import (
     translate,
     unreachable,
 )
-from zkcoord.kafka.less_often import LessOften
+from zkcoord.kafka.log_throttle import LogThrottle
 
 LOG = logging.getLogger("zkcoord.kafka.fetcher")  # of its own, as the filter is for it alone
-LOG.addFilter(LessOften())  # librdkafka reports each of its attempts, twenty in a second
+LOG.addFilter(LogThrottle())  # librdkafka reports each of its attempts, twenty in a second
 
 OUT_OF_RANGE = {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"}
 SECONDS_WITHOUT_WAITING = 0.0

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from zkcoord import logs
 from zkcoord.errors import UnavailableError
-from zkcoord.kafka.less_often import LessOften
+from zkcoord.kafka.log_throttle import LogThrottle
 
 LOG = logging.getLogger("zkcoord.kafka.reach")  # of its own, as the filter is for it alone
-LOG.addFilter(LessOften())
+LOG.addFilter(LogThrottle())
 
 CHECK_MS = 1_000  # between two questions, each of which holds the polling thread up a little
 ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer

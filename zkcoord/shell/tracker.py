@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
-from zkcoord.shell.waiting import Key, Waiting
+from zkcoord.shell.fair_queue import FairQueue, Key
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 READS_PER_REQUEST_MAX = 2_000
@@ -38,7 +38,7 @@ class Tracker:
 
     def __init__(self) -> None:
         self._wants: dict[Key, _Want] = {}
-        self._queue = Waiting()
+        self._queue = FairQueue()
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting: set[Key] = set()
         self._put_off: dict[Key, int] = {}  # what cannot be read -> when it is asked for again

@@ -5,8 +5,8 @@ answer may take as long as Kafka does. Questions have a thread of their own, so 
 
 What waits here is bounded by who asks. A registration has one task, which waits for its answer before it asks again,
 and a partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration
-leaves a few calls here, of no more partitions than commands name (1,000 each); at `desk.CALLS_WAITING_MAX` of them
-their consumer begins nothing anew.
+leaves a few calls here, of no more partitions than commands name (1,000 each); at
+`member.session.CALLS_WAITING_MAX` of them their consumer begins nothing anew.
 
 An exception that is raised by a callback is its answer. SystemExit and its like (every BaseException that is no
 Exception) mean that the program is to end: they are no answer, and go to `end`.

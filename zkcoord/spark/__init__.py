@@ -3,10 +3,10 @@
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.session import spark_session
-from zkcoord.spark.sink_sql import write_sql
-from zkcoord.spark.sinks import write_parquet_ranges
-from zkcoord.spark.stream import register_source
-from zkcoord.spark.stream_batch import stream_batch
+from zkcoord.spark.sinks.files import write_parquet_ranges
+from zkcoord.spark.sinks.sql import write_sql
+from zkcoord.spark.stream.batch import stream_batch
+from zkcoord.spark.stream.registration import register_source
 
 __all__ = [
     "Batch",

@@ -13,7 +13,7 @@ from enum import Enum
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
-from zkcoord.spark.holdings import Hold, Holdings
+from zkcoord.spark.batch_guard import BatchGuard, Hold
 from zkcoord.spark.ports import Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
@@ -55,7 +55,7 @@ def announced_ranges(
 class Announcer:
     """Writes ranges into the member's status. For the batch thread."""
 
-    def __init__(self, membership: Membership, holdings: Holdings, group: str) -> None:
+    def __init__(self, membership: Membership, holdings: BatchGuard, group: str) -> None:
         self._membership, self._holdings, self._group = membership, holdings, group
         self._ranges_max: int | None = None
 

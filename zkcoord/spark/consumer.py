@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Self, Unpack
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
+from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.command_times import CommandTimes
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import error_line
-from zkcoord.spark.holdings import Holdings
 from zkcoord.spark.loop import DriverLoop, LoopSettings
-from zkcoord.spark.metrics import Metrics, Tellers, Totals
+from zkcoord.spark.metrics import Metrics, ReportFanout, Totals
 from zkcoord.spark.options import Choices, Options, check_number, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
-from zkcoord.spark.wiring import RealParts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ class SparkConsumer:
         options = options_of(choices)
         options.check(topics)
         if parts is None:
-            parts = RealParts(spark, zookeeper, bootstrap_servers, group, topics, options)
+            parts = Dependencies(spark, zookeeper, bootstrap_servers, group, topics, options)
             parts.check()
         self._topics = tuple(topics)
         self._options = options
@@ -109,7 +109,7 @@ class SparkConsumer:
         self._parts: Parts = parts
         self._totals = Totals()
         self._lock = threading.Lock()
-        self._holdings: Holdings | None = None  # of the run under way
+        self._holdings: BatchGuard | None = None  # of the run under way
         self._stopping = False  # `stop` was called for the run under way, or for the next one
 
     def __enter__(self) -> Self:
@@ -192,7 +192,7 @@ class SparkConsumer:
         )
         run.allowed = membership.allowed
         membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else
-        progress = Tellers(self._parts.progress(), self._totals, self._options.on_report)
+        progress = ReportFanout(self._parts.progress(), self._totals, self._options.on_report)
         loop = DriverLoop(
             self._loop_settings,
             holdings=run.holdings,
@@ -258,7 +258,7 @@ class _Run:
     def __init__(self, jobs: Jobs, options: Options) -> None:
         self.jobs = jobs
         self.times = CommandTimes()
-        self.holdings = Holdings(self._cancel)
+        self.holdings = BatchGuard(self._cancel)
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False  # the membership's, once it is made
         self._options = options
         self._cancellers: list[threading.Thread] = []

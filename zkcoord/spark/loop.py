@@ -19,13 +19,13 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
 from zkcoord.spark.alarm import slow_batch_alarm, tell_in_vain
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
+from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
 from zkcoord.spark.failures import Failures
-from zkcoord.spark.holdings import End, Hold, Holdings, View
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event
-from zkcoord.spark.pulse import Pulse
+from zkcoord.spark.progress_heartbeat import ProgressHeartbeat
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
 from zkcoord.spark.starting import StartingPoints
 
@@ -82,7 +82,7 @@ class DriverLoop:
         self,
         settings: LoopSettings,
         *,
-        holdings: Holdings,
+        holdings: BatchGuard,
         membership: Membership,
         log_ends: LogEnds,
         reader: Reader,
@@ -113,7 +113,7 @@ class DriverLoop:
             max_batch_ms=settings.max_batch_ms,
         )
         self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
-        self._pulse = Pulse(meter, membership)
+        self._pulse = ProgressHeartbeat(meter, membership)
         self._seq = 0
         self._away_ms = 0
         self._untold: frozenset[TopicPartition] = frozenset()

@@ -67,7 +67,7 @@ class Totals:
             self._now = replace(self._now, lag=lag)
 
 
-class Tellers:
+class ReportFanout:
     """`ports.Progress` that tells everybody: the line or log, the sums, the user's own function."""
 
     def __init__(self, shown: Progress, totals: Totals, on_report: Callable[[Report], object] | None) -> None:

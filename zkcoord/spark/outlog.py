@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.holdings import End, Hold, Holdings, View
+from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
 from zkcoord.spark.ports import Isolation, LogEnds, Membership
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import OffsetRange
@@ -28,7 +28,7 @@ class OutOfLog:
     """Finds held positions outside of their logs and moves them by the reset policy. For the batch thread."""
 
     def __init__(
-        self, log_ends: LogEnds, membership: Membership, holdings: Holdings, points: StartingPoints | None
+        self, log_ends: LogEnds, membership: Membership, holdings: BatchGuard, points: StartingPoints | None
     ) -> None:
         """`points`: where to go on; None: nowhere, a UsageError says what an operator has to decide."""
         self._log_ends = log_ends

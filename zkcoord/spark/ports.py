@@ -129,7 +129,7 @@ class Progress(Protocol):
 
 
 class Parts(Protocol):
-    """Makes what a consumer is wired from; `zkcoord.spark.wiring` has the real ones."""
+    """Makes what a consumer is wired from; `zkcoord.spark.dependencies` has the real ones."""
 
     def membership(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zkcoord.errors import UsageError
 from zkcoord.kafka.properties import REFUSED, RENAMED
 from zkcoord.spark.ports import Isolation
-from zkcoord.spark.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
+from zkcoord.spark.readers.security import NATIVE_ONLY, is_security, only_java, to_java, to_native
 
 READER_PREFIX = "kafka."  # Spark's own spelling of a setting of its Java client
 LIBRDKAFKA_PREFIX = "librdkafka."
@@ -51,8 +51,8 @@ def split_settings(config: Mapping[str, str], *, python_reader: bool = False) ->
     With the Python reader, which is librdkafka, too, `kafka.X` is what librdkafka calls so, or by its own name; what
     only Java has means nothing then.
 
-    Settings of security reach both, however they are spelled (`zkcoord.spark.security`); one with a prefix wins over a
-    translation. Of the others librdkafka is given Java's by its own name for them.
+    Settings of security reach both, however they are spelled (`zkcoord.spark.readers.security`); one with a prefix wins
+    over a translation. Of the others librdkafka is given Java's by its own name for them.
     `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and
     librdkafka's: ends that were asked for with another one would let a batch wait for an open transaction.
     UsageError for a setting that this consumer makes itself, one of security that cannot be translated, and for one of

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from zkcoord.core.candidates import in_common
+from zkcoord.core.eligibility import in_common
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import compact, read_document
 from zkcoord.tree.registration import read_protocols

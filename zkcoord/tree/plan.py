@@ -38,16 +38,16 @@ from zkcoord.core.decisions import (
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.wishes import DELETE, DONE
+from zkcoord.core.requests import DELETE, DONE
 from zkcoord.tree.channel import evict, purge, remove_refused
 from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.decoders import HALTING
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import EPOCH, Layout
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.state import Failure, GroupState, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
-from zkcoord.tree.values import HALTING
 from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts

@@ -11,16 +11,11 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkcoord.core.altered import altered
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen
 from zkcoord.errors import CorruptError
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
-from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
-from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.state import GroupState, decode_state
-from zkcoord.tree.topic import MarkSeen, decode_mark
-from zkcoord.tree.values import (
+from zkcoord.tree.decoders import (
     HALTING_BYTES,
     UNREADABLE_OWNER,
     asked,
@@ -34,6 +29,11 @@ from zkcoord.tree.values import (
     remembered,
     with_status,
 )
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
+from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.state import GroupState, decode_state
+from zkcoord.tree.topic import MarkSeen, decode_mark
 
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
 
@@ -100,8 +100,8 @@ class _Folder:
         if "parents" in self._own:
             self._own["parents"] = frozenset(self._own["parents"])
         before = self._before
-        view = altered(before.view, **self._changes) if self._changes else before.view
-        return altered(before, view=view, record=self._record, state=self._state, **self._own)
+        view = fast_replace(before.view, **self._changes) if self._changes else before.view
+        return fast_replace(before, view=view, record=self._record, state=self._state, **self._own)
 
     def _owned(self, name: str) -> Any:
         """The nodes' map or set of that name, to be changed."""
@@ -209,7 +209,7 @@ class _Folder:
             for command in known.commands if self._problems else ():
                 if command.sequence not in names:
                     self._problem(f"{node.path}/{command.sequence}", None)
-            channels[address.name] = altered(
+            channels[address.name] = fast_replace(
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
                 evicted_ms=known.evicted_ms if EVICTED_MARK in names else None,
@@ -228,14 +228,14 @@ class _Folder:
         if others and others[-1].sequence >= address.item:  # as a rule it is the newest: thousands may stand before it
             others = tuple(c for c in others if c.sequence != address.item)
         if node.stat is None:
-            channels[address.name] = altered(channel, commands=others)
+            channels[address.name] = fast_replace(channel, commands=others)
             self._problem(node.path, None)
             return
         command = outstanding(address.item, node)
         commands = (*others, command)
         if others and others[-1].sequence > command.sequence:
             commands = tuple(sorted(commands, key=lambda c: c.sequence))
-        channels[address.name] = altered(channel, commands=commands)
+        channels[address.name] = fast_replace(channel, commands=commands)
         self._problem(node.path, command.error and f"{command.error}: its sender or its consumer must be upgraded")
 
     def _evicted(self, address: Address, node: Node) -> None:
@@ -251,7 +251,7 @@ class _Folder:
                 evicted_ms = SESSION_TIMEOUT_MS
                 wrong = f"{error}: {evicted_ms} ms are waited in its place; who wrote it must be mended"
         self._problem(node.path, wrong)
-        channels[address.name] = altered(channel, evicted_ms=evicted_ms)
+        channels[address.name] = fast_replace(channel, evicted_ms=evicted_ms)
 
     def owner(self, address: Address, node: Node) -> None:
         """Take in what an owner's node says."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.decisions import AnswerWish
+from zkcoord.core.requests import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.core.view import Done, Wish
-from zkcoord.core.wishes import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.tree.record import GroupRecord
 
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.assignors.classes import alike
+from zkcoord.core.assignors.sticky.classes import alike
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zkcoord.core.assignors.contract import Assignor
-from zkcoord.core.assignors.range import assign_range
-from zkcoord.core.assignors.roundrobin_0_8 import assign_roundrobin_0_8
-from zkcoord.core.assignors.roundrobin_1_0 import assign_roundrobin_1_0
-from zkcoord.core.assignors.sticky import assign_sticky
+from zkcoord.core.assignors.legacy.range import assign_range
+from zkcoord.core.assignors.legacy.roundrobin_0_8 import assign_roundrobin_0_8
+from zkcoord.core.assignors.legacy.roundrobin_1_0 import assign_roundrobin_1_0
+from zkcoord.core.assignors.sticky.sticky import assign_sticky
 
 ASSIGNORS: dict[str, Assignor] = {
     "range": assign_range,

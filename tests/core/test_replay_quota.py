@@ -1,0 +1,123 @@
+"""Room: a member is handed no more announced ranges than its status can hold, and asked until it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tests.core.groups import NOW, T0, Steps, channel, group, member
+from tests.core.test_replay import OFFERS
+from zkcoord.core import replay_quota as room
+from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.replay_quota import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, ReplayQuota, range_bytes
+from zkcoord.core.view import Announced, GroupView, Outstanding, Owner
+from zkcoord.tree.status import ANNOUNCED_BYTES_MAX
+
+WIDE = Announced(2**62, 2**62 + 9, 4)
+MANY = tuple(range(1_000, 6_000))  # numbers of the same length: each takes the same room
+WEIGHT = range_bytes(TopicPartition("t", 4_000), WIDE)
+
+
+def handed_down(numbers: tuple[int, ...] = MANY, **held: object) -> GroupView:
+    """b has died, with a range announced of each of these; a is there for them."""
+    ranges = {TopicPartition("t", number): WIDE for number in numbers}
+    view = group(
+        [member("a", **OFFERS)],
+        dict.fromkeys(ranges, "b-0"),
+        topics={"t": numbers},
+        committed=dict.fromkeys(ranges, WIDE.start),
+    )
+    return replace(view, channels={"a": channel("a", **held), "b": channel("b", batch=ranges)})
+
+
+def owning(view: GroupView, own: Iterable[TopicPartition]) -> GroupView:
+    """These are a's: what it commits of them makes room."""
+    return replace(view, owners={**view.owners, **dict.fromkeys(own, Owner("a-0", 5))})
+
+
+def told(view: GroupView, steps: Steps, now_ms: int = NOW) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
+    """What is handed on, and who is asked for its status."""
+    decisions: tuple[Decision, ...] = steps.step(view, now_ms)[0]
+    grants = [d for d in decisions if isinstance(d, GrantPartitions)]
+    for grant in grants:
+        assert grant.partitions.keys() == grant.replay.keys()
+    found = {p: r for grant in grants for p, r in grant.replay.items()}
+    return found, [d.consumer_id for d in decisions if isinstance(d, PingMember)]
+
+
+def test_no_more_is_under_way_than_its_bound() -> None:
+    found, asked = told(handed_down(), Steps())
+    weight = sum(range_bytes(p, r) for p, r in found.items())
+    assert UNDER_WAY_BYTES_MAX - WEIGHT < weight <= UNDER_WAY_BYTES_MAX
+    assert asked == []
+
+
+def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until_there_is_room() -> None:
+    steps = Steps()
+    own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
+    view = owning(handed_down(batch=own), own)
+    assert told(view, steps) == ({}, [])
+    assert steps.step(view, NOW)[1] == NOW + ASK_AGAIN_MS
+    assert told(view, steps, NOW + ASK_AGAIN_MS) == ({}, ["a"])
+    waiting = Outstanding(sequence="0000000000", version=0, option="ping", threads={})
+    pinged = replace(view, channels={**view.channels, "a": channel("a", waiting, batch=own)})
+    assert told(pinged, steps, NOW + 2 * ASK_AGAIN_MS) == ({}, [])
+    half = dict(list(own.items())[: len(own) // 2])
+    answered = replace(view, channels={**view.channels, "a": replace(channel("a", batch=half), version=2)})
+    found, asked = told(answered, steps, NOW + 2 * ASK_AGAIN_MS)
+    assert len(found) > 1_000
+    assert asked == []
+    assert told(answered, steps, NOW + 3 * ASK_AGAIN_MS)[1] == ["a"]  # what is handed now was not written yet
+
+
+def test_what_is_under_way_already_counts() -> None:
+    ranges = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + UNDER_WAY_BYTES_MAX // WEIGHT)}
+    start = Outstanding(
+        sequence="0000000000", version=0, option="start-fetcher", threads=dict.fromkeys(ranges, "a-0"), replay=ranges
+    )
+    view = handed_down()
+    view = replace(view, channels={**view.channels, "a": channel("a", start)})
+    steps = Steps()
+    assert told(view, steps) == ({}, [])
+    assert told(view, steps, NOW + 9 * ASK_AGAIN_MS) == ({}, [])  # its acknowledgement tells
+
+
+@pytest.mark.parametrize("limit", ["UNDER_WAY_BYTES_MAX", "HELD_BYTES_MAX"])
+def test_a_first_range_has_room_whatever_the_bound(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(room, limit, 1)
+    assert told(handed_down((0, 1)), Steps()) == ({T0: WIDE[:2]}, [])
+
+
+def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
+    own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
+    first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
+    view = owning(handed_down((1_000, 1_001), batch=own), own)
+    view = replace(view, committed={first: WIDE.start, second: WIDE.end})  # a commit has passed it
+    grants = [d for d in Steps().step(view, NOW)[0] if isinstance(d, GrantPartitions)]
+    assert [(dict(g.partitions), dict(g.replay)) for g in grants] == [({second: "a-0"}, {})]
+
+
+def test_whatever_is_announced_in_between_the_ranges_never_take_more_than_their_bound() -> None:
+    """The worst that can happen behind the coordinator's back: as much as may be is announced, then all is taken."""
+    handing, empty = ReplayQuota(), channel("a")
+    taken = 0
+    for number in MANY:
+        if handing.takes(group([], {}), empty, TopicPartition("t", number), WIDE[:2]):
+            taken += range_bytes(TopicPartition("t", number), WIDE)
+    assert ANNOUNCED_BYTES_MAX + taken <= HELD_BYTES_MAX
+
+
+def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_other() -> None:
+    """The others may be full of what they left to it: nobody would ever read anything of that."""
+    left = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
+    first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
+    view = handed_down((1_000, 1_001), batch=left)
+    assert told(view, Steps()) == ({first: WIDE[:2]}, [])
+    reads = replace(view, owners={**view.owners, first: Owner("a-0", 6)})
+    has = replace(reads.channels["a"], batch={**left, first: WIDE})
+    assert told(replace(reads, channels={**reads.channels, "a": has}), Steps()) == ({}, [])
+    committed = replace(reads, committed={second: WIDE.start})  # the first range left its status with a ping's answer
+    assert told(committed, Steps()) == ({second: WIDE[:2]}, [])

@@ -1,0 +1,182 @@
+"""Wishes of people: what stops, what is granted, and what is answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    channel,
+    command,
+    decided,
+    group,
+    member,
+    phase_of,
+    settled,
+)
+from zkcoord.core.ack_timeouts import patience_ms
+from zkcoord.core.decisions import AnswerWish, FailGroup, GrantPartitions, SetStopping, StopFetching
+from zkcoord.core.model import Phase, Rebalance
+from zkcoord.core.view import Done, GroupView, Owner, Wish
+
+ALL = (T0, T1, T2, T3)
+IN_TARGET = "available, and in the target"
+
+
+def joined() -> GroupView:
+    """The member b has joined a, who owns everything; the raise is written."""
+    return settled(group([member("a"), member("b", 2)], dict.fromkeys(ALL, "a-0")))
+
+
+def wishing(view: GroupView, name: str, **fields: object) -> GroupView:
+    """The view with a wish of the run r1."""
+    return replace(view, wishes={name: Wish(run="r1")}, **fields)  # type: ignore[arg-type]
+
+
+def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> AnswerWish:
+    """An answer to run r1."""
+    return AnswerWish(wish=name, run="r1", state=state, reason=reason, ends=ends, why=why)
+
+
+def test_a_hold_stops_nothing() -> None:
+    view = wishing(joined(), "hold")
+    held = answer("hold", "held", "nothing is stopped from now on")
+    assert decided(view) == [held]
+    assert decided(replace(view, done={"hold": Done("r1", "held")})) == []
+
+
+def test_a_hold_grants_what_is_available() -> None:
+    view = wishing(joined(), "hold", done={"hold": Done("r1", "held")})
+    view = replace(view, owners={**view.owners, T2: Owner("", 9)})
+    assert decided(view) == [GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why=IN_TARGET)]
+
+
+def test_a_hold_ends_an_eager_stop() -> None:
+    view = wishing(joined(), "hold", done={"hold": Done("r1", "held")}, rebalance=Rebalance.EAGER, stopping=True)
+    assert decided(view) == [SetStopping(stopping=False, why="the group is held or paused")]
+
+
+def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_stopped() -> None:
+    view = wishing(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "pause")
+    stopped = dict.fromkeys((T0, T1, T2), "a-0")
+    assert decided(view) == [StopFetching(consumer_id="a", partitions=stopped, why="the group is paused")]
+    acknowledged = replace(view, owners={p: Owner("", 6) for p in ALL})
+    stop = command("stop-fetcher", T0)
+    assert decided(replace(acknowledged, channels={"a": channel("a", stop)})) == []
+    assert decided(acknowledged) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
+    assert decided(replace(acknowledged, done={"pause": Done("r1", "paused")})) == []
+    assert phase_of(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
+
+
+def test_a_paused_group_raises_no_generation() -> None:
+    view = wishing(joined(), "pause", target_digest="another", owners={})
+    assert decided(view) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
+
+
+def test_a_resumed_group_is_granted_what_it_had() -> None:
+    view = settled(group([member("a")], dict.fromkeys(ALL, ""), done={"pause": Done("r1", "paused")}))
+    assert decided(view) == [
+        GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why=IN_TARGET),
+        answer("pause", None, "pause was taken back"),
+    ]
+
+
+def test_a_rebalance_asks_the_assignor_again_once() -> None:
+    steps = Steps()
+    view = settled(group([member("a"), member("b", 2)], {T0: "a-0", T1: "a-0", T2: "b-0", T3: "b-0"}))
+    assert decided(view, steps) == []
+    asked = steps.last.target.assignment
+    assert decided(wishing(view, "rebalance"), steps) == [
+        answer("rebalance", "done", "the target was asked for again", ends=True)
+    ]
+    assert steps.last.target.assignment == asked
+    assert steps.last.target.assignment is not asked
+
+
+@pytest.mark.parametrize("standing", ["pause", "hold"])
+def test_a_rebalance_of_a_group_that_is_kept_still_is_refused_with_the_reason(standing: str) -> None:
+    view = settled(group([member("a")], {}))
+    word = {"pause": "paused", "hold": "held"}[standing]
+    wishes = {standing: Wish(run="r0"), "rebalance": Wish(run="r1")}
+    view = replace(view, wishes=wishes, done={standing: Done("r0", word)})
+    reason = f"the group is {word}: resume it first"
+    assert answer("rebalance", "refused", reason, ends=True, reason=reason) in decided(view)
+
+
+def failed(steps: Steps) -> tuple[GroupView, int]:
+    """A group that was marked failed: a does not acknowledge a stop; and now."""
+    stop = command("stop-fetcher", T2, T3, thread="b-0", sequence=4)
+    silent = member("a", rebalance_timeout_ms=1_000)
+    channels = {"a": channel("a", stop), "b": channel("b")}
+    members = [silent, member("b", 2)]
+    view = settled(group(members, dict.fromkeys(ALL, "a-0"), channels=channels, on_timeout="fail"))
+    decided(view, steps)
+    now_ms = NOW + patience_ms(1_000, view.max_rebalance_retries)
+    (mark,) = decided(view, steps, now_ms)
+    assert isinstance(mark, FailGroup)
+    return replace(view, failed=mark.error, failed_since=view.generation), now_ms
+
+
+def test_a_failure_outlives_a_failover() -> None:
+    view, now_ms = failed(Steps())
+    assert decided(view, Steps(), now_ms) == []
+
+
+def test_a_failure_of_an_earlier_generation_does_not_outlive_a_failover() -> None:
+    """It was to be cleared with the raise, by the coordinator that is gone; what was sent before still stands."""
+    view, now_ms = failed(Steps())
+    raised = replace(view, generation=view.generation + 1)
+    (cleared,) = decided(raised, Steps(), now_ms)
+    assert isinstance(cleared, FailGroup)
+    assert cleared.error is None
+
+
+def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_acknowledged() -> None:
+    steps = Steps()
+    view, now_ms = failed(steps)
+    assert decided(wishing(view, "rebalance"), steps, now_ms) == [
+        FailGroup(error=None, why="the group has changed, or was asked to rebalance"),
+        answer("rebalance", "done", "the target was asked for again", ends=True),
+    ]
+    cleared = replace(view, failed=None, failed_since=0)
+    assert decided(cleared, steps, now_ms) == []
+    again_ms = now_ms + patience_ms(1_000, view.max_rebalance_retries)
+    assert decided(cleared, steps, again_ms) == [FailGroup(error=view.failed, why=str(view.failed))]
+
+
+def test_a_failure_is_cleared_by_the_next_change() -> None:
+    steps = Steps()
+    view, now_ms = failed(steps)
+    view = replace(
+        view,
+        members={**view.members, "c": member("c", 3)},
+        channels={**view.channels, "c": channel("c")},
+    )
+    decisions, _ = steps.step(view, now_ms)
+    assert FailGroup(error=None, why="the group has changed, or was asked to rebalance") in decisions
+
+
+def test_nobody_writes_into_a_record_that_cannot_be_read() -> None:
+    view = wishing(joined(), "hold", answerable=False)
+    assert decided(view) == []
+
+
+def test_a_young_group_waits_for_joins_up_to_a_ceiling() -> None:
+    steps = Steps()
+    first = group([member("a", rebalance_timeout_ms=5_000)], {}, initial_delay_ms=3_000)
+    assert steps.step(first, NOW) == ((), NOW + 3_000)
+    members = [member("a", rebalance_timeout_ms=5_000), member("b", 2, rebalance_timeout_ms=4_000)]
+    both = group(members, {}, initial_delay_ms=3_000)
+    assert steps.step(both, NOW + 2_900) == ((), NOW + 5_000)
+    granted = decided(both, steps, NOW + 5_000)
+    assert [type(decision).__name__ for decision in granted] == ["RaiseGeneration", *["GrantPartitions"] * 2]
+    owned = settled(group(members, dict.fromkeys(ALL, "a-0"), initial_delay_ms=3_000))
+    assert [type(decision) for decision in decided(owned, steps, NOW + 5_100)] == [StopFetching]
+    assert decided(replace(owned, owners={}), steps, NOW + 5_200) != []  # no waiting again until it was empty

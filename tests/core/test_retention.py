@@ -1,0 +1,111 @@
+"""What becomes of a group's leavings: deletion on request, and retention that outlives failovers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.groups import NOW, Steps, channel, decided, group, member, settled
+from zkcoord.core.decisions import AnswerWish, NoteEmpty, PurgeChannel, RemoveGroup
+from zkcoord.core.memory import Memory
+from zkcoord.core.model import Phase
+from zkcoord.core.phase import cause, outlook
+from zkcoord.core.retention import Retention, asks_for_offsets
+from zkcoord.core.target import Target
+from zkcoord.core.view import Done, GroupView, Wish
+
+EMPTY = group([], {})
+BEGUN = {"delete": Done("r1", "deleting")}
+
+
+def deletion(*, offsets: bool, **fields: object) -> GroupView:
+    """An empty group whose deletion has begun."""
+    return replace(EMPTY, wishes={"delete": Wish("r1", offsets)}, done=BEGUN, **fields)  # type: ignore[arg-type]
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    view = replace(settled(group([member("a"), member("b")], {})), wishes={"delete": Wish("r1", True)})
+    reason = "it has 2 members: stop its consumers first"
+    refusal = AnswerWish(wish="delete", run="r1", state="refused", reason=reason, ends=True, why=reason)
+    assert refusal in decided(view)
+
+
+def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left() -> None:
+    view = replace(EMPTY, wishes={"delete": Wish("r1", True)})
+    assert decided(view) == [
+        AnswerWish(wish="delete", run="r1", state="deleting", ends=False, why="the group has no members")
+    ]
+    assert not asks_for_offsets(view, Retention(), NOW)
+    begun = deletion(offsets=True)
+    assert decided(begun) == []
+    assert asks_for_offsets(begun, Retention(), NOW)
+    assert outlook(begun, Target(), (), ()) is Phase.DEAD
+    assert cause(Phase.DEAD, begun, Target(), ()) == "it is being deleted (run r1)"
+
+
+def test_with_its_offsets_everything_goes() -> None:
+    assert decided(replace(deletion(offsets=True), offsets=7)) == [
+        RemoveGroup(why="its deletion was asked for (run r1)")
+    ]
+
+
+def test_without_its_offsets_only_what_people_decided_goes() -> None:
+    assert decided(replace(deletion(offsets=False), offsets=7)) == [
+        AnswerWish(wish="delete", run="r1", state="done", ends=True, why="its offsets stay, and what belongs to them")
+    ]
+
+
+def test_a_group_that_has_no_offsets_goes_whole() -> None:
+    assert decided(replace(deletion(offsets=False), offsets=0)) == [
+        RemoveGroup(why="its deletion was asked for (run r1)")
+    ]
+
+
+def test_who_joins_during_a_deletion_is_given_nothing_and_the_deletion_goes_on() -> None:
+    view = replace(deletion(offsets=True), offsets=7, members={"a": member("a")}, channels={"a": channel("a")})
+    view = replace(view, topics={"t": (0,)})
+    assert decided(view) == [RemoveGroup(why="its deletion was asked for (run r1)")]
+    orphan = replace(view, channels={"a": channel("a"), "z": channel("z")})
+    assert PurgeChannel(consumer_id="z", why="its registration is gone") in decided(orphan)
+
+
+def test_a_group_without_members_and_offsets_goes_after_its_retention_over_failovers() -> None:
+    first = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    assert first.step(EMPTY, NOW) == ((), NOW + 1_000)
+    note = NoteEmpty(empty_ms=1_000, why="without members all that time")
+    assert decided(EMPTY, first, NOW + 1_000) == [note]
+    noted = replace(EMPTY, empty_ms=1_000)
+    assert first.step(noted, NOW + 1_001) == ((), NOW + 2_000)
+
+    second = Steps(Memory(retention=Retention(retention_ms=7_000)))  # what the first saw since its note does not count
+    late = replace(EMPTY, empty_ms=6_000)
+    assert second.step(late, NOW + 50_000) == ((), NOW + 51_000)
+    assert not asks_for_offsets(late, second.last.retention, NOW + 50_999)
+    assert decided(late, second, NOW + 51_000) == []
+    assert asks_for_offsets(late, second.last.retention, NOW + 51_000)
+    assert decided(replace(late, offsets=0), second, NOW + 51_001) == [
+        RemoveGroup(why="no members for 7001 ms, and no offsets")
+    ]
+
+
+def test_a_group_with_offsets_stays_and_is_looked_at_once() -> None:
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    decided(EMPTY, steps)
+    kept = replace(EMPTY, offsets=3)
+    assert steps.step(kept, NOW + 9_000) == ((), None)
+    assert not asks_for_offsets(replace(kept, offsets=None), steps.last.retention, NOW + 9_001)
+
+
+def test_time_with_members_or_under_a_wish_does_not_count() -> None:
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    held = replace(EMPTY, wishes={"hold": Wish("r1")}, done={"hold": Done("r1", "held")}, empty_ms=3_000)
+    assert steps.step(held, NOW) == ((), None)
+    assert decided(held, steps, NOW + 90_000) == []
+    back = settled(group([member("a")], {}, empty_ms=3_000))
+    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back, steps)
+
+
+def test_a_deleted_group_is_an_ordinary_one_again_with_its_first_member() -> None:
+    deleted = replace(EMPTY, offsets=7, deleted=True)
+    assert decided(deleted) == []
+    back = settled(group([member("a")], {}, deleted=True))
+    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back)

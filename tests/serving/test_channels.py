@@ -1,0 +1,157 @@
+"""What a coordinator reads again when a channel's list tells that more happened than it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.serving.channels import Channels
+from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.paths import DRAFT, Place
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.view import GroupNodes, empty, fold
+
+P0 = TopicPartition("t", 0)
+CHANNEL = DRAFT.channel("g", "c")
+OWNER = DRAFT.owner("g", P0)
+STOP = encode_command(Command(option=Option.STOP_FETCHER, ownership={P0: ""}, generation=2, epoch=1))
+START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"}, generation=2, epoch=1))
+
+
+def listed(changes: int) -> Node:
+    """The channel's list, with one command, after so many changes."""
+    return Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ("0000000000",))
+
+
+class Followed:
+    """A channel with one command that stands and was read, its list too; everything is clean."""
+
+    def __init__(self, command: bytes) -> None:
+        self.tracker = Tracker()
+        self._channels = Channels("g", DRAFT, self.tracker)
+        for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
+            self.tracker.want(path, kind)
+        status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
+        told = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), command)  # by the reply to the own multi
+        self._nodes: GroupNodes = empty("g")
+        self.read(status, listed(1), told)
+        self.tracker.answered(1, [Node(*read[:2], None) for read in self.tracker.take(1)])
+
+    def read(self, *nodes: Node) -> list[Read]:
+        """These are read, in one batch; what is to be read then."""
+        before, self._nodes = self._nodes, fold(self._nodes, nodes, DRAFT)
+        addresses = [(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None]
+        self._channels.begin(addresses)
+        for address, node in addresses:
+            self._channels.passed(node)
+            if node.kind is Kind.CHILDREN:
+                self._channels.follow_channel(before, self._nodes, "c", node)
+            elif address.place is Place.COMMAND:
+                self._channels.follow_command(self._nodes, address, node)
+        self._channels.end()
+        return self._to_read() if before.view.channels else []
+
+    def sent(self, *partitions: TopicPartition) -> list[Read]:
+        """An own command about these (none: a ping) was sent, and all is clean; what is to be read then."""
+        self._channels.sent("c", partitions)
+        self._channels.look_again(self._nodes)
+        return self._to_read()
+
+    def _to_read(self) -> list[Read]:
+        reads = self.tracker.take(2)
+        self.tracker.answered(2, [Node(*read[:2], None) for read in reads])
+        return reads
+
+
+def test_behind_a_list_that_changed_more_often_than_it_shows_a_stops_owners_and_the_status_are_read() -> None:
+    assert Followed(STOP).read(listed(3)) == [Read(CHANNEL), Read(OWNER)]
+
+
+def test_what_was_read_behind_the_list_is_not_read_again() -> None:
+    behind = [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), Node(OWNER, Kind.DATA, Stat(1, 6, 0))]
+    assert Followed(STOP).read(listed(3), *behind) == []
+
+
+@pytest.mark.parametrize(("command", "changes"), [(STOP, 1), (START, 3)])
+def test_nothing_is_read_where_nothing_can_have_been_released(command: bytes, changes: int) -> None:
+    assert Followed(command).read(listed(changes)) == []
+
+
+def test_behind_a_stop_that_another_has_sent_its_owners_are_read() -> None:
+    found = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP)
+    assert Followed(STOP).read(found) == [Read(CHANNEL), Read(OWNER)]
+
+
+def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_looked() -> None:
+    followed = Followed(START)
+    assert followed.sent(P0) == []  # it stands: its end is told
+    followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
+    assert followed.sent(P0) == [Read(OWNER), Read(CHANNEL)]
+    assert followed.sent() == [Read(CHANNEL)]  # a ping's answer is in the status
+
+
+def test_behind_a_command_that_went_before_it_was_read_all_that_its_consumer_has_is_read() -> None:
+    followed = Followed(START)
+    followed.read(Node(OWNER, Kind.DATA, Stat(1, 6, 0), b"c-0"))
+    gone = Node(f"{CHANNEL}/0000000001", Kind.DATA, None)
+    assert followed.read(gone) == [Read(CHANNEL), Read(OWNER)]
+
+
+LIST = DRAFT.channels_of("g")
+MADE_AGAIN = Node(CHANNEL, Kind.CHILDREN, Stat(0, 9, 0), b"", ())
+GONE = Node(CHANNEL, Kind.DATA, None)
+
+
+def channels(*names: str) -> Node:
+    """The list of channels."""
+    return Node(LIST, Kind.CHILDREN, Stat(0, 1, 0), b"", names)
+
+
+class Group:
+    """A group with one channel, of which all is read and clean."""
+
+    def __init__(self) -> None:
+        self.tracker = Tracker()
+        self.following = GroupWatch.begin("g", DRAFT, self.tracker)
+        self.read(channels("c"))
+        self.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0), b"", ()), Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)))
+
+    def read(self, *nodes: Node) -> list[Read]:
+        """These are read, in one batch; what of the channel is to be read then, and is taken for read."""
+        self.following.read([(address, node) for node in nodes if (address := DRAFT.parse(node.path)) is not None])
+        reads = self.tracker.take(1)
+        self.tracker.answered(1, [Node(*read[:2], None) for read in reads])
+        return [read for read in reads if read.path == CHANNEL]
+
+
+@pytest.mark.parametrize("first", [GONE, Node(CHANNEL, Kind.CHILDREN, None)])
+def test_a_channel_that_is_purged_and_made_again_while_the_list_is_read_is_read_anew(first: Node) -> None:
+    group = Group()
+    group.read(first)
+    group.read(MADE_AGAIN, channels(), GONE)  # a missing node is asked for a second time: later than what stands beside
+    assert group.read(channels("c")) == [Read(CHANNEL, Kind.CHILDREN, True), Read(CHANNEL)]
+
+
+def test_a_channel_that_is_made_again_behind_its_data_stands_and_its_data_is_read_again() -> None:
+    group = Group()
+    assert group.read(MADE_AGAIN, GONE) == [Read(CHANNEL)]
+    assert group.following.nodes.view.channels["c"].czxid == 9
+
+
+def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that_were_read_behind_the_last() -> None:
+    p1 = TopicPartition("t", 1)
+    other = encode_command(Command(option=Option.STOP_FETCHER, ownership={p1: ""}, generation=2, epoch=1))
+    followed = Followed(STOP)
+    followed.tracker.want(DRAFT.owner("g", p1))
+    followed.tracker.answered(3, [Node(*read[:2], None) for read in followed.tracker.take(3)])
+    found = [
+        Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ("0000000000", "0000000001")),
+        Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 7, 0), STOP),
+        Node(OWNER, Kind.DATA, Stat(1, 6, 0)),
+        Node(f"{CHANNEL}/0000000001", Kind.DATA, Stat(0, 8, 0), other),
+        Node(DRAFT.owner("g", p1), Kind.DATA, Stat(1, 6, 0)),
+    ]
+    read = followed.read(*found)
+    assert [asked for asked in read if not asked.path.endswith("0000000001")] == [Read(CHANNEL), Read(OWNER)]

@@ -1,0 +1,58 @@
+"""Who is asked for first, where a request cannot take all that waits."""
+
+from __future__ import annotations
+
+from zkcoord.shell.fair_queue import FairQueue, Key
+from zkcoord.tree.snapshot import Kind
+
+
+def key(name: str) -> Key:
+    return name, Kind.DATA
+
+
+def waiting(*added: tuple[str, str]) -> FairQueue:
+    """Keys by name, each with its lane, in the order of adding."""
+    found = FairQueue()
+    for name, lane in added:
+        found.add(key(name), lane)
+    return found
+
+
+def names(taken: list[Key]) -> str:
+    return " ".join(name for name, _ in taken)
+
+
+CROWD = [(f"c{n}", "crowd") for n in range(9)]
+
+
+def test_what_one_request_takes_goes_in_the_order_of_adding_whatever_its_lane() -> None:
+    both = waiting(("a", "g"), ("b", "h"), ("c", "g"), ("a", "g"))
+    assert names(both.take(3)) == "a b c"
+    assert both.take(3) == []
+
+
+def test_every_lane_has_its_share_of_a_request_and_what_is_left_over_goes_to_the_first() -> None:
+    lanes = waiting(*CROWD, ("x", "g"), ("y", "h"), ("z", "h"))
+    assert names(lanes.take(6)) == "c0 c1 c2 x y z"
+    assert names(lanes.take(4)) == "c3 c4 c5 c6"
+    lanes.add(key("w"), "g")
+    assert names(lanes.take(2)) == "c7 w"
+    assert names(lanes.take(9)) == "c8"
+
+
+def test_with_less_room_than_lanes_one_of_each_goes_the_first_lanes_first() -> None:
+    lanes = waiting(*CROWD[:3], ("x", "g"), ("y", "h"))
+    assert (names(lanes.take(2)), lanes.take(0)) == ("c0 x", [])
+    assert names(lanes.take(2)) == "c1 y"
+    assert names(lanes.take(2)) == "c2"
+
+
+def test_what_waits_no_more_is_not_taken() -> None:
+    lanes = waiting(*CROWD[:2], ("x", "g"))
+    lanes.discard(key("x"), "g")
+    lanes.discard(key("x"), "g")
+    lanes.discard(key("c0"), "crowd")
+    assert names(lanes.take(9)) == "c1"
+    lanes.add(key("c1"), "crowd")
+    lanes.clear()
+    assert lanes.take(9) == []

@@ -1,0 +1,195 @@
+"""What two threads may do to each other across the holdings."""
+
+import pytest
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import InvariantError, UnavailableError
+from zkcoord.spark.batch_guard import BatchGuard, End, Hold
+from zkcoord.spark.ranges import OffsetRange
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 5, 9))
+
+
+def nothing_early(*early: object) -> None:
+    raise AssertionError(f"there is nothing to wait for, so all is answered at once: {early}")
+
+
+@pytest.fixture
+def cancelled() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def holdings(cancelled: list[str], monkeypatch: pytest.MonkeyPatch) -> BatchGuard:
+    for name in ("CANCEL_WAIT_MS", "COMMIT_WAIT_MS"):
+        monkeypatch.setattr(f"zkcoord.spark.batch_guard.{name}", 1)  # these tests have one thread: nobody comes back
+    made = BatchGuard(cancelled.append)
+    made.start({A: 0, B: 5})
+    return made
+
+
+def test_a_start_is_refused_while_a_commit_decided_before_it_is_under_way(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A])
+    with pytest.raises(UnavailableError):
+        holdings.start({A: 3})
+    holdings.finish(End.COMMITTED, {A: 10, B: 9})
+    holdings.start({A: 3})
+    assert holdings.view().holds == {A: Hold(3, 2), B: Hold(9, 1)}
+
+
+def test_a_start_of_something_else_does_not_wait_for_a_commit(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    assert holdings.claim()
+    holdings.start({B: 7})
+    assert holdings.view().holds[B] == Hold(7, 2)
+
+
+def test_a_fenced_batch_cannot_be_claimed_and_is_cancelled_once(holdings: BatchGuard, cancelled: list[str]) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.lose([A])
+    holdings.lose([B])
+    assert (holdings.fenced, holdings.claim(), cancelled) == (True, False, ["batch"])
+
+
+def test_a_batch_that_is_being_committed_is_neither_cancelled_nor_waited_for(
+    holdings: BatchGuard, cancelled: list[str]
+) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A, B])
+    holdings.commit_failed()
+    assert (holdings.claim(), cancelled) == (False, [])
+
+
+def test_what_a_late_batch_still_reads_has_no_final_offset(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    told: list[object] = []
+    assert holdings.stop([A, B], 0, lambda partition: True, lambda *early: told.append(early)) == {}
+    assert told == [({B}, {B: 5})]
+    assert holdings.view().holds == {}
+
+
+def test_a_stop_of_what_is_not_held_is_done(holdings: BatchGuard) -> None:
+    assert holdings.stop([TopicPartition("u", 0)], 0, lambda partition: True, nothing_early) == {}
+
+
+def test_an_offset_whose_commit_was_refused_is_not_called_final(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.claim()
+    holdings.finish(End.REFUSED, {A: 10, B: 9})
+    assert holdings.stop([A, B], 0, lambda partition: True, nothing_early) == {}
+
+
+def test_every_change_ends_a_wait_for_a_later_one(holdings: BatchGuard) -> None:
+    seen = holdings.view()
+    assert not holdings.await_change(seen.change, 1)
+    holdings.leave()
+    assert holdings.await_change(seen.change, 0)
+    assert holdings.view().leaving
+
+
+def test_two_batches_at_once_are_a_bug(holdings: BatchGuard) -> None:
+    holdings.begin("one", RANGES[:1], holdings.view())
+    with pytest.raises(InvariantError):
+        holdings.begin("two", RANGES[1:], holdings.view())
+
+
+# what `begin` leaves out, and when `claim` says no
+
+
+def test_a_consumer_that_leaves_begins_nothing(holdings: BatchGuard) -> None:
+    seen = holdings.view()
+    holdings.leave()
+    assert holdings.begin("batch", RANGES, seen) == ()
+
+
+def test_what_is_being_stopped_is_left_out_of_a_batch_that_was_planned_before(holdings: BatchGuard) -> None:
+    """The batch that the stop waits for is over, and the stop has not noticed yet."""
+    seen = holdings.view()
+    holdings.begin("batch", RANGES[:1], seen)
+    begun: list[object] = []
+
+    def leased(partition: TopicPartition) -> bool:
+        if not begun:
+            holdings.finish(End.UNTRIED, {})
+            begun.append(holdings.begin("the next one", RANGES, seen))
+        return True
+
+    assert holdings.stop([A], 1_000, leased, nothing_early) == {A: 0}
+    assert begun == [RANGES[1:]]
+
+
+@pytest.mark.parametrize("position", [0, 3])
+def test_what_was_lost_and_started_again_is_left_out_of_a_batch_that_was_planned_before(
+    holdings: BatchGuard, position: int
+) -> None:
+    seen = holdings.view()
+    holdings.lose([A])
+    holdings.start({A: position})
+    assert holdings.begin("batch", RANGES, seen) == RANGES[1:]
+
+
+def test_what_moved_is_left_out_of_a_batch_that_was_planned_before(holdings: BatchGuard) -> None:
+    seen = holdings.view()
+    holdings.begin("reset", [OffsetRange("t", 0, 7, 7)], seen)
+    holdings.finish(End.COMMITTED, {A: 7})
+    assert holdings.begin("batch", RANGES, seen) == RANGES[1:]
+
+
+def test_a_batch_of_which_nothing_is_left_does_not_run(holdings: BatchGuard) -> None:
+    seen = holdings.view()
+    holdings.lose([A])
+    assert holdings.begin("batch", RANGES[:1], seen) == ()
+    assert holdings.begin("the next one", RANGES[1:], seen) == RANGES[1:]
+
+
+def test_a_batch_that_was_fenced_is_not_claimed_though_all_of_it_is_still_held(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.leave(cancel="the user breaks it off")
+    assert not holdings.claim()
+
+
+def test_a_batch_is_not_claimed_when_a_partition_of_it_was_started_anew_though_nobody_fenced_it(
+    holdings: BatchGuard,
+) -> None:
+    """A loss drops the partition first and fences then; a start tells the present offset without a loss."""
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.start({A: 3})
+    assert not holdings.fenced
+    assert not holdings.claim()
+
+
+def test_a_wait_for_one_batch_does_not_fence_the_next(holdings: BatchGuard, cancelled: list[str]) -> None:
+    holdings.begin("the next one", RANGES, holdings.view())
+    assert not holdings.fence("the one before", "late")
+    assert (holdings.claim(), cancelled) == (True, [])
+
+
+def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(holdings: BatchGuard) -> None:
+    """Neither its announcement nor its commit, and a stop of it does not wait for that batch."""
+    holdings.begin("batch", RANGES, holdings.view())
+    holdings.start({A: 3})
+    holdings.announced()
+    assert holdings.view().holds[A] == Hold(3, 2)
+    assert holdings.stop([A], 0, lambda partition: True, nothing_early) == {A: 3}
+    assert not holdings.fenced
+    holdings.start({A: 3})
+    holdings.finish(End.COMMITTED, {A: 10, B: 9})
+    assert holdings.view().holds == {A: Hold(3, 3), B: Hold(9, 1)}
+
+
+def test_a_batch_that_was_fenced_while_it_was_announced_may_not_read(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.lose([A])
+    assert not holdings.announced()
+    assert holdings.view().holds == {B: Hold(5, 1, announced=9)}
+
+
+def test_a_range_that_was_handed_over_counts_at_its_own_position_only(holdings: BatchGuard) -> None:
+    holdings.replay({A: (0, 10), B: (5, 9)})
+    holdings.start({A: 4, B: 5})  # of the first one somebody knows that a part is done: a query's checkpoint
+    assert holdings.view().holds == {A: Hold(4, 2), B: Hold(5, 2, announced=9)}

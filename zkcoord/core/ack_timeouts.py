@@ -1,0 +1,182 @@
+"""How long a coordinator waits: for acknowledgements, for the evicted to have stopped, for those who are joining.
+
+All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (docs/protocol.md,
+section 8). A retry writes nothing: the command lies in its channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import REJECT, Channel, GroupView, Outstanding
+
+REBALANCE_BACKOFF_MS = 2_000
+REBALANCE_BACKOFF_MAX_MS = 30_000
+JOINING_MS = 60_000
+"""A channel that was never registered with is left alone this long: its consumer may be joining."""
+
+
+def backoff_ms(retry: int) -> int:
+    """The wait before retry 1, 2, …: doubling from 2 s to 30 s.
+
+    >>> [backoff_ms(n) for n in (1, 2, 3, 4, 5, 6)]
+    [2000, 4000, 8000, 16000, 30000, 30000]
+    """
+    return min(REBALANCE_BACKOFF_MS << (retry - 1), REBALANCE_BACKOFF_MAX_MS)
+
+
+@lru_cache(maxsize=1_000)
+def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
+    """From the first sight of a command to its consumer's eviction: the time-out, and `retries` more with backoff.
+
+    >>> patience_ms(60_000, 4)
+    330000
+    """
+    return rebalance_timeout_ms * (retries + 1) + sum(backoff_ms(n) for n in range(1, retries + 1))
+
+
+class RetryBackoff(NamedTuple):
+    """What a consumer refused, again and again: it is not tried before `until_ms`."""
+
+    sequence: str = ""  # of the last command that it refused
+    times: int = 0  # that it refused one
+    until_ms: int = 0
+
+
+_Refused = Mapping[tuple[str, TopicPartition], RetryBackoff]
+
+
+@dataclass(frozen=True, slots=True)
+class AckTimeouts:
+    """First sights of one group. `seen` is asked with every view before anything else."""
+
+    commands: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
+    evictions: Mapping[str, int] = field(default_factory=dict)
+    joining: Mapping[tuple[str, int], int] = field(default_factory=dict)  # (consumer, its channel's czxid)
+    refusals: _Refused = field(default_factory=dict)  # by consumer and partition, as statuses tell
+    not_understood: _Refused = field(default_factory=dict)
+    # the same of commands that were refused as a whole: nothing tells of them once they are removed
+    forgave: bool = False  # a failure that still stands in the state
+
+    def seen(self, view: GroupView, now_ms: int) -> AckTimeouts:
+        """With what is seen for the first time, without what is gone."""
+        return AckTimeouts(
+            commands={
+                key: self.commands.get(key, now_ms)
+                for c, channel in view.channels.items()
+                for key in ((c, command.sequence) for command in channel.commands)
+            },
+            evictions={
+                c: self.evictions.get(c, now_ms)
+                for c, channel in view.channels.items()
+                if channel.evicted_ms is not None
+            },
+            joining={
+                (c, channel.czxid): self.joining.get((c, channel.czxid), now_ms)
+                for c, channel in view.channels.items()
+                if channel.version == 0 and c not in view.members
+            },
+            refusals={
+                (c, partition): _again(self.refusals.get((c, partition), RetryBackoff()), refusal.sequence, now_ms)
+                for c, channel in view.channels.items()
+                for partition, refusal in channel.refusals.items()
+            },
+            not_understood=self._refused_commands(view, now_ms),
+            forgave=self.forgave and view.failed is not None,
+        )
+
+    def _refused_commands(self, view: GroupView, now_ms: int) -> _Refused:
+        found = {
+            (c, partition): held
+            for (c, partition), held in self.not_understood.items()
+            if c in view.members and now_ms < held.until_ms + REBALANCE_BACKOFF_MAX_MS
+        }
+        for c, channel in view.channels.items():
+            for command in channel.commands if c in view.members else ():
+                for partition in (command.threads or ()) if command.error is not None else ():
+                    known = found.get((c, partition), RetryBackoff())
+                    found[c, partition] = _again(known, command.sequence, now_ms)
+        return found
+
+    def forgiving(self, now_ms: int) -> AckTimeouts:
+        """Waiting for everything outstanding from now on, as if it was seen for the first time."""
+        return replace(self, commands=dict.fromkeys(self.commands, now_ms), forgave=True)
+
+    def trying_again(self) -> AckTimeouts:
+        """What was refused is tried at once."""
+        refusals = {key: RetryBackoff(held.sequence) for key, held in self.refusals.items()}
+        return replace(self, refusals=refusals, not_understood={})
+
+    def unforgiven(self, view: GroupView) -> bool:
+        """True while something that stood when the group was marked failed stands, and the group is the same."""
+        if self.forgave or view.generation != view.failed_since:
+            return False
+        channels = (channel for c, channel in view.channels.items() if c in view.members)
+        return any(command.generation <= view.failed_since for channel in channels for command in channel.commands)
+
+    def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+        """True while a start that this consumer refused is not tried again."""
+        refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
+        return (refusal is not None and now_ms < refusal.until_ms) or self.in_vain(consumer_id, partition, now_ms)
+
+    def in_vain(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+        """True while no command about this partition is sent, since its consumer did not understand the last one."""
+        refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
+        return refused is not None and now_ms < refused.until_ms
+
+    def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
+        """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""
+        return now_ms < self._grace_ends_ms(view, consumer_id)
+
+    def _grace_ends_ms(self, view: GroupView, consumer_id: str) -> int:
+        channel = view.channels.get(consumer_id)
+        if channel is None or channel.evicted_ms is None:
+            return 0
+        session_ms = channel.evicted_ms
+        grace_ms = max(view.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
+        return self.evictions.get(consumer_id, 0) + grace_ms
+
+    def abandoned(self, channel: Channel, now_ms: int) -> bool:
+        """True when a channel that was never registered with has been left alone long enough."""
+        return now_ms >= self.joining.get((channel.consumer_id, channel.czxid), now_ms) + JOINING_MS
+
+    def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, Outstanding]]:
+        """Members that have used up their retries, each with its oldest overdue command; by consumer id."""
+        found = []
+        for consumer_id in sorted(view.members):
+            channel = view.channels.get(consumer_id)
+            for command in channel.commands if channel else ():
+                if now_ms >= self._patience_ends_ms(view, consumer_id, command):
+                    found.append((consumer_id, command))
+                    break
+        return found
+
+    def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
+        """Who is sent away is not asked twice: it is given its rebalance timeout alone."""
+        retries = 0 if command.option == REJECT else view.max_rebalance_retries
+        first_ms = self.commands[(consumer_id, command.sequence)]
+        return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """The next moment at which waiting ends for somebody; None when nobody is waited for."""
+        times = [self._grace_ends_ms(view, c) for c in self.evictions]
+        times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
+        times += [held.until_ms for held in (*self.refusals.values(), *self.not_understood.values())]
+        times += [
+            self._patience_ends_ms(view, c, command)
+            for c, channel in view.channels.items()
+            if c in view.members
+            for command in channel.commands
+        ]
+        return min((t for t in times if t > now_ms), default=None)
+
+
+def _again(known: RetryBackoff, sequence: str, now_ms: int) -> RetryBackoff:
+    """What is known of a refusal that stands: each new one is held back for longer."""
+    if known.sequence == sequence:
+        return known
+    return RetryBackoff(sequence, known.times + 1, now_ms + backoff_ms(known.times + 1))

@@ -1,0 +1,1 @@
+"""The assignors of the old high-level consumers, bit for bit."""

@@ -1,0 +1,1 @@
+"""The assignor `sticky`: even first, then least movement."""

@@ -1,0 +1,153 @@
+"""Which partitions are read in a rack of theirs: as many as the threads' shares allow, and of those the owned ones.
+
+A partition is read well in several racks, those of its replicas (KIP-392, KIP-881). Partitions with the same racks are
+one *kind*; how many of each kind go to each rack is a table (`table`), whose sums are fixed by partitions and shares.
+
+By `sticky`'s scheme the allowed shapes are the tables with the most partitions in a rack of theirs, and pairs of
+partition and thread are taken greedily: owned ones first, those in a rack of theirs before the others; then what is
+left, kind by kind and rack by rack, both laid along in canonical order; then the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, repeat, starmap
+from typing import cast
+
+from zkcoord.core.assignors.contract import AssignorInput
+from zkcoord.core.assignors.sticky.classes import canonical_pairs
+from zkcoord.core.assignors.sticky.rack_transport import Kind, Table
+
+Racks = frozenset[str]
+
+CELLS_MAX = 400
+"""The kinds times their racks, at about 0.3 ms each: three replicas in eight racks make 168. Above it one rack of each
+partition counts."""
+
+
+def racks_that_count(given: AssignorInput) -> dict[Racks, Racks]:
+    """Of each set of racks that a partition has those where somebody runs; empty when all partitions are alike."""
+    used = {member.rack for member in given.subscribers if member.rack is not None}
+    if not used or not given.racks:
+        return {}
+    found = {racks: racks & used for racks in set(given.racks.values())}
+    alike = set(found.values())
+    known = cast(Mapping[tuple[str, int], Racks], given.racks)
+    if len(alike) == 1 and all(map(known.__contains__, canonical_pairs(given.partitions, given.partitions))):
+        return {}
+    return found if any(alike) else {}
+
+
+def fill_near(
+    racks: Sequence[Racks], owners: Sequence[int | None], racks_here: Sequence[str | None], shares: Sequence[int]
+) -> list[int | None]:
+    """Each partition's thread; None where the shares are full. Partitions and threads by place, in canonical order.
+
+    `racks`, `owners`: of each partition, its owner a thread's place; `racks_here`, `shares`: of each thread, where it
+    runs and how many partitions it takes.
+    """
+    names = sorted({rack for rack in racks_here if rack is not None})
+    column: dict[str | None, int] = {rack: index for index, rack in enumerate(names)}
+    columns = [column.get(rack, len(names)) for rack in racks_here]
+    kind_of: dict[Racks, Kind] = {one: tuple(sorted(column[r] for r in one if r in column)) for one in set(racks)}
+    if sum(map(len, set(kind_of.values()))) > CELLS_MAX:
+        each = _one_rack_each(list(map(kind_of.__getitem__, racks)))
+        row = _rows_of(set(each))
+        return _Filling(list(row), list(map(row.__getitem__, each)), owners, columns, shares).fill()
+    row = _rows_of(set(kind_of.values()))
+    row_of = {one: row[kind] for one, kind in kind_of.items()}
+    return _Filling(list(row), list(map(row_of.__getitem__, racks)), owners, columns, shares).fill()
+
+
+def _rows_of(kinds: Iterable[Kind]) -> dict[Kind, int]:
+    """Each kind's number, least choice first."""
+    return {kind: index for index, kind in enumerate(sorted(kinds, key=lambda kind: (len(kind), kind)))}
+
+
+def _one_rack_each(kinds: Sequence[Kind]) -> list[Kind]:
+    """Of each partition's racks one, in turn."""
+    return [kind[place % len(kind) :][:1] if kind else kind for place, kind in enumerate(kinds)]
+
+
+def laid_along(threads: Iterable[int], opens: Iterable[int]) -> Iterator[int]:
+    """Each thread's place as often as something is open there."""
+    return chain.from_iterable(starmap(repeat, compress(zip(threads, opens, strict=False), opens)))
+
+
+class _Filling:
+    """Invariant: `opens` is what the threads' shares leave beside `taken`, and the table keeps what was taken."""
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        rows: list[int],
+        owners: Sequence[int | None],
+        column: Sequence[int],
+        shares: Sequence[int],
+    ) -> None:
+        self._kinds, self._rows, self._owners, self._column, self._opens = kinds, rows, owners, column, list(shares)
+        self._taken = list(owners)
+        numbers = Counter(rows)
+        places = [0] * (max(column, default=0) + 1)
+        for index, share in zip(column, shares, strict=True):
+            places[index] += share
+        self._held = self._holdings()
+        self._table = Table(kinds, [numbers[row] for row in range(len(kinds))], places)
+        self._table.settle({(row, column): len(held) for (far, row, column), held in self._held.items() if not far})
+
+    def fill(self) -> list[int | None]:
+        """Owned ones, then what can be read in its rack, then the others."""
+        for (far, row, column), held in sorted(self._held.items()):
+            self._keep(held, row, column, far=far)
+        pools: list[list[int]] = [[] for _ in self._kinds]
+        for place in [place for place, n in enumerate(self._taken) if n is None]:
+            pools[self._rows[place]].append(place)
+        inside = defaultdict[int, list[int]](list)
+        for n, column in enumerate(self._column):
+            inside[column].append(n)
+        room = {column: sum(map(self._opens.__getitem__, threads)) for column, threads in inside.items()}
+        for row, (pool, kind) in enumerate(zip(pools, self._kinds, strict=True)):
+            for column in kind:
+                number = self._table.keep(row, column, min(len(pool), room[column]))
+                if number:
+                    self._lay(pool[:number], inside[column])
+                    room[column] -= number
+                    del pool[:number]
+        self._lay(sorted(chain.from_iterable(pools)), range(len(self._opens)))
+        return self._taken
+
+    def _holdings(self) -> dict[tuple[bool, int, int], list[int]]:
+        """(not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
+        found = [defaultdict[int, list[int]](list) for _ in self._kinds]
+        at = self._column
+        for place, (row, n) in enumerate(zip(self._rows, self._owners, strict=True)):
+            if n is not None:
+                found[row][at[n]].append(place)
+        return {
+            (column not in self._kinds[row], row, column): held
+            for row, columns in enumerate(found)
+            for column, held in columns.items()
+        }
+
+    def _keep(self, held: Iterable[int], row: int, column: int, *, far: bool) -> None:
+        """Leave these where they are, as far as their threads' shares and the table allow; take the others away."""
+        opens, taken, owners = self._opens, self._taken, cast(Sequence[int], self._owners)
+        able = []
+        for place in held:
+            n = owners[place]
+            if opens[n]:
+                opens[n] -= 1
+                able.append(place)
+            else:
+                taken[place] = None
+        number = (self._table.keep_far if far else self._table.keep)(row, column, len(able))
+        for place in able[number:]:
+            opens[owners[place]] += 1
+            taken[place] = None
+
+    def _lay(self, pool: Iterable[int], threads: Sequence[int]) -> None:
+        row = list(laid_along(threads, [self._opens[n] for n in threads]))
+        for place, n in zip(pool, row, strict=False):
+            self._taken[place] = n
+            self._opens[n] -= 1

@@ -1,0 +1,149 @@
+"""Gives what an assignor gave to somebody who cannot have it to somebody who can: pure, and the same every time.
+
+An assignor knows threads and topics, and nothing of single partitions that must not go to a single consumer. Thousands
+may have to go elsewhere at once, with thousands to choose from (a rack is away, and a topic is created meanwhile): so
+threads that may read the same stand in a heap, and who cannot take one partition is passed over for that one alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from heapq import heapify, heappop, heappush, heapreplace
+
+from zkcoord.core.assignors import AssignorInput
+from zkcoord.core.assignors.contract import threads_by_topic
+from zkcoord.core.model import TopicPartition, consumer_of, thread_id
+from zkcoord.core.quarantine import Exclusions
+
+HEAPS_MAX = 100
+"""Kept at a time. There is one for each choice of topics, size of weight and newest refuser: one for all, as a rule."""
+
+_Heap = list[tuple[int, str]]  # load and thread
+
+
+def exclude(
+    given: AssignorInput,
+    answer: Mapping[TopicPartition, str],
+    absent: Set[str],
+    barred: Exclusions,
+    joined: Mapping[str, int],
+) -> Mapping[TopicPartition, str]:
+    """The answer without what is in quarantine; what its consumer must not be given is at its present owner if that may
+    have it, else at the thread with the least whose consumer has room; one that nobody can have stays where it is.
+
+    `absent`: consumers that are given only what they own. `joined`: the other subscribers' czxids.
+    """
+    if barred.quarantined:
+        answer = {p: thread for p, thread in answer.items() if p not in barred.quarantined}
+    if not (absent or barred.pairs or barred.newer):
+        return answer
+    consumers = {thread: consumer_of(thread) for thread in {*answer.values(), *given.owned.values()}}
+    wrong = _beyond_their_own(given, answer, consumers, absent)
+    for partition in {partition for partition, _ in barred.pairs}.union(barred.newer) & answer.keys():
+        if barred.bars(partition, consumers[answer[partition]], joined):
+            wrong.add(partition)
+    if not wrong:
+        return answer
+    diverted = dict(answer)
+    choice = _Choice(given, answer, consumers, wrong, barred, joined)
+    for partition in sorted(wrong):
+        chosen = choice.of(partition)
+        if chosen is not None:
+            choice.move(partition, diverted[partition], chosen)
+            diverted[partition] = chosen
+    return diverted
+
+
+def _beyond_their_own(
+    given: AssignorInput, answer: Mapping[TopicPartition, str], consumers: Mapping[str, str], absent: Set[str]
+) -> set[TopicPartition]:
+    """What the answer gives to absent consumers that do not own it."""
+    away = {thread for thread, consumer in consumers.items() if consumer in absent}
+    if not away:
+        return set()
+    owned = given.owned
+    others = [(p, thread) for p, thread in answer.items() if thread in away and owned.get(p) != thread]
+    return {p for p, thread in others if consumers.get(owned.get(p, "")) != consumers[thread]}
+
+
+class _Choice:
+    """Who can have a partition. Loads and rooms are those of the answer as it is diverted so far."""
+
+    def __init__(
+        self,
+        given: AssignorInput,
+        answer: Mapping[TopicPartition, str],
+        consumers: Mapping[str, str],
+        wrong: Set[TopicPartition],
+        barred: Exclusions,
+        joined: Mapping[str, int],
+    ) -> None:
+        self._given, self._barred, self._joined = given, barred, joined
+        topics = {partition.topic for partition in wrong}
+        self._readers = threads_by_topic(given.subscribers, {t: given.partitions[t] for t in topics})
+        self._threads = {s.consumer_id: max(s.threads.values(), default=0) for s in given.subscribers}
+        self._load = Counter(answer.values())
+        self._room = {s.consumer_id: s.capacity for s in given.subscribers if s.capacity is not None}
+        for partition, thread in answer.items() if self._room else ():
+            if consumers[thread] in self._room:
+                self._room[consumers[thread]] -= given.weights.get(partition, 1)
+        self._lightest: dict[int, int] = {}  # of what is looked for, by the size of its weight
+        for weight in {given.weights.get(partition, 1) for partition in wrong} if self._room else ():
+            size = weight.bit_length()
+            self._lightest[size] = min(weight, self._lightest.get(size, weight))
+        self._heaps: dict[tuple[frozenset[str], int, int], _Heap] = {}
+        # by readers, size of weight, newest refuser. Invariant: who could be chosen is there with its load, or a lower
+
+    def of(self, partition: TopicPartition) -> str | None:
+        """The thread that is to have it; None: nobody can."""
+        readers, owner = self._readers[partition.topic], self._given.owned.get(partition)
+        if owner in readers and not self._barred.bars(partition, consumer_of(owner), self._joined):
+            return owner
+        weight, newest = self._given.weights.get(partition, 1), self._barred.newer.get(partition, -1)
+        size = weight.bit_length() if self._room else 0
+        heap = self._heap(readers, size, newest)
+        lightest = self._lightest.get(size, weight)
+        passed: _Heap = []
+        found = None
+        while heap and found is None:
+            load, thread = heap[0]
+            consumer = consumer_of(thread)
+            room = self._room.get(consumer, weight)
+            if load < self._load[thread]:
+                heapreplace(heap, (self._load[thread], thread))
+            elif load > self._load[thread] or room < lightest:
+                heappop(heap)  # it stands there with its load, or comes back with its room
+            elif room < weight or (partition, consumer) in self._barred.pairs:
+                passed.append(heappop(heap))
+            else:
+                found = thread
+        for entry in passed:
+            heappush(heap, entry)
+        return found
+
+    def _heap(self, readers: frozenset[str], size: int, newest: int) -> _Heap:
+        """Those of the readers that may be given what none of the first to `newest` may have."""
+        key = (readers, size, newest)
+        if key not in self._heaps:
+            if len(self._heaps) >= HEAPS_MAX:
+                self._heaps.clear()
+            self._heaps[key] = [(self._load[t], t) for t in readers if self._joined.get(consumer_of(t), -1) > newest]
+            heapify(self._heaps[key])
+        return self._heaps[key]
+
+    def move(self, partition: TopicPartition, before: str, chosen: str) -> None:
+        """It is `chosen`'s from now on. Who had it has become a better choice, in every heap."""
+        weight = self._given.weights.get(partition, 1)
+        for thread, change in ((before, -1), (chosen, 1)):
+            self._load[thread] += change
+            if consumer_of(thread) in self._room:
+                self._room[consumer_of(thread)] -= change * weight
+        consumer = consumer_of(before)
+        if consumer not in self._joined:
+            return  # absent: it is given nothing
+        threads = [thread_id(consumer, number) for number in range(self._threads[consumer])]
+        for (readers, _, newest), heap in self._heaps.items():
+            if self._joined[consumer] > newest:
+                for thread in readers.intersection(threads):
+                    heappush(heap, (self._load[thread], thread))

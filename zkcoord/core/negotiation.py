@@ -1,0 +1,68 @@
+"""Which of a group's candidates take part, which are sent away, and by which assignor.
+
+The answer is kept while the question stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from zkcoord.core.eligibility import admit, agree, candidates_of
+from zkcoord.core.instances import assignor_of, superseded
+from zkcoord.core.view import GroupView, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negotiated:
+    """`members` take part; `rejected`: consumer id -> why it is sent away; `final`: those who are not to come back.
+
+    `problem`: why the assignor is not the one that the record asks for.
+    """
+
+    members: Sequence[Member] = ()
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    final: frozenset[str] = frozenset()
+    assignor: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """The last answer. Invariant: it is that to `_asked`."""
+
+    _asked: object = None
+    answer: Negotiated = Negotiated()
+
+    def of(self, view: GroupView, known: Collection[str]) -> Negotiation:
+        """With the answer for this view, made anew when something that it depends on has changed; `known`: the
+        assignors that there are."""
+        candidates, kept = candidates_of(view), assignor_of(view)
+        asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
+        if self._asked == asked:
+            return self
+        answer = _admission(candidates, view, known, kept)
+        if not any(m.consumer_id in answer.rejected and m.replaces in view.members for m in candidates):
+            return Negotiation(asked, answer)
+        again = _admission(candidates_of(view, answer.rejected), view, known, kept)
+        return Negotiation(None, _beside(answer, again))  # asked again until they have gone
+
+
+def _beside(first: Negotiated, again: Negotiated) -> Negotiated:
+    """The second answer, after some were sent away by the first: whom they were to replace takes part."""
+    return replace(again, rejected={**first.rejected, **again.rejected}, final=first.final | again.final)
+
+
+def _admission(candidates: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Negotiated:
+    admitted, rejected = admit(candidates, view)
+    agreed = agree(admitted, view.assignor, known, kept)
+    rejected |= agreed.rejected
+    doubled = superseded([m for m in admitted if m.consumer_id not in rejected])
+    rejected |= doubled
+    return Negotiated(
+        members=[m for m in admitted if m.consumer_id not in rejected],
+        rejected=rejected,
+        final=frozenset(doubled),
+        assignor=agreed.assignor,
+        problem=agreed.problem,
+    )

@@ -1,0 +1,65 @@
+"""A group's phase as it is decided on, with its cause: what the log, the journal and the tools say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from zkcoord.core.decisions import (
+    Decision,
+    FoundGroup,
+    GrantPartitions,
+    RaiseGeneration,
+    SetStopping,
+    StopFetching,
+)
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.requests import DELETE, PAUSE, deleting, has_paused
+from zkcoord.core.target import Target
+from zkcoord.core.view import START, STOP, GroupView, phase
+
+PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
+"""What a coordinator that read the same tree would do now; until then a group is not settled."""
+
+
+def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
+    """The phase of a group for which this is decided now; `owning` as of `phase`."""
+    if deleting(view):
+        return Phase.DEAD
+    now = phase(view, owning)
+    if now is not Phase.EMPTY and has_paused(view):
+        return Phase.PAUSED
+    if now is Phase.STABLE and any(isinstance(decision, PENDING) for decision in decisions):
+        return Phase.PREPARING_REBALANCE
+    if now is Phase.STABLE and target.for_absent:
+        return Phase.AWAITING_MEMBER
+    return now
+
+
+def cause(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decision]) -> str:
+    """Why the group is in the phase `now`, its outlook."""
+    pending = next((decision.why for decision in decisions if isinstance(decision, PENDING)), "")
+    commands = [command.option for channel in view.channels.values() for command in channel.commands]
+    if now is Phase.DEAD:
+        return f"it is being deleted (run {view.wishes[DELETE].run})"
+    if now is Phase.EMPTY:
+        return "it has no members"
+    if now is Phase.STABLE:
+        return "every partition has a reader, and no command is outstanding"
+    if now is Phase.AWAITING_MEMBER:
+        names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.for_absent)})
+        return f"{len(target.for_absent)} partitions have no reader: they wait for {', '.join(names)}"
+    if PAUSE in view.wishes:
+        return f"it is paused (run {view.wishes[PAUSE].run})"
+    if pending:
+        return pending
+    option = START if now is Phase.AWAITING_SYNC else STOP
+    if option in commands:
+        return f"outstanding: {commands.count(option)} {option}"
+    living = view.living_threads()
+    wanted = target.assignment
+    waiting = [p for p in wanted if p not in view.owners or view.owners[p].thread not in living]
+    return f"without a living owner: {len(waiting)} of {len(wanted)} partitions"
+
+
+def _consumers(assignment: Mapping[TopicPartition, str]) -> set[str]:
+    return {consumer_of(thread) for thread in set(assignment.values())}

@@ -1,0 +1,62 @@
+"""Why the target became another one, in words: who came, who went, which topics changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition
+
+Topics = Mapping[str, tuple[int, ...]]
+Racks = Mapping[TopicPartition, frozenset[str]]
+
+NAMES_MAX = 3
+"""Names told of each kind; of the rest the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceReason:
+    """A group as it was at the last answer, for which the generation stands; nothing is known of what came before this
+    coordinator. What differs now is the cause of the next one."""
+
+    assignor: str | None = None
+    members: frozenset[str] = frozenset()
+    topics: Topics = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
+
+    def told(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> str:
+        """What differs from then, in one line."""
+        another = "the target is another one"
+        if self.assignor is None:
+            return another
+        now = frozenset(members)
+        changed = {topic for topic in topics if self.topics.get(topic, ()) != topics[topic]}
+        words = [
+            _named(now - self.members, "can be given work"),
+            _named(self.members - now, "cannot be given work any more"),
+            _named(changed, "has other partitions"),
+            _named(self.topics.keys() - topics.keys(), "is wanted no more, or gone"),
+            _named(_moved(self.racks, racks), "has replicas in other racks"),
+            f"the assignor is {assignor}" if assignor != self.assignor else "",
+        ]
+        known = "; ".join(word for word in words if word)
+        return f"{another}: {known}" if known else another
+
+
+def _moved(before: Racks, now: Racks) -> set[str]:
+    """The topics that had racks, and have others."""
+    if before == now or not before:
+        return set()
+    return {p.topic for p in before.keys() & now.keys() if before[p] != now[p]}
+
+
+def _named(names: Iterable[str], what: str) -> str:
+    """
+    >>> _named({"b", "a"}, "left"), _named([str(n) for n in range(9)], "left"), _named([], "left")
+    ('a, b left', '0, 1, 2 and 6 more left', '')
+    """
+    known = sorted(names)
+    if not known:
+        return ""
+    more = f" and {len(known) - NAMES_MAX} more" if len(known) > NAMES_MAX else ""
+    return f"{', '.join(known[:NAMES_MAX])}{more} {what}"

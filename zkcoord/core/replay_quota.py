@@ -1,0 +1,116 @@
+"""How much of what was announced one member is handed: all of it must find room in its status, which is one node.
+
+What a member is handed stands in its status until it is committed, beside what it announces itself. Three bounds, of
+which the member keeps the first:
+
+    its own announcements   never leave a status of more than ANNOUNCED_BYTES_MAX   256 KiB (`tree.status`)
+    under way               handed, and its start not acknowledged                  UNDER_WAY_BYTES_MAX
+    held                    in its status as last read, under way, and handed now   HELD_BYTES_MAX
+
+So its ranges never take more than the third: if it has announced since its status was read, 256 KiB and what was under
+way then; if not, what was read and what was under way. What there is no room for is not granted yet: no command stands
+for it, so nobody's patience ends over it. Whoever is full is asked for its status (a ping) until there is room: what it
+has committed leaves that with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.decisions import PingMember
+from zkcoord.core.liveness import Liveness, busy
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.view import START, Channel, GroupView
+
+UNDER_WAY_BYTES_MAX = 192 * 1024
+"""Some 2,000 ranges of a topic with a short name: more than one command has."""
+
+HELD_BYTES_MAX = 448 * 1024
+"""With refusals, and with all else in the multi that acknowledges, below the server's 1 MiB (`tree.status`)."""
+
+ASK_AGAIN_MS = 2_000
+"""So long after its last status a member that had no room is asked for the next."""
+
+RANGE_BYTES = 44
+"""Of a range in a status, beside topic, partition and offsets: punctuation, a generation, an incarnation."""
+
+
+def range_bytes(partition: TopicPartition, announced: tuple[int, ...]) -> int:
+    """What an announced range takes in a status at most (names of topics are plain ASCII)."""
+    return RANGE_BYTES + len(f"{partition.topic}{partition.partition}{announced[0]}{announced[1]}")
+
+
+def under_way(channel: Channel) -> int:
+    """Bytes of the ranges in the starts that stand in a channel."""
+    return sum(range_bytes(p, r) for command in channel.commands for p, r in command.replay.items())
+
+
+class ReplayQuota:
+    """The ranges that one step hands on: how much room each member has left for them."""
+
+    def __init__(self) -> None:
+        self._handed: dict[str, tuple[int, int]] = {}  # consumer -> bytes under way, bytes held
+        self.full: set[str] = set()  # members that had no room for something
+
+    def takes(self, view: GroupView, channel: Channel, partition: TopicPartition, announced: tuple[int, int]) -> bool:
+        """True when there is room for this range, which is then taken. A first one always has room: two members may be
+        full of what each has left to the other."""
+        consumer_id, weight = channel.consumer_id, range_bytes(partition, announced)
+        if consumer_id not in self._handed:
+            sent = under_way(channel)
+            self._handed[consumer_id] = sent, sent + sum(range_bytes(p, r) for p, r in channel.batch.items())
+        sent, held = self._handed[consumer_id]
+        known = channel.batch.get(partition)
+        more = 0 if known is not None and known[:2] == announced else weight  # stands in its status: it was its own
+        fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
+        fits = fits and (not more or held + more <= HELD_BYTES_MAX or not (sent or _has_work(view, channel)))
+        if not fits:
+            self.full.add(consumer_id)
+            return False
+        self._handed[consumer_id] = sent + weight, held + more
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayQuotas:
+    """First sights of members without room."""
+
+    _since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # of those that were full at the last step: version of the status, its first sight by this coordinator
+
+    def seen(self, view: GroupView, full: Iterable[str], now_ms: int) -> ReplayQuotas:
+        """With the members that have no room now."""
+        since: dict[str, tuple[int, int]] = {}
+        for consumer_id in full:
+            version, known = view.channels[consumer_id].version, self._since.get(consumer_id)
+            since[consumer_id] = known if known and known[0] == version else (version, now_ms)
+        return ReplayQuotas(since)
+
+    def due(self, view: GroupView, now_ms: int) -> list[str]:
+        """Whom to ask for its status now, since it had no room; sorted. An acknowledgement under way tells it, too."""
+        since = self._since.items()
+        return sorted(c for c, (_, at_ms) in since if now_ms >= at_ms + ASK_AGAIN_MS and _idle(view, c))
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """When somebody is to be asked next."""
+        times = (at_ms + ASK_AGAIN_MS for c, (_, at_ms) in self._since.items() if _idle(view, c))
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+
+
+def pings(view: GroupView, rooms: ReplayQuotas, liveness: Liveness, now_ms: int) -> list[PingMember]:
+    """Who is asked for its status now, and why: for room, or to prove that it is alive."""
+    why = dict.fromkeys(rooms.due(view, now_ms), "it had no room for announced ranges: has it now?")
+    why |= dict.fromkeys(liveness.due(view, now_ms), "a probe is due")
+    return [PingMember(consumer_id=c, why=why[c]) for c in sorted(why)]
+
+
+def _has_work(view: GroupView, channel: Channel) -> bool:
+    """True while it owns something of which a range stands in its status: what it commits of that makes room."""
+    owners = (view.owners.get(partition) for partition in channel.batch)
+    return any(owner is not None and consumer_of(owner.thread) == channel.consumer_id for owner in owners)
+
+
+def _idle(view: GroupView, consumer_id: str) -> bool:
+    channel = view.channels.get(consumer_id)
+    return channel is not None and not busy(channel) and not channel.outstanding(START)

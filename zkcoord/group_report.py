@@ -1,0 +1,398 @@
+"""Reads what the tools show: the tree's schema and coordinator, and one group, with a few requests whatever its size.
+
+Everything here may change while it is read. What is shown of a group is therefore of several moments, unless two
+readings in a row are equal: then nothing changed between them (each node's version is part of what is compared).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.coordinate import decide
+from zkcoord.core.decisions import FoundGroup, RejectMember
+from zkcoord.core.eligibility import PROTOCOLS, set_aside
+from zkcoord.core.memory import Memory
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.phase import PENDING, outlook
+from zkcoord.core.racks import broker_racks, partition_racks, racked
+from zkcoord.core.requests import PAUSE
+from zkcoord.core.topics import recreated
+from zkcoord.core.view import GroupView, TopicChange
+from zkcoord.errors import CorruptError, SchemaError, UsageError
+from zkcoord.migrate import BlockingTree, current, history
+from zkcoord.tree.broker import broker_id, decode_broker
+from zkcoord.tree.candidate import assignors_of, in_charge, spoken
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import (
+    BROKERS,
+    CANDIDATES,
+    EPOCH,
+    EVICTED_MARK,
+    RECORDS,
+    ROOT,
+    TOPICS,
+    Layout,
+    is_sequence,
+    layout_named,
+    partition_numbers,
+)
+from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
+from zkcoord.tree.schema import Schema, decode_epoch
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.state import decode_state, digest
+from zkcoord.tree.topic import Mark, changes_of, decode_replicas, topic_of
+from zkcoord.tree.topic_filter import taken
+from zkcoord.tree.view import GroupNodes, empty, fold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeReport:
+    """Who serves, and since when: `coordinator` None = nobody; `epoch_since_ms` is the server's wall clock."""
+
+    layout: Layout
+    coordinator: str | None
+    epoch: int | None
+    epoch_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A static member that is away, and what waits for it.
+
+    The hold runs on the clock of the coordinator that serves, from its first sight of the absence. A tool knows when
+    the note of it was written (`noted_ms`, by the server's wall clock; None: there is no note), and that a coordinator
+    that was elected later began anew.
+    """
+
+    consumer: str  # its last id
+    partitions: tuple[TopicPartition, ...]
+    hold_ms: int
+    noted_ms: int | None
+
+    def until_ms(self, above: TreeReport) -> int | None:
+        """Until when its share waits, by the server's wall clock; None: nobody knows, since nobody serves or it is not
+        noted yet."""
+        if above.coordinator is None or above.epoch_since_ms is None or self.noted_ms is None:
+            return None
+        return max(self.noted_ms, above.epoch_since_ms) + self.hold_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """One group as read. `settled`: stable, and a coordinator that read the same would change nothing.
+
+    Nor is it when its record or state cannot be read: a coordinator leaves it alone, whatever should be done.
+    """
+
+    view: GroupView
+    phase: Phase
+    settled: bool
+    offsets: Mapping[TopicPartition, int | None]  # None: nobody can read it as an offset
+    idle: Mapping[str, str]  # member -> why it is given nothing
+    target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
+    awaited: Mapping[str, Awaited]  # static members that are away, by instance
+    wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
+    problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
+    deleted: bool  # its offsets were kept, and nobody has joined it or decided anything about it since
+
+    @property
+    def paused(self) -> bool:
+        """True while a pause is wished, carried out or not."""
+        return PAUSE in self.view.wishes
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """All that the group has to do with: of its topics, owned, or with an offset; in order."""
+        subscribed = {TopicPartition(topic, n) for topic, numbers in self.view.topics.items() for n in numbers}
+        return tuple(sorted(subscribed | self.view.owners.keys() | self.offsets.keys()))
+
+    def moves(self) -> list[tuple[TopicPartition, str, str | None]]:
+        """Partitions that the target has elsewhere: from whom ("": nobody alive), to whom (None: to nobody)."""
+        living = self.view.living_threads()
+        owned = {p: owner.thread for p, owner in self.view.owners.items() if owner.thread in living}
+        return [
+            (p, owned.get(p, ""), self.target.get(p))
+            for p in sorted(owned.keys() | self.target.keys())
+            if owned.get(p) != self.target.get(p)
+        ]
+
+    def commands(self) -> int:
+        """How many commands are outstanding."""
+        return sum(len(channel.commands) for channel in self.view.channels.values())
+
+
+def read_tree(tree: BlockingTree, address: str) -> TreeReport:
+    """The tree's layout and coordinator; SchemaError if there is no tree, or one that this program cannot read.
+
+    CorruptError if nobody can read the schema or the epoch.
+    """
+    schema = current(tree)
+    if schema is None:
+        raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
+    refuse_newer(schema)
+    layout = layout_named(schema.layout)
+    leader, epoch = tree.read([Read(layout.coordinator), Read(EPOCH)])
+    number: int | None = None
+    try:
+        number = decode_epoch(epoch.data) if epoch.exists else None
+    except CorruptError as error:
+        raise CorruptError(f"{EPOCH}: {error}; an operator must restore it") from error
+    return TreeReport(
+        layout=layout,
+        coordinator=leader.data.decode("utf-8", "backslashreplace") if leader.exists else None,
+        epoch=number,
+        epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
+    )
+
+
+def refuse_newer(schema: Schema) -> None:
+    """SchemaError for a tree at a revision that this program does not know."""
+    if schema.revision not in [revision.revision for revision in history()]:
+        raise SchemaError(f"the tree is at revision {schema.revision}, newer than this program: use the newer one")
+
+
+def group_names(tree: BlockingTree, layout: Layout) -> tuple[str, ...]:
+    """All groups, in order: of what an old tool removed the record is left, and is to be found for its deletion."""
+    folders, records = tree.read([Read(layout.groups, Kind.CHILDREN), Read(RECORDS, Kind.CHILDREN)])
+    return tuple(sorted({*folders.children, *records.children}))
+
+
+def deleted_groups(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> frozenset[str]:
+    """Those of these groups that were deleted and of which only the offsets were kept, as in `GroupReport`."""
+    reads = [
+        read
+        for name in names
+        for read in (Read(layout.state(name)), Read(layout.record(name)), Read(layout.ids(name), Kind.CHILDREN))
+    ]
+    nodes = iter(tree.read(reads) if reads else ())
+    found: set[str] = set()
+    for name, state, record, ids in zip(names, nodes, nodes, nodes, strict=True):
+        with suppress(CorruptError):  # such a group is shown, and its description says what must be mended
+            if _deleted(decode_state(state.data).deleted, decode_record(record.data), ids.children):
+                found.add(name)
+    return frozenset(found)
+
+
+def _deleted(by_state: bool, record: GroupRecord, members: Collection[str]) -> bool:
+    """A member that has just joined counts before the coordinator has seen it; so does what people decided since."""
+    return by_state and not members and record == DEFAULT_RECORD
+
+
+def may_name_a_group(name: str) -> bool:
+    """Whether a node can have this name: others than this program name groups, too."""
+    return name not in ("", ".", "..") and "/" not in name and name.isprintable()
+
+
+def no_such_group(name: str) -> str:
+    """What a command says of a group that it does not find."""
+    return f"there is no group {name!r}; `zkcoord group list` shows them"
+
+
+def read_group(tree: BlockingTree, layout: Layout, group: str) -> GroupReport:
+    """One group; UsageError if there is none of that name."""
+    nodes = tree.read([Read(layout.group(group)), Read(layout.record(group))]) if may_name_a_group(group) else ()
+    if not any(node.exists for node in nodes):
+        raise UsageError(no_such_group(group))
+    return _Reading(tree, layout, group).report()
+
+
+def _assignors(view: GroupView, known: Collection[str] | None) -> dict[str, Assignor]:
+    """Those that the coordinator in charge has (`known` None: nobody says it), and all that every program has; in place
+    of a user's own the answer that there is: what is owned now.
+
+    Whether that is what the coordinator's assignor answered is told by the digest in the state.
+    """
+    offered = {name for member in view.members.values() for name in member.assignors}
+    return {**dict.fromkeys(offered if known is None else known, lambda given: dict(given.owned)), **ASSIGNORS}
+
+
+def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
+    """Who is waited for, as a coordinator that has just begun would see it, by instance.
+
+    Without members nothing is assigned, and the share that is remembered waits."""
+    shares: dict[str, list[TopicPartition]] = {}
+    for partition, thread in sorted(memory.target.for_absent.items()):
+        shares.setdefault(consumer_of(thread), []).append(partition)
+    return {
+        member.instance: Awaited(
+            consumer=member.consumer_id,
+            partitions=tuple(shares.get(member.consumer_id, ()) if view.members else sorted(known.share)),
+            hold_ms=member.hold_ms,
+            noted_ms=known.written_ms if known.away else None,
+        )
+        for member in memory.holds.held(view, 0)
+        if member.instance is not None
+        for known in [view.instances[member.instance]]
+    }
+
+
+class _Reading:
+    """One reading of one group, in the order ids, channels, owners, topics, offsets, record and state.
+
+    The coordinator's order (ids, owners, channels) is what its writes rely on; here a move under way is only shown.
+    """
+
+    def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
+        self._tree, self._layout, self._group = tree, layout, group
+        self._nodes: GroupNodes = empty(group)
+        self._problems: dict[str, str] = {}
+        self._topics: dict[str, bytes] = {}  # those with partitions, as read
+
+    def report(self) -> GroupReport:
+        """Read all of it."""
+        layout, group = self._layout, self._group
+        (listed,) = self._take([Read(layout.ids(group), Kind.CHILDREN)])
+        self._take([Read(layout.registration(group, name)) for name in listed.children])
+        self._read_channels()
+        owned = self._read_partitions(layout.owners(group))
+        self._take([Read(layout.owner(group, partition)) for partition in owned])
+        topics = self._read_topics()
+        offsets = self._read_offsets()
+        self._take([Read(layout.record(group)), Read(layout.state(group))])
+        (listed,) = self._take([Read(layout.instances(group), Kind.CHILDREN)])
+        self._take([Read(layout.instance(group, name)) for name in listed.children])
+        changed = self._read_changes(sorted({p.topic for p in owned} | topics.keys()))
+        view = replace(self._nodes.view, topics=topics, changed=changed)
+        if racked(view.members, view.instances):
+            view = self._with_racks(view)
+        candidates = self._read_candidates()
+        view = replace(view, protocols=spoken(candidates, PROTOCOLS))
+        known = assignors_of(candidates[0].data) if candidates else None
+        decided = decide(view, Memory(), 0, digest, _assignors(view, known))
+        decisions, memory = decided.decisions, decided.memory
+        pending = any(isinstance(decision, PENDING) for decision in decisions)
+        found = [d for d in decisions if isinstance(d, FoundGroup)]
+        now = outlook(view, memory.target, memory.differences.answer.owning, found)
+        if now in (Phase.STABLE, Phase.AWAITING_MEMBER) and (memory.target.waiting or recreated(view)):
+            now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
+        rejected = {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)}
+        return GroupReport(
+            view=view,
+            phase=now,
+            settled=now is Phase.STABLE and not pending and view.unreadable is None,
+            offsets=offsets,
+            idle=set_aside(view, rejected) | rejected,
+            target=memory.target.assignment,
+            awaited=_awaited(view, memory),
+            wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
+            problems={**self._nodes.problems, **self._problems},
+            deleted=_deleted(view.deleted, self._nodes.record, view.members),
+        )
+
+    def _read_candidates(self) -> list[Node]:
+        """Who stands, in the order in which they count: it is judged as the coordinator in charge judges."""
+        leader, listed = self._tree.read([Read(self._layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
+        nodes = self._tree.read([Read(f"{CANDIDATES}/{name}") for name in listed.children]) if listed.children else ()
+        return in_charge(nodes, leader.data.decode("utf-8", "replace"))
+
+    def _take(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        nodes = self._tree.read(reads) if reads else ()
+        self._nodes = fold(self._nodes, nodes, self._layout)
+        return nodes
+
+    def _read_channels(self) -> None:
+        layout, group = self._layout, self._group
+        (listed,) = self._take([Read(layout.channels_of(group), Kind.CHILDREN)])
+        paths = [layout.channel(group, name) for name in listed.children]
+        self._take([Read(path) for path in paths])
+        answers = self._take([Read(path, Kind.CHILDREN) for path in paths])
+        inside = [
+            f"{channel.path}/{name}"
+            for channel in answers
+            for name in channel.children
+            if is_sequence(name) or name == EVICTED_MARK
+        ]
+        self._take([Read(path) for path in inside])
+
+    def _read_partitions(self, parent: str) -> list[TopicPartition]:
+        """The partitions that have a node below `parent/<topic>`."""
+        (topics,) = self._tree.read([Read(parent, Kind.CHILDREN)])
+        lists = self._tree.read([Read(f"{parent}/{topic}", Kind.CHILDREN) for topic in topics.children])
+        return [
+            TopicPartition(topic, number)
+            for topic, node in zip(topics.children, lists, strict=True)
+            for number in partition_numbers(node.children)
+        ]
+
+    def _expand_wildcards(self) -> None:
+        members = self._nodes.view.members
+        wildcards = {member.wildcard for member in members.values() if member.wildcard is not None}
+        if not wildcards:
+            return
+        (listed,) = self._tree.read([Read(TOPICS, Kind.CHILDREN)])
+        threads = {
+            wildcard: dict.fromkeys(
+                taken(wildcard.regex, listed.children, black_list=wildcard.black_list), wildcard.threads
+            )
+            for wildcard in wildcards
+        }
+        expanded = {
+            name: replace(member, threads=threads[member.wildcard]) if member.wildcard is not None else member
+            for name, member in members.items()
+        }
+        self._nodes = replace(self._nodes, view=replace(self._nodes.view, members=expanded))
+
+    def _read_topics(self) -> dict[str, tuple[int, ...]]:
+        self._expand_wildcards()
+        subscribed = sorted({topic for member in self._nodes.view.members.values() for topic in member.threads})
+        found: dict[str, tuple[int, ...]] = {}
+        for topic, node in zip(subscribed, self._tree.read([Read(f"{TOPICS}/{t}") for t in subscribed]), strict=True):
+            try:
+                partitions = topic_of(topic, node.data).partitions if node.exists else ()
+            except CorruptError as error:
+                self._problems[node.path] = f"{error}: the broker or an operator must mend it"
+                continue
+            if not node.exists:
+                self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
+            if partitions:
+                found[topic] = partitions
+                self._topics[topic] = node.data
+        return found
+
+    def _with_racks(self, view: GroupView) -> GroupView:
+        """The view with the racks of the replicas, as a coordinator would know them that takes over now."""
+        replicas = {topic: decode_replicas(data) for topic, data in self._topics.items()}
+        (listed,) = self._tree.read([Read(BROKERS, Kind.CHILDREN)])
+        numbers = {f"{BROKERS}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
+        known: dict[int, str | None] = {}
+        for node in self._tree.read([Read(path) for path in numbers]) if numbers else ():
+            with suppress(CorruptError):  # as a broker that is away
+                if node.exists:
+                    known[numbers[node.path]] = decode_broker(node.data).rack
+        racks = broker_racks(replicas.values(), known, self._nodes.state.brokers)
+        return replace(view, brokers=racks, replica_racks=partition_racks(replicas, racks))
+
+    def _read_changes(self, topics: Sequence[str]) -> dict[str, TopicChange]:
+        """Which of these topics are not what their marks say."""
+        layout, group = self._layout, self._group
+        self._take([Read(layout.mark(group, topic)) for topic in topics])
+        root, listed = self._tree.read([Read(ROOT), Read(TOPICS, Kind.CHILDREN)])
+        present: dict[str, Mark] = {}
+        for topic, node in zip(topics, self._tree.read([Read(f"{TOPICS}/{t}") for t in topics]), strict=True):
+            with suppress(CorruptError):  # told as a problem of a topic that is subscribed to
+                if node.stat is not None:
+                    root_czxid = root.stat.czxid if root.stat is not None else 0
+                    present[topic] = Mark(
+                        incarnation=1,
+                        topic_id=topic_of(topic, node.data).topic_id,
+                        czxid=node.stat.czxid,
+                        root_czxid=root_czxid,
+                    )
+        gone = set(topics) - set(listed.children) if listed.exists else set()
+        return changes_of(self._nodes.marks, present.get, gone.__contains__)
+
+    def _read_offsets(self) -> dict[TopicPartition, int | None]:
+        layout, group = self._layout, self._group
+        partitions = self._read_partitions(layout.offsets(group))
+        found: dict[TopicPartition, int | None] = {}
+        nodes = self._tree.read([Read(layout.offset(group, partition)) for partition in partitions])
+        for partition, node in zip(partitions, nodes, strict=True):
+            try:
+                found[partition] = decode_offset(node.data) if node.exists else None
+            except CorruptError as error:
+                found[partition] = None
+                self._problems[node.path] = f"{error}: an operator must set it to a number"
+        return found

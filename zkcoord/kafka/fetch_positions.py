@@ -1,0 +1,256 @@
+"""What a consumer holds and how far it is: a value machine without thread, clock or socket.
+
+    finished <= handed        what lies between is in work: in the hands of the user
+
+A partition is given back at `finished`, so nothing that was handed out and not finished is skipped. `epoch` names one
+way of fetching a partition: a message that was fetched under another epoch (before a seek, a stop, a loss) is old and
+must not be handed out. Every change that the fetcher has to follow sets `dirty`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from zkcoord.core.given import given_offsets
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError, UsageError
+
+
+@dataclass(slots=True)
+class Holding:
+    """One partition that this consumer may read."""
+
+    handed: int  # the next offset that may be handed out
+    finished: int  # everything before it has been finished by the user
+    committed: int  # what the offset store is known to hold
+    epoch: int
+    start: int  # the number of the `on_start` that named it
+    told: int = 0  # everything before it was told to the user as gone
+    stopping: bool = False  # nothing more is handed out
+    paused: bool = False  # by the user
+
+
+class FetchPositions:
+    """The partitions held now. Not safe for threads: its owner has the lock."""
+
+    def __init__(self) -> None:
+        self.dirty = False
+        self.closed = False  # nothing is handed out any more
+        self._held: dict[TopicPartition, Holding] = {}
+        self._in_work: set[TopicPartition] = set()  # exactly the held ones with finished < handed
+        self._barred: set[TopicPartition] = set()  # held, but must not be fetched (yet, or while the lease is over)
+        self._forfeited: dict[TopicPartition, int] = {}  # gone with messages handed out, uncommitted: their end
+        self._sent: dict[TopicPartition, tuple[Holding, int]] = {}  # the commit under way
+        self._starts = 0  # calls of `on_start` so far
+        self._epoch = 0
+
+    # what the membership says
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Hold these from now on, from these offsets, barred; what is held already goes on from the new one."""
+        self._starts += 1
+        for partition, offset in positions.items():
+            if partition in self._held:
+                self._forfeit(partition)
+            epoch, start = self._next_epoch(), self._starts
+            self._held[partition] = Holding(handed=offset, finished=offset, committed=offset, epoch=epoch, start=start)
+        self._in_work.difference_update(positions)
+        self._barred.update(positions)
+
+    def begin_stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing more of these; they are still held, and can be committed, until `stop`."""
+        for partition in partitions:
+            if partition in self._held:
+                self._held[partition].stopping = True
+                self.dirty = True
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Hold these no longer; the final offset of each that was held. What is in work is forfeited."""
+        finals: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            holding = self._held.get(partition)
+            if holding is None:
+                continue
+            finals[partition] = holding.finished
+            if partition in self._in_work:
+                self._forfeit(partition)
+            self._drop(partition)
+        return finals
+
+    def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hold these no longer, and nothing of them can be committed."""
+        for partition in partitions:
+            if partition in self._held:
+                self._forfeit(partition)
+                self._drop(partition)
+
+    # what the fetcher brings
+
+    def wanted(self) -> dict[TopicPartition, tuple[int, int]]:
+        """What to fetch: partition -> (epoch, first offset), in order of the partitions."""
+        return {p: (h.epoch, h.handed) for p, h in sorted(self._held.items()) if self._fetchable(p, h)}
+
+    def hand_out(self, partition: TopicPartition, epoch: int | None, offset: int, allowed: bool) -> bool:
+        """Whether the message at `offset`, fetched under `epoch`, goes to the user; then it is in work.
+
+        What may not go out because the lease does not hold is fetched again, if it ever holds again.
+        """
+        holding = self._held.get(partition)
+        if self.closed or holding is None or holding.epoch != epoch or not self._fetchable(partition, holding):
+            return False
+        if not allowed:
+            self._barred.add(partition)
+            self.refetch(partition, epoch)
+            return False
+        holding.handed = offset + 1
+        self._in_work.add(partition)
+        return True
+
+    def barred(self) -> tuple[TopicPartition, ...]:
+        """Partitions that wait for the membership to allow them, in order."""
+        return tuple(sorted(self._barred))
+
+    def unbar(self, partition: TopicPartition) -> None:
+        """The membership allows it."""
+        self._barred.discard(partition)
+        self.dirty = True
+
+    def refetch(self, partition: TopicPartition, epoch: int | None) -> int | None:
+        """Fetch again, if the partition is still held under `epoch`; from where, or None if it is not."""
+        holding = self._held.get(partition)
+        if holding is None or holding.epoch != epoch:
+            return None
+        holding.epoch = self._next_epoch()
+        return holding.handed
+
+    # what the user does
+
+    def finish(self) -> None:
+        """All that was handed out is finished."""
+        for partition in self._in_work:
+            holding = self._held[partition]
+            holding.finished = holding.handed
+        self._in_work.clear()
+
+    def take_back(self) -> None:
+        """What is in work did not reach the user, or failed there: it is fetched and handed out again."""
+        for partition in self._in_work:
+            self._held[partition].handed = self._held[partition].finished
+        self._in_work.clear()
+        for holding in self._held.values():
+            holding.epoch = self._next_epoch()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`, which is the partition's position from now on, also for commits."""
+        holding = self._get(partition)
+        holding.handed = holding.finished = offset
+        holding.epoch = self._next_epoch()
+        self._in_work.discard(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Hand out nothing of these until they are resumed; what is not held is passed over."""
+        for partition in partitions:
+            if partition in self._held:
+                self._held[partition].paused = paused
+                self._held[partition].epoch = self._next_epoch()
+
+    def position(self, partition: TopicPartition) -> int:
+        """The next offset to be handed out; FencedError if the partition is not held."""
+        return self._get(partition).handed
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """What is held, in order."""
+        return tuple(sorted(self._held))
+
+    def at_rest(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of which the user has no unfinished message, and of which no commit is under way."""
+        return set(partitions) - self._in_work - self._sent.keys()
+
+    def begin_commit(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+        """What to write, in order; one commit at a time. `end_commit` follows, also when this is empty.
+
+        None: all that was handed out is finished, and each finished position that the offset store does not hold.
+        Else these offsets, which finish what is in work before them. FencedError if one of them is not held,
+        UsageError for an offset that poll has not reached; then nothing has changed.
+        """
+        if offsets is None:
+            self.finish()
+            wanted = {p: h.finished for p, h in sorted(self._held.items()) if h.finished != h.committed}
+        else:
+            wanted = dict(sorted(given_offsets(offsets).items()))
+            self._check(wanted)
+            for partition, offset in wanted.items():
+                holding = self._held[partition]
+                holding.finished = max(holding.finished, offset)
+                if holding.finished == holding.handed:
+                    self._in_work.discard(partition)
+        self._sent = {partition: (self._held[partition], offset) for partition, offset in wanted.items()}
+        return wanted
+
+    def starts_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """By which start each of these held partitions runs: so the membership knows a commit of an earlier start."""
+        return {partition: self._held[partition].start for partition in partitions}
+
+    def end_commit(self, written: bool, gone: Collection[TopicPartition] = ()) -> None:
+        """Whether the offset store holds what `begin_commit` returned; of `gone` the user hears now that it is lost."""
+        sent, self._sent = self._sent, {}
+        for partition, (holding, offset) in sent.items():  # of a tenure that is over it changes nothing
+            if written:
+                holding.committed = offset
+            elif partition in gone:
+                holding.told = offset
+                self._tell(partition, offset)
+
+    def take_forfeited(self) -> tuple[TopicPartition, ...]:
+        """Partitions gone with messages that were handed out and cannot be committed; each is told once.
+
+        One that came back and has been read past those messages again is not told.
+        """
+        forfeited, self._forfeited = self._forfeited, {}
+        return tuple(sorted(p for p, end in forfeited.items() if p not in self._held or self._held[p].finished < end))
+
+    # inside
+
+    def _check(self, offsets: Mapping[TopicPartition, int]) -> None:
+        gone = [partition for partition in offsets if partition not in self._held]
+        if gone:
+            for partition in gone:
+                self._tell(partition, offsets[partition])
+            raise FencedError(f"not held (any more): {', '.join(map(str, gone))}; nothing was committed")
+        for partition, offset in offsets.items():
+            handed = self._held[partition].handed
+            if offset > handed:
+                raise UsageError(
+                    f"cannot commit {offset} of {partition}: poll is at {handed}; seek to pass over messages"
+                )
+
+    def _fetchable(self, partition: TopicPartition, holding: Holding) -> bool:
+        return not (holding.stopping or holding.paused or partition in self._barred)
+
+    def _next_epoch(self) -> int:
+        self.dirty = True
+        self._epoch += 1
+        return self._epoch
+
+    def _get(self, partition: TopicPartition) -> Holding:
+        holding = self._held.get(partition)
+        if holding is None:
+            raise FencedError(f"{partition} is not held (any more)")
+        return holding
+
+    def _forfeit(self, partition: TopicPartition) -> None:
+        holding = self._held[partition]
+        if holding.handed > max(holding.committed, holding.told):
+            self._forfeited[partition] = max(holding.handed, self._forfeited.get(partition, 0))
+
+    def _tell(self, partition: TopicPartition, end: int) -> None:
+        """The user hears that everything before `end` is lost: not again."""
+        if self._forfeited.get(partition, end) <= end:
+            self._forfeited.pop(partition, None)
+
+    def _drop(self, partition: TopicPartition) -> None:
+        del self._held[partition]
+        self._in_work.discard(partition)
+        self._barred.discard(partition)
+        self.dirty = True

@@ -1,0 +1,1 @@
+"""A member's role: joins a group, drains its channel, obeys, keeps its lease, commits, leaves."""

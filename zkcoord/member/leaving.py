@@ -1,0 +1,101 @@
+"""How a consumer's session ends: it leaves, everything is released after a reject, or it gives its registration up.
+
+What it held is another's once its registration is gone, which goes with the session. So a session that is given up
+while its registration may stand stays open until the application has obeyed `lost`, but no longer than the lease: then
+reading has ended in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from zkcoord.member.session import Calls
+from zkcoord.shell.loop import Loop
+
+REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
+"""Waits before registering again after a lost registration, growing while it happens again and again."""
+
+REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
+"""Waits before registering again after a reject: what it is about is hardly mended sooner."""
+
+LOOK_MS = 100
+"""How often an application is asked whether what it lost is still in work: nothing else tells when it is not."""
+
+
+class Parting:
+    """The ends of one consumer's sessions, and the waits before the next."""
+
+    def __init__(self, loop: Loop, calls: Calls, at_rest: Callable[[], bool]) -> None:
+        """`at_rest`: nothing of what was lost is in work any more, as far as the application can tell."""
+        self._loop, self._calls, self._at_rest = loop, calls, at_rest
+        self._losses = self._rejections = 0  # in a row; 0 again with an acknowledged start
+        self._leaving: list[Future[None]] = []
+        self._until_ms: int | None = None  # a session was given up: it stays open until then at most
+        self._error: BaseException | None = None  # given up for good
+
+    @property
+    def leaving(self) -> bool:
+        """True when the consumer was asked to leave."""
+        return bool(self._leaving)
+
+    @property
+    def under_way(self) -> bool:
+        """True while a session that was given up is still open."""
+        return self._until_ms is not None
+
+    def leave(self, future: Future[None]) -> None:
+        """The consumer is asked to leave; `future` ends when it has."""
+        self._leaving.append(future)
+
+    def started(self) -> None:
+        """A start was acknowledged: the next wait is the shortest again."""
+        self._losses = self._rejections = 0
+
+    def give_up(self, error: BaseException | None, until_ms: int, now_ms: int) -> None:
+        """The registration is given up, and the application was told: end the session once it has answered, or at
+        `until_ms` (the lease's end). Then register afresh after a wait; with an `error`, never."""
+        if self._until_ms is None:  # else it was given up before, and what was told then may not be obeyed yet
+            self._until_ms = until_ms
+        self._error = self._error or error
+        self.advance(now_ms)
+
+    def advance(self, now_ms: int) -> int | None:
+        """End a session that was given up when it is time; returns when to look again."""
+        if self._until_ms is None:
+            return None
+        if now_ms >= self._until_ms or (not self._calls.losing and self._at_rest()):
+            self._end_given_up(now_ms)
+            return None
+        return self._until_ms if self._calls.losing else min(self._until_ms, now_ms + LOOK_MS)
+
+    def session_lost(self, now_ms: int) -> None:
+        """The session has ended by itself: one that was given up need not be waited for."""
+        if self.under_way:
+            self._end_given_up(now_ms)
+
+    def released(self, now_ms: int) -> None:
+        """Everything is released: end the session; after a reject register again later."""
+        wait_ms = REJECTED_MS[min(self._rejections, len(REJECTED_MS) - 1)]
+        self._rejections += 1
+        self.end(now_ms, wait_ms)
+
+    def end(self, now_ms: int, reopen_in_ms: int | None = None) -> None:
+        """End the session, and open the next after a wait; never (None, too) when the consumer was asked to leave."""
+        self._loop.end_session(now_ms, reopen_in_ms=None if self._leaving else reopen_in_ms)
+        self.left()
+
+    def left(self) -> None:
+        """The session is over: whoever asked the consumer to leave is answered."""
+        for future in self._leaving:
+            future.set_result(None)
+        self._leaving.clear()
+
+    def _end_given_up(self, now_ms: int) -> None:
+        error, self._until_ms, self._error = self._error, None, None
+        if error is not None:
+            self._loop.fail(error, now_ms)
+            return
+        wait_ms = REJOIN_MS[min(self._losses, len(REJOIN_MS) - 1)]
+        self._losses += 1
+        self.end(now_ms, wait_ms)

@@ -1,0 +1,90 @@
+"""In which racks Kafka's brokers are: read only while some group has a member with a rack.
+
+`/brokers/ids` is watched as a list; whenever it changes each broker in it is read once more, without a watch: a broker
+that has gone and come back may be elsewhere. What is known of a broker holds until it says something else.
+"""
+
+from __future__ import annotations
+
+from zkcoord.errors import CorruptError
+from zkcoord.serving.topics import Problem
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.broker import broker_id, decode_broker
+from zkcoord.tree.paths import BROKERS
+from zkcoord.tree.snapshot import Kind, Node
+
+
+def about_brokers(node: Node) -> bool:
+    """True of the list of brokers and of one broker's node."""
+    return node.path.startswith(f"{BROKERS}/") or (node.path == BROKERS and node.kind is Kind.CHILDREN)
+
+
+class BrokerTable:
+    """The brokers of one session."""
+
+    def __init__(self, tracker: Tracker, problem: Problem) -> None:
+        """`problem` is told a broker's path and what is wrong with it, or None."""
+        self._tracker, self._problem = tracker, problem
+        self.racks: dict[int, str | None] = {}  # as last read, also of brokers that are away
+        self.changes = 0  # counts what was learned of them
+        self._groups: set[str] = set()  # that want to know
+        self._listed: frozenset[str] | None = None  # invariant: of these, and the list, the data is wanted
+        self._unread: set[str] = set()  # of those listed, of which there was no answer yet
+
+    def use(self, group: str, wanted: bool) -> None:
+        """The group wants to know the racks, or not any more; what nobody wants to know is not followed."""
+        before = bool(self._groups)
+        (self._groups.add if wanted else self._groups.discard)(group)
+        if self._groups and not before:
+            self._tracker.want(BROKERS, Kind.CHILDREN, watch=True, scope=BROKERS)
+        elif before and not self._groups:
+            self._tracker.unwant(BROKERS, Kind.CHILDREN)
+            self._list(frozenset())
+            self._listed = None
+
+    def read_again(self) -> None:
+        """Read the list once more, and with it each broker, if any group wants to know."""
+        self._tracker.touch(BROKERS, Kind.CHILDREN)
+
+    def read(self, node: Node) -> set[str]:
+        """Take an answer in; returns the groups that it may concern."""
+        if node.path == BROKERS:
+            self._list(frozenset(name for name in node.children if broker_id(name) is not None))
+        else:
+            self._read_broker(node)
+        return set(self._groups)
+
+    def known(self) -> bool:
+        """True when each broker was read once, or cannot be read: where partitions are read well is only a wish."""
+        if self._listed is None:
+            return self._tracker.put_aside(BROKERS, Kind.CHILDREN)
+        return all(self._tracker.put_aside(f"{BROKERS}/{name}") for name in self._unread)
+
+    def _list(self, names: frozenset[str]) -> None:
+        before, self._listed = self._listed or frozenset(), names
+        for name in sorted(before - names):
+            self._tracker.unwant(f"{BROKERS}/{name}")
+            self._problem(f"{BROKERS}/{name}", None)
+        paths = {name: f"{BROKERS}/{name}" for name in sorted(names)}
+        for name, path in paths.items():
+            if name in before:
+                self._tracker.touch(path)
+            else:
+                self._tracker.want(path, scope=path)
+        self._unread = {name for name in names if name in self._unread or broker_id(name) not in self.racks}
+
+    def _read_broker(self, node: Node) -> None:
+        name = node.path[len(BROKERS) + 1 :]
+        self._unread.discard(name)
+        number, problem = broker_id(name), None
+        if number is None or node.stat is None:
+            return
+        try:
+            rack = decode_broker(node.data).rack
+            if number not in self.racks or self.racks[number] != rack:
+                self.racks[number] = rack
+                self.changes += 1
+        except CorruptError as error:
+            problem = f"{error}: the broker or an operator must mend it; the rack that was known still holds"
+        self._tracker.watch(node.path, Kind.DATA, problem is not None)
+        self._problem(node.path, problem)

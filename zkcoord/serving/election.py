@@ -1,0 +1,226 @@
+"""How a coordinator comes to serve: the first nodes, a candidate's node, the election, and how its term ends.
+
+Election and epoch are one multi (rule 5): check the schema, create the coordinator's node, raise the epoch. Who serves
+is read, never remembered: the coordinator's node belongs to this very session, or it does not (F2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.eligibility import in_common
+from zkcoord.errors import CorruptError, SchemaError
+from zkcoord.tree.candidate import asked_to_resign, protocols_of
+from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
+
+ID_MAX = 2**31 - 1
+
+RESTORE = "an operator must restore it; who serves goes on, and nobody else is elected before"
+
+FirstWrites = Callable[[Mapping[str, Node]], tuple[Write, ...]]
+"""The first revision as a pure function of the nodes that it reads (`zkcoord.migrate`)."""
+
+
+@dataclass(slots=True)
+class Election:
+    """What one session knows of the election. `take` replaces what was read; the questions are pure."""
+
+    layout: Layout
+    wanted_id: int | None  # None: the smallest free one
+    description: bytes  # of this candidate: host, pid, version, the protocols that it speaks
+    first_reads: tuple[str, ...]
+    first_writes: FirstWrites
+    revision: str
+    session_id: int
+    nodes: dict[tuple[str, Kind], Node | None] = field(default_factory=dict)  # None: wanted, not read yet
+    candidate_id: int | None = None
+
+    def wants(self) -> list[tuple[str, Kind, bool]]:
+        """What must be read, and whether it is watched."""
+        watched = [(path, Kind.DATA, True) for path in (SCHEMA, EPOCH, self.layout.coordinator)]
+        first = [(path, Kind.DATA, False) for path in self.first_reads if path not in (SCHEMA, EPOCH)]
+        wants = [*watched, *first]
+        self.nodes.update({(path, kind): None for path, kind, _ in wants})
+        self.nodes[CANDIDATES, Kind.CHILDREN] = None
+        return wants
+
+    @property
+    def own_path(self) -> str:
+        """The node of the id that was chosen; "" before."""
+        return "" if self.candidate_id is None else self.layout.candidate(self.candidate_id)
+
+    def follow(self) -> tuple[list[str], list[str]]:
+        """(candidates' nodes to be read and watched from now on, those to be forgotten), by the list of candidates."""
+        listed = self.nodes[CANDIDATES, Kind.CHILDREN]
+        now = {f"{CANDIDATES}/{name}" for name in (listed.children if listed is not None else ())}
+        known = {path for path, _ in self.nodes if path.startswith(f"{CANDIDATES}/")}
+        gone = sorted(known - now - {self.own_path})
+        for path in gone:
+            del self.nodes[path, Kind.DATA]
+        fresh = sorted(now - known)
+        self.nodes.update({(path, Kind.DATA): None for path in fresh})
+        return fresh, gone
+
+    def others(self) -> list[tuple[str, tuple[int, int]]]:
+        """The other candidates' ids and the protocols that they speak, in the order of standing; one that was not read
+        yet counts as one that says nothing."""
+        found = []
+        for (path, _), node in self.nodes.items():
+            if not path.startswith(f"{CANDIDATES}/"):
+                continue
+            stat = node.stat if node is not None else None
+            if (stat.ephemeral_owner == self.session_id) if stat is not None else path == self.own_path:
+                continue
+            found.append((_czxid(node), path.rpartition("/")[2], protocols_of(node.data if node is not None else b"")))
+        return [(name, protocols) for _, name, protocols in sorted(found)]
+
+    def protocols(self) -> tuple[tuple[int, int], dict[str, str]]:
+        """What this coordinator and the others can all speak, and which of them that leaves out: id -> why."""
+        return in_common(protocols_of(self.description), self.others())
+
+    def waits_for(self) -> str | None:
+        """Why this candidate must not serve: one that stood before it speaks no protocol that it speaks; None: it may.
+
+        So nobody takes over from a coordinator whose members it would send away.
+        """
+        _, left = self.protocols()
+        own = _czxid(self._node(self.own_path))
+        for name, why in left.items():
+            if 0 < _czxid(self._node(f"{CANDIDATES}/{name}")) < own:
+                return f"coordinator {name} {why}: waiting until it is gone; stop one of the two"
+        return None
+
+    def take(self, node: Node) -> bool:
+        """Take an answer in; False when it is none of the election's."""
+        key = (node.path, node.kind)
+        if key not in self.nodes:
+            return False
+        self.nodes[key] = node
+        return True
+
+    def schema(self) -> Schema | None:
+        """The tree's schema, None on an empty tree; SchemaError when this program must not serve it.
+
+        Asked while nothing is `wrong`.
+        """
+        node = self._node(SCHEMA)
+        if node is None or node.stat is None:
+            return None
+        if is_newer(node.data):
+            raise SchemaError(f"{SCHEMA} is in a newer format than this program reads: deploy the newer program")
+        schema = decode_schema(node.data)
+        if schema.layout != self.layout.name:
+            raise SchemaError(
+                f"the tree has the layout {schema.layout!r}, this coordinator was started with {self.layout.name!r}: "
+                f"start it with --layout {schema.layout}"
+            )
+        if schema.migration is None and schema.revision != self.revision:
+            raise SchemaError(
+                f"the tree is at revision {schema.revision}, this program at {self.revision}: "
+                "run `zkcoord migrate upgrade`, or deploy the newer program"
+            )
+        return schema
+
+    def leader(self) -> bool:
+        """True when the coordinator's node belongs to this session."""
+        node = self._node(self.layout.coordinator)
+        return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
+
+    def wrong(self) -> dict[str, str | None]:
+        """What is wrong with the schema and the epoch, and who must act, by path; None: nothing, or not read yet.
+
+        Nobody can be elected meanwhile. What is readable, and another program's, is no such thing: see `schema`.
+        """
+        found: dict[str, str | None] = dict.fromkeys((SCHEMA, EPOCH))
+        schema, epoch = self._node(SCHEMA), self._node(EPOCH)
+        try:
+            if schema is not None and schema.exists and not is_newer(schema.data):
+                decode_schema(schema.data)
+        except CorruptError as error:
+            found[SCHEMA] = f"{error}: {RESTORE}"
+        try:
+            if epoch is not None and epoch.exists:
+                decode_epoch(epoch.data)
+            elif epoch is not None and schema is not None and schema.exists:
+                found[EPOCH] = f"it is missing: {RESTORE}"
+        except CorruptError as error:
+            found[EPOCH] = f"{error}: {RESTORE}"
+        return found
+
+    def stands_behind(self) -> str | None:
+        """The id of the coordinator that serves while this candidate stands by; None: nobody serves, or it does."""
+        own, serving = self._node(self.own_path), self._node(self.layout.coordinator)
+        if own is None or not own.exists or serving is None or not serving.exists or self.taken() or self.leader():
+            return None
+        return serving.data.decode("utf-8", "replace")
+
+    def epoch(self) -> tuple[int, int]:
+        """The epoch and its node's version, as read. Asked while nothing is `wrong`."""
+        return decode_epoch(self._data(EPOCH)), self._version(EPOCH)
+
+    def stand_as(self) -> str:
+        """Choose an id to stand with; returns the path of its node, to be read and watched."""
+        node = self.nodes.get((CANDIDATES, Kind.CHILDREN))
+        taken = set(node.children) if node is not None else set()
+        self.candidate_id = self.wanted_id
+        if self.candidate_id is None:
+            self.candidate_id = next(n for n in range(ID_MAX) if str(n) not in taken)
+        path = self.layout.candidate(self.candidate_id)
+        self.nodes.setdefault((path, Kind.DATA), None)
+        return path
+
+    def next_transaction(self) -> Transaction | None:
+        """What to write next on the way to serving, under an id that is not `taken`; None: wait (somebody serves, or a
+        migration is in progress)."""
+        schema = self.schema()
+        if schema is None:
+            by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
+            return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
+        if self.candidate_id is None:
+            return None
+        candidate, coordinator = self._node(self.own_path), self._node(self.layout.coordinator)
+        if candidate is None or candidate.stat is None:
+            return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
+        if schema.migration is not None or coordinator is None or coordinator.exists or self.waits_for() is not None:
+            return None
+        epoch, version = self.epoch()
+        return Transaction(
+            writes=(
+                CheckNode(SCHEMA, self._version(SCHEMA)),
+                CreateNode(self.layout.coordinator, str(self.candidate_id).encode("ascii"), ephemeral=True),
+                SetNode(EPOCH, encode_epoch(epoch + 1), version),
+            ),
+            why="election",
+        )
+
+    def asked_to_resign(self) -> str | None:
+        """Who asked this candidate to resign, None if nobody did: a tool sets `resign` in its node."""
+        node = self._node(self.own_path)
+        if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
+            return None
+        return asked_to_resign(node.data)
+
+    def taken(self) -> bool:
+        """True when another session holds the id that was chosen."""
+        node = self._node(self.own_path)
+        return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id
+
+    def _node(self, path: str) -> Node | None:
+        return self.nodes.get((path, Kind.DATA))
+
+    def _data(self, path: str) -> bytes:
+        node = self._node(path)
+        return b"" if node is None else node.data
+
+    def _version(self, path: str) -> int:
+        node = self._node(path)
+        return -1 if node is None or node.stat is None else node.stat.version
+
+
+def _czxid(node: Node | None) -> int:
+    """When a node was made; 0: it is not there, or was not read yet."""
+    return node.stat.czxid if node is not None and node.stat is not None else 0

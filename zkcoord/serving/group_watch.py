@@ -1,0 +1,386 @@
+"""Which nodes of a group a coordinator follows: every answer says what else to read. The tree decides, not the events.
+
+Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
+commands and statuses are not: they change only together with one of the lists, or by an own write. What own writes make
+of owners and state, and which commands they send, comes with their replies. Read in the order ids, owners, channels
+(docs/protocol.md, section 8). What stands in channels and follows from it is in `channels`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.model import TopicPartition, as_partitions
+from zkcoord.core.racks import broker_racks, partition_racks, racked
+from zkcoord.core.replay import OpenRanges
+from zkcoord.core.requests import REBALANCE
+from zkcoord.core.view import Instance, Member, Wildcard
+from zkcoord.serving.brokers import BrokerTable
+from zkcoord.serving.channels import Channels
+from zkcoord.serving.group_listing import USUAL, GroupListing
+from zkcoord.serving.topics import TopicTable
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.looked_up import committed, leftovers
+from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.topic import changes_of
+from zkcoord.tree.view import GroupNodes, empty, fold_parsed
+
+
+@dataclass(slots=True)
+class GroupWatch:
+    """One group under watch. Invariant: what is wanted is what `nodes` names, and nothing else of this group."""
+
+    group: str
+    layout: Layout
+    tracker: Tracker
+    nodes: GroupNodes
+    channels: Channels
+    subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
+    wildcards: frozenset[Wildcard] = frozenset()
+    racked: bool = False  # some member has a rack, or a static one that is away
+    _instances: Mapping[str, Instance] = field(default_factory=dict)
+    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the three above are told
+    _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
+    _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
+    _judged: tuple[object, ...] = ()  # of what `changed` in the view was made
+    _changes: int = 0  # of the topics, when they were
+    _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
+    _racks_at: tuple[object, ...] = ()  # of what the view's racks were made
+    _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
+    # by topic: those that are followed
+    _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
+    _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
+    _announced: dict[TopicPartition, int] = field(default_factory=dict)
+    # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
+    _clearing: GroupListing | None = None  # what is left of the group, when that must be known
+    _opened: OpenRanges = field(default_factory=OpenRanges)
+    _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
+
+    @classmethod
+    def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
+        """Follow a group from now on."""
+        following = cls(group, layout, tracker, empty(group), Channels(group, layout, tracker))
+        following._want(layout.ids(group), Kind.CHILDREN, watch=True)
+        following._want(layout.owners(group), Kind.CHILDREN)
+        following._want(layout.marks(group), Kind.DATA)
+        following._want(layout.offsets(group), Kind.DATA)
+        following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
+        following._want(layout.record(group), Kind.DATA, watch=True)
+        tracker.want(layout.state(group), scope=group, by_writes=True)
+        following._want(layout.instances(group), Kind.CHILDREN)
+        return following
+
+    def end(self) -> None:
+        """The group is gone: forget all of it."""
+        self.tracker.unwant_scope(self.group)
+
+    def add(self, address: Address, node: Node) -> None:
+        """Keep an answer until `read_added`; of the same node there may be one only, so a second one has it done first.
+
+        Each multi of a large group's start has an answer of its own, and each reading copies the map of all owners.
+        """
+        key = (node.path, node.kind)
+        if key in self._unread:
+            self.read_added()
+        self._unread[key] = (address, node)
+
+    def read_added(self) -> None:
+        """Take in what was kept."""
+        if self._unread:
+            nodes, self._unread = [*self._unread.values()], {}
+            self.read(nodes)
+
+    def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
+        """Take answers in, each with its address in this group, and want what they lead to."""
+        before = self.nodes
+        if self._clearing is not None:
+            for _, node in nodes:
+                self._clearing.take(node)
+            nodes = [(address, node) for address, node in nodes if node.kind is USUAL.get(address.place, node.kind)]
+        self.nodes = fold_parsed(before, nodes)
+        channels, after = self.channels, self.nodes
+        channels.begin(nodes)
+        for address, node in nodes:
+            channels.passed(node)
+            wrong = node.path in after.problems
+            if wrong or node.path in before.problems:
+                self._watch_until_mended(address, node, wrong)
+            if address.place is not Place.OWNER:  # there are many, and they lead to nothing
+                self._follow(before, address, node)
+        channels.end()
+
+    def subscribe(self, table: TopicTable) -> None:
+        """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
+        members, instances = self.nodes.view.members, self.nodes.view.instances
+        if members is self._members and instances is self._instances and table.changes == self._changes:
+            return
+        if members is not self._members:
+            self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
+            table.use(self.group, self.wildcards)
+        taking = {
+            c: fast_replace(member, threads=threads)
+            for c, member in (members.items() if self.wildcards else ())
+            if member.wildcard is not None and (threads := table.threads(member.wildcard)) is not member.threads
+        }
+        if taking:
+            members = {**members, **taking}
+            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
+        if members is not self._members or instances is not self._instances:  # a share may wait with nobody else there
+            distinct = {id(member.threads): member.threads for member in members.values()}
+            distinct |= {id(known.threads): known.threads for known in instances.values()}
+            subscribed = frozenset[str]().union(*distinct.values())
+            for topic in sorted(subscribed - self.subscribed):
+                self._want_parents(topic)
+            table.want(self.group, subscribed)
+            self.subscribed = subscribed
+            self.racked = racked(members, instances)
+        self._members, self._instances, self._changes = members, instances, table.changes
+
+    def set_topics(self, table: TopicTable) -> None:
+        """Take over the partitions of the topics that members subscribe to, as read."""
+        if (self.subscribed, table.changes) == self._topics_at:
+            return
+        self._topics_at = (self.subscribed, table.changes)
+        topics = table.partitions(self.subscribed)
+        if topics == self.nodes.view.topics:
+            return
+        before = self.nodes.view.topics
+        self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, topics=topics))
+        for topic, partitions in topics.items():
+            known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
+            if known and before.get(topic) != partitions:
+                self._want_owners(_numbered(topic, partitions))
+
+    def set_racks(self, table: TopicTable, brokers: BrokerTable) -> None:
+        """Take over in which racks there are replicas; nothing of it while no member has a rack."""
+        view, noted = self.nodes.view, self.nodes.state.brokers
+        made_of = (self.subscribed, table.changes, brokers.changes, noted) if self.racked else ()
+        if made_of == self._racks_at:
+            return
+        self._racks_at = made_of
+        replicas = table.replicas(view.topics) if self.racked else {}
+        known = broker_racks(replicas.values(), brokers.racks, noted)
+        racks = partition_racks(replicas, known)
+        if (known, racks) != (view.brokers, view.replica_racks):
+            self.nodes = fast_replace(self.nodes, view=fast_replace(view, brokers=known, replica_racks=racks))
+
+    def judge(self, table: TopicTable, root_czxid: int) -> None:
+        """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""
+        marks = self.nodes.marks
+        judged = (marks, table.changes, self.subscribed, root_czxid)
+        if judged == self._judged:
+            return
+        self._judged = judged
+        subscribed = self.subscribed
+        changed = changes_of(
+            marks, lambda topic: table.mark(topic, root_czxid) if topic in subscribed else None, table.deleted
+        )
+        if changed != self.nodes.view.changed:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, changed=changed))
+
+    def set_protocols(self, protocols: tuple[int, int]) -> None:
+        """Take over what all coordinators speak."""
+        if protocols != self.nodes.view.protocols:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, protocols=protocols))
+
+    def look_up(self, topics: Set[str]) -> None:
+        """Read what is left of these topics, and follow what is left of no other."""
+        for topic in sorted(topics - self._looking):
+            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
+                self._want(path, Kind.CHILDREN)
+                self.tracker.touch(path, Kind.CHILDREN)
+        if not self._looking <= topics:
+            self._look_no_more(self._looking - topics)
+        self._looking = set(topics)
+        if not topics and self.nodes.offsets.keys() - self._announced.keys():
+            kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
+            self.nodes = fast_replace(self.nodes, offsets=kept)
+
+    def _look_no_more(self, topics: Set[str]) -> None:
+        """Forget what was read of these: it is read anew when one is looked up again."""
+        offsets = {topic: self.layout.topic_offsets(self.group, topic) for topic in sorted(topics)}
+        lists = {*offsets.values(), *(self.layout.mark(self.group, topic) for topic in topics)}
+        self.nodes = fast_replace(self.nodes, lists={p: node for p, node in self.nodes.lists.items() if p not in lists})
+        for path in offsets.values():
+            self._unwant(path, Kind.CHILDREN)
+        for partition in [p for p in self._offsets if p.topic in topics]:
+            self._offsets.discard(partition)
+            if partition not in self._announced:
+                self._unwant(self.layout.offset(self.group, partition))
+
+    def read_again(self) -> bool:
+        """Begin to read everything of the group once more if a rebalance is wished for which that was not done yet.
+
+        Owners, registrations and statuses are not watched, and somebody may have edited one. Returns True if it began.
+        """
+        wish = self.nodes.view.wishes.get(REBALANCE)
+        run = None if wish is None else wish.run
+        began = run is not None and run != self._read_for
+        self._read_for = run
+        if began:
+            self.tracker.touch_scope(self.group)
+        return began
+
+    def take_leftovers(self) -> None:
+        """Let the view have what was read of the topics that were looked up; called when all is clean."""
+        found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
+        left = {topic: what for topic, what in found.items() if what is not None}
+        for topic, what in left.items():  # somebody is asked to remove what is strange
+            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
+                self.tracker.watch(path, Kind.CHILDREN, bool(what.strange))
+        if left != self.nodes.view.leftovers:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, leftovers=left))
+
+    def know_committed(self) -> None:
+        """Let the view have the offsets of what was announced and nobody living owns; what is not known is read.
+
+        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
+        """
+        view = self.nodes.view
+        self._opened = self._opened.seen(view)
+        found = self._opened.found
+        if not found and not self._announced:
+            return
+        versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
+        for partition in sorted(self._announced.keys() - versions.keys()):
+            del self._announced[partition]
+            if partition not in self._offsets:
+                self._unwant(self.layout.offset(self.group, partition))
+        new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
+        for partition in new:
+            self._announced[partition] = versions[partition]
+            self._want(self.layout.offset(self.group, partition), Kind.DATA)
+            self.tracker.touch(self.layout.offset(self.group, partition))
+        known = committed(self.nodes, self._announced)
+        if not new and known != view.committed:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(view, committed=known))
+
+    @property
+    def listing(self) -> bool:
+        """True once it was listed what is left of the group."""
+        return self._clearing is not None
+
+    def list_offsets(self) -> GroupListing:
+        """List the group's offsets: whether it may go depends on them."""
+        if self._clearing is None:
+            self._clearing = GroupListing.begin(self.group, self.layout, self.tracker)
+        return self._clearing
+
+    def list_everything(self) -> None:
+        """List the whole group: it is to be removed."""
+        self.list_offsets().list_everything()
+
+    def set_leavings(self) -> None:
+        """Take over what was listed; asked when everything is clean."""
+        clearing = self._clearing
+        if clearing is None:
+            return
+        leavings = dict(clearing.versions) if clearing.everything else None
+        view = fast_replace(self.nodes.view, offsets=clearing.offsets())
+        self.nodes = fast_replace(self.nodes, view=view, leavings=leavings)
+
+    def granting(self, partitions: Iterable[TopicPartition]) -> None:
+        """A grant of these is about to be sent: their owners are followed from then on."""
+        self._want_owners(partitions)
+
+    def _want_parents(self, topic: str) -> None:
+        """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
+        self._want(self.layout.mark(self.group, topic), Kind.DATA)
+        self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
+
+    def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
+        """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
+        if node.kind is Kind.DATA and address.place is not Place.RECORD:
+            self.tracker.watch(node.path, Kind.DATA, wrong)
+
+    def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
+        match address.place, node.kind:
+            case Place.IDS, _:
+                self._follow_ids(before, node)
+            case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
+                self._gone({address.name})
+            case Place.CHANNELS, _:
+                self.channels.follow_list(before, self.nodes, node)
+            case Place.CHANNEL, Kind.CHILDREN:
+                self.channels.follow_channel(before, self.nodes, address.name, node)
+            case Place.CHANNEL, Kind.DATA:
+                self.channels.follow_status(before, self.nodes, address.name, node)
+            case Place.COMMAND, _:
+                self.channels.follow_command(self.nodes, address, node)
+            case Place.INSTANCES, _:
+                for name in sorted(set(node.children) - before.view.instances.keys()):
+                    self._want(self.layout.instance(self.group, name), Kind.DATA)
+                for name in before.view.instances.keys() - set(node.children):
+                    self._unwant(self.layout.instance(self.group, name))
+            case Place.OWNERS, Kind.CHILDREN:
+                for topic in sorted(set(node.children) - self._listed):
+                    self._listed.add(topic)
+                    self._want_parents(topic)
+                    self._want(f"{node.path}/{topic}", Kind.CHILDREN)
+            case Place.MARK, Kind.DATA:
+                if node.exists:
+                    numbers = self.nodes.view.topics.get(address.name, ())
+                    self._want_owners(_numbered(address.name, numbers))
+                    if address.name not in before.marks:  # what was not there may have come with it
+                        self._touch_missing(address.name)
+                elif address.name in before.marks:
+                    self._forget(address.name)
+            case Place.OFFSETS, Kind.CHILDREN:
+                for number in partition_numbers(node.children) if address.name in self._looking else ():
+                    self._offsets.add(TopicPartition(address.name, number))
+                    self._want(f"{node.path}/{number}", Kind.DATA)
+            case Place.MARK, Kind.CHILDREN:
+                self._want_owners(_numbered(address.name, partition_numbers(node.children)))
+
+    def _follow_ids(self, before: GroupNodes, node: Node) -> None:
+        known = before.view.members.keys()
+        for consumer_id in sorted(set(node.children) - known):
+            self._want(self.layout.registration(self.group, consumer_id), Kind.DATA)
+        self._gone(known - set(node.children))
+
+    def _gone(self, consumers: Set[str]) -> None:
+        """These are members no more: what they wrote last is read."""
+        for consumer_id in sorted(consumers):
+            self.tracker.unwant(self.layout.registration(self.group, consumer_id))
+            self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
+        if consumers:
+            self.channels.touch_owners_of(consumers, self.nodes)
+
+    def _forget(self, topic: str) -> None:
+        """The topic's mark was removed, and all below it."""
+        for partition in sorted(self._owners.pop(topic, ())):
+            self._unwant(self.layout.owner(self.group, partition))
+        self._listed.discard(topic)
+        self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
+        if topic not in self.subscribed:
+            self._unwant(self.layout.mark(self.group, topic))
+            self._unwant(self.layout.topic_offsets(self.group, topic))
+
+    def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
+        fresh = [p for p in partitions if p not in self._owners[p.topic]]
+        for partition in fresh:
+            self._owners[partition.topic].add(partition)
+        paths = [self.layout.owner(self.group, partition) for partition in fresh]
+        self.tracker.want_data(paths, self.group, by_writes=True)
+
+    def _touch_missing(self, topic: str) -> None:
+        owners = self.nodes.view.owners
+        for partition in sorted(p for p in self._owners.get(topic, ()) if p not in owners):
+            self.tracker.touch(self.layout.owner(self.group, partition))
+
+    def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
+        self.tracker.want(path, kind, watch=watch, scope=self.group)
+
+    def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
+        """While the group is listed for its removal that follows every node, to see each go."""
+        if self._clearing is None:
+            self.tracker.unwant(path, kind)
+
+
+def _numbered(topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    return as_partitions(zip(repeat(topic), numbers, strict=False))

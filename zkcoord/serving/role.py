@@ -1,0 +1,396 @@
+"""The coordinator's role: stands for election, follows topics and groups, decides on each group that is clean.
+
+A group is decided on only when none of its nodes, and none of its topics' nodes, is dirty. All groups share the loop;
+a group is decided at most once a step, however many events came (the draft's "at most once in the queue").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.coordinate import decide
+from zkcoord.core.decisions import (
+    Decision,
+    DropTopic,
+    GrantPartitions,
+    LookUpTopic,
+    MarkTopic,
+    PingMember,
+    RemoveGroup,
+    RenewMark,
+    StopFetching,
+)
+from zkcoord.core.eligibility import PROTOCOLS
+from zkcoord.core.memory import Memory
+from zkcoord.core.phase import cause, outlook
+from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
+from zkcoord.errors import SchemaError, invariant
+from zkcoord.serving.brokers import BrokerTable, about_brokers
+from zkcoord.serving.election import Election
+from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.reporting import Reporter
+from zkcoord.serving.topics import TopicTable, about_topics
+from zkcoord.shell.loop import REOPEN_MS, Events, Loop
+from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
+from zkcoord.tree.paths import BROKERS, CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, TOPICS, Layout
+from zkcoord.tree.plan import Term, plan
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.state import digest
+from zkcoord.tree.topic import Mark
+
+KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
+"""What every Kafka in ZooKeeper mode makes; where it is absent there is none, and every group waits in vain."""
+
+ELECTION, GROUP = "election", "group"
+
+APART = "the two cannot take over from one another; run only coordinators that speak what the members speak"
+
+DECISIONS_MAX = 10_000
+"""Of one group in one step: what is sent ahead of the first answer is bounded, about a second of a server's work."""
+
+
+class CoordinatorRole:
+    """One coordinator, standing or serving. All that it knows of the tree is thrown away with its session."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        layout: Layout,
+        standing: Mapping[str, Any],
+        events: Events,
+        assignors: Mapping[str, Assignor] = ASSIGNORS,
+        *,
+        retention_ms: int = RETENTION_MS,
+    ) -> None:
+        """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
+        self._assignors, self._retention_ms = assignors, retention_ms
+        self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
+        self._standing: Election | None = None
+        self.term: Term | None = None
+        self._session_timeout_ms = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._groups: dict[str, GroupWatch] = {}
+        self._listed: dict[str, frozenset[str]] = {}  # folders of groups, records of groups
+        self._memory: dict[str, Memory] = {}
+        self._pending: set[str] = set()  # groups to decide on
+        self._wake_at_ms: dict[str, int] = {}
+        self._protocols = PROTOCOLS  # that all coordinators speak
+        self._topics: TopicTable | None = None  # once this coordinator serves
+        self._brokers: BrokerTable | None = None  # likewise
+        self._root_czxid = 0
+        self._absent: set[str] = set()  # of KAFKA
+        self._report.reset()
+
+    # the session
+
+    def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        """Stand for election in this session."""
+        self._reset()
+        self.term = None
+        self._standing = Election(layout=self._layout, session_id=session_id, **self._given)
+        self._session_timeout_ms = session_timeout_ms
+        for path, kind, watch in self._standing.wants():
+            self._loop.tracker.want(path, kind, watch=watch)
+        self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
+
+    def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
+        """Everything is read anew; nothing to do."""
+
+    def session_suspended(self, now_ms: int) -> None:
+        """Nothing can be decided until everything has been read again."""
+
+    def session_lost(self, now_ms: int) -> None:
+        """The term is over; all state goes with it (draft, "new session")."""
+        self._end_term("the session is over")
+        self._standing = None
+        self._reset()
+
+    def ended(self, now_ms: int) -> None:
+        """The loop is over."""
+        self.session_lost(now_ms)
+
+    # what comes in
+
+    def read(self, nodes: Sequence[Node], now_ms: int) -> None:
+        """Sort answers by what they are about. Those about groups are kept until the step has taken all its inputs."""
+        for node in nodes:
+            address = self._layout.parse(node.path)
+            if address is None:
+                self._read_other(node)
+            elif address.group in self._groups:
+                self._groups[address.group].add(address, node)
+                self._pending.add(address.group)
+
+    def _read_other(self, node: Node) -> None:
+        """An answer about no group: the election's, a topic's, a broker's, or a list of groups."""
+        if node.path == ROOT:
+            self._root_czxid = node.stat.czxid if node.stat else 0
+        if self._standing is not None and self._standing.take(node):
+            if node.path.startswith(CANDIDATES):
+                self._read_candidates(self._standing, node)
+            elif node.path in (SCHEMA, EPOCH):
+                for path, what in self._standing.wrong().items():
+                    self._report.problem(path, what)
+        elif self._topics is not None and about_topics(node):
+            self._pending |= self._topics.read(node)
+            if node.path == TOPICS:
+                table = self._topics
+                self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
+        elif self._brokers is not None and about_brokers(node):
+            self._pending |= self._brokers.read(node)
+        elif node.path in KAFKA:
+            self._read_kafka(node)
+        elif node.path in (self._layout.groups, RECORDS):
+            self._listed[node.path] = frozenset(node.children)
+            self._read_groups()
+
+    def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
+        """A refusal by the epoch ends the term; every other outcome is learned by reading."""
+        if tag == GROUP and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
+            self._end_term("the epoch is not this coordinator's any more")
+            self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
+            self._standing = None
+
+    def synced(self, sent_ms: int, now_ms: int) -> None:
+        """A coordinator has no lease: ZooKeeper refuses its writes when another one serves."""
+
+    def called(self, done: CallDone, now_ms: int) -> None:
+        """A coordinator has no callbacks."""
+
+    def requested(self, request: Request, now_ms: int) -> None:
+        """`stop`: end the session; standbys take over at once."""
+        invariant(request.name == "stop", f"a coordinator is asked to {request.name!r}")
+        self._end_term("stopped")
+        self._standing = None
+        self._loop.end_session(now_ms, reopen_in_ms=None)
+        request.future.set_result(None)
+
+    # what is decided
+
+    def decide(self, now_ms: int) -> int | None:
+        """Come to serve, or decide on every group that is clean; returns when somebody's patience ends."""
+        for group in sorted(self._pending & self._groups.keys()):
+            self._groups[group].read_added()
+        if self._standing is None or not self._loop.settled:
+            return None
+        if self._resigned(self._standing, now_ms):
+            return None
+        try:
+            if self.term is None:
+                self._stand(self._standing, now_ms)
+            elif self._loop.tracker.clean("") and not self._standing.leader():
+                self._end_term("the coordinator's node is another's")
+                self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
+                self._standing = None
+        except SchemaError as error:
+            self._loop.fail(error, now_ms)
+        if self.term is None:
+            return None
+        for group, at_ms in list(self._wake_at_ms.items()):
+            if now_ms >= at_ms:
+                del self._wake_at_ms[group]
+                self._pending.add(group)
+        for group in sorted(self._pending):
+            if self._loop.ready(f"group {group}", now_ms) and self._clean(group):
+                self._pending.discard(group)
+                self._decide_group(self._groups[group], now_ms)
+        return min(self._wake_at_ms.values(), default=None)
+
+    def _resigned(self, standing: Election, now_ms: int) -> bool:
+        """True when somebody asked for it: nothing new is begun, and when nothing is under way the session ends.
+
+        Others serve at once; this one does not stand for one session timeout (docs/protocol.md, section 8).
+        """
+        who = standing.asked_to_resign()
+        if who is None:
+            return False
+        if not self._loop.commits_in_flight:
+            self._report.event("resigned", {"coordinator": standing.candidate_id, "why": f"{who} asked for it"})
+            self._end_term(f"resigned: {who} asked for it")
+            self._standing = None
+            self._loop.end_session(now_ms, reopen_in_ms=self._session_timeout_ms)
+        return True
+
+    def _stand(self, standing: Election, now_ms: int) -> None:
+        loop = self._loop
+        scopes = ("", CANDIDATES, standing.own_path)
+        if not all(map(loop.tracker.clean, scopes)) or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
+            return
+        if any(standing.wrong().values()):  # which was told; its nodes are watched
+            return
+        if standing.schema() is not None:
+            if standing.leader():
+                self._serve(standing)
+                return
+            if standing.candidate_id is None or (standing.taken() and standing.wanted_id is None):
+                self._loop.tracker.want(standing.stand_as(), watch=True)
+                return
+            if standing.taken():
+                taken = f"another one has the id {standing.wanted_id}: waiting until it is gone; choose another --id"
+                self._report.problem(standing.own_path, taken, event="id_taken")
+                return
+            self._report.problem(standing.own_path, None)
+        if (why := standing.waits_for()) is not None:
+            self._report.problem(CANDIDATES, why)
+        self._report.standing_by(standing.candidate_id, standing.stands_behind())
+        transaction = standing.next_transaction()
+        if transaction is not None:
+            self._loop.commit(transaction, ELECTION, now_ms, ELECTION)
+
+    def _serve(self, standing: Election) -> None:
+        epoch, version = standing.epoch()
+        self.term = Term(epoch=epoch, epoch_version=version, marks={})
+        tracker = self._loop.tracker
+        tracker.want(ROOT)
+        tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
+        self._topics = TopicTable(tracker, self._report.problem)
+        self._brokers = BrokerTable(tracker, self._report.problem)
+        tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
+        tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
+        for path in KAFKA:
+            tracker.want(path, watch=True, scope=path)
+        self._report.problem(CANDIDATES, None)
+        self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+
+    def _end_term(self, why: str) -> None:
+        if self.term is not None:
+            candidate = self._standing.candidate_id if self._standing else None
+            self._report.event("deposed", {"coordinator": candidate, "epoch": self.term.epoch, "why": why})
+        self.term = None
+
+    # topics and groups
+
+    def _read_groups(self) -> None:
+        """Follow the groups that have a folder or a record: of what an old tool removed the record is left (F44)."""
+        present = frozenset[str]().union(*self._listed.values())
+        for group in sorted(self._groups.keys() - present):
+            self._groups.pop(group).end()
+            self._memory.pop(group, None)
+            self._wake_at_ms.pop(group, None)
+            self._report.forget(group)
+            self._pending.discard(group)
+            if self._topics is not None and self._brokers is not None:
+                self._topics.forget(group)
+                self._brokers.use(group, wanted=False)
+        for group in sorted(present - self._groups.keys()):
+            self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
+            self._memory[group] = Memory(retention=Retention(retention_ms=self._retention_ms))
+
+    def _read_candidates(self, standing: Election, node: Node) -> None:
+        """Follow all candidates: what every group is sent depends on the protocols that they speak.
+
+        Each is read in a scope of its own, so that one that cannot be read stops nothing.
+        """
+        tracker = self._loop.tracker
+        if node.kind is Kind.CHILDREN:
+            fresh, gone = standing.follow()
+            for path in fresh:
+                tracker.want(path, watch=True, scope=path)
+            for path in gone:
+                tracker.unwant(path)
+                self._report.problem(path, None)
+        protocols, left = standing.protocols()
+        for name, _ in standing.others():
+            self._report.problem(f"{CANDIDATES}/{name}", left.get(name) and f"coordinator {name} {left[name]}: {APART}")
+        if protocols != self._protocols:
+            self._protocols = protocols
+            self._pending |= self._groups.keys()
+
+    def _read_kafka(self, node: Node) -> None:
+        """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
+        self._absent = self._absent - {node.path} if node.exists else self._absent | {node.path}
+        act = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka (in ZooKeeper mode) here"
+        whys = [
+            f"there is no {path} ({so}): {act}; consumers wait" for path, so in KAFKA.items() if path in self._absent
+        ]
+        self._report.problem("/brokers", whys[0] if whys else None)
+
+    def _clean(self, group: str) -> bool:
+        tracker, table, brokers = self._loop.tracker, self._topics, self._brokers
+        following = self._groups.get(group)
+        if following is None or table is None or brokers is None:
+            return False
+        if not tracker.clean(group) or not tracker.clean(""):
+            return False
+        following.subscribe(table)
+        brokers.use(group, wanted=following.racked)
+        if following.read_again():
+            table.read_again(following.subscribed)
+            brokers.read_again()
+            return False
+        if not table.clean(following.subscribed, listing=bool(following.wildcards)):
+            return False
+        if following.racked and not brokers.known():
+            return False
+        following.set_topics(table)
+        following.set_racks(table, brokers)
+        following.judge(table, self._root_czxid)
+        following.set_protocols(self._protocols)
+        following.take_leftovers()
+        if not tracker.clean(group):
+            return False
+        following.channels.look_again(following.nodes)
+        following.know_committed()
+        if not tracker.clean(group):  # what they ask for, if it is still followed: else there is nothing to wait for
+            return False
+        following.set_leavings()
+        return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
+
+    def _decide_group(self, following: GroupWatch, now_ms: int) -> None:
+        group, term = following.group, self.term
+        if term is None:
+            return
+        view = following.nodes.view
+        decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
+        memory = self._memory[group] = decided.memory
+        wake_at_ms = decided.wake_at_ms
+        decisions = decided.decisions[
+            :DECISIONS_MAX
+        ]  # in their order; what these write makes the group be decided on again
+        if wake_at_ms is None:
+            self._wake_at_ms.pop(group, None)
+        else:
+            self._wake_at_ms[group] = wake_at_ms
+        following.look_up({d.topic for d in decisions if isinstance(d, LookUpTopic | DropTopic)})
+        if decisions:
+            for decision in decisions:
+                if isinstance(decision, GrantPartitions):
+                    following.granting(decision.partitions)
+            marked = Term(epoch=term.epoch, epoch_version=term.epoch_version, marks=self._marks(decisions))
+            for transaction in plan(decisions, following.nodes, marked, self._layout):
+                self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
+            for decision in decisions:
+                if isinstance(decision, StopFetching | GrantPartitions):
+                    following.channels.sent(decision.consumer_id, decision.partitions)
+                elif isinstance(decision, PingMember):
+                    following.channels.sent(decision.consumer_id, ())
+                self._report.decision(group, decision)
+        if any(isinstance(decision, RemoveGroup) for decision in decisions):
+            following.list_everything()
+        elif asks_for_offsets(view, memory.retention, now_ms):
+            following.list_offsets()
+        elif following.listing:  # it was not removed, or is a new one: what was listed is not what it will have
+            following.end()
+            self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
+        strange = {
+            path: f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
+            for topic, left in view.leftovers.items()
+            for path in left.strange
+        }
+        problems = following.nodes.problems
+        self._report.problems(group, {**problems, **strange} if strange else problems)
+        if view.state_version is not None and view.unreadable is None:
+            target = memory.target
+            now = outlook(view, target, memory.differences.answer.owning, decisions)
+            self._report.phase(group, now, view.generation, lambda: cause(now, view, target, decisions))
+
+    def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
+        """The marks that these decisions write, of the topics as they stand."""
+        table = self._topics
+        topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
+        marks = {topic: table.mark(topic, self._root_czxid) for topic in topics} if table is not None else {}
+        return {topic: mark for topic, mark in marks.items() if mark is not None}

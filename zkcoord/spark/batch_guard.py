@@ -1,0 +1,354 @@
+"""What this consumer holds and what its running batch reads: the one border between the batch thread and the commands.
+
+Two threads meet here. The *batch* thread plans, reads and commits. The *worker* thread of the membership brings the
+commands: `start`, `stop`, `lose`. One condition guards all state; nothing here calls foreign code while it is held.
+
+The rule: every start of a partition is a new `epoch`. A batch remembers the epochs that it began with, and what it did
+counts for a partition only while that partition is still held at that epoch. So nothing is committed, and no position
+moves, on account of a partition that was lost (and perhaps started again) in between.
+
+    begin ──► RUNNING ──claim──► WRITING ──► finish            `fenced`: what it reads was lost; it is cancelled,
+                 ▲                  │                             and `claim` says no
+                 └── commit_failed, ┘
+                     announced
+
+A range that was announced, here or by an earlier owner of the partition, belongs to the hold whose position it begins
+at: exactly this range is read next. After a loss or a stop nothing of it is remembered. The membership hands it over
+again with the next start (`replay`), because it alone knows whether the range still counts: a commit may have passed
+it, or the topic may have been created again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from threading import Condition
+from typing import NamedTuple
+
+from zkcoord.clock import mono_ms
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import InvariantError, UnavailableError, invariant
+from zkcoord.spark.ports import Stopped
+from zkcoord.spark.ranges import OffsetRange
+
+LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
+CANCEL_WAIT_MS = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled at all
+TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
+COMMIT_WAIT_MS = 10_000  # a commit that belongs to a lost session fails with it; longer is a fault
+
+
+class Hold(NamedTuple):
+    """A held partition: the next offset to read, and the start that it is held by.
+
+    `sure` is False after a commit that failed: then nobody may call `position` the committed offset. `announced`: where
+    the range ends that was announced from this position on.
+    """
+
+    position: int
+    epoch: int
+    sure: bool = True
+    announced: int | None = None
+
+
+class Phase(Enum):
+    """Where the running batch is."""
+
+    RUNNING = "running"
+    WRITING = "writing"  # its announcement, or its commit
+
+
+class End(Enum):
+    """How a batch ended."""
+
+    COMMITTED = "committed"
+    UNTRIED = "untried"  # no commit was sent
+    REFUSED = "refused"  # a commit was fenced off
+    UNKNOWN = "unknown"  # a commit was sent and may or may not have happened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The batch under way: `tag` names it for a cancellation, `epochs` are those that its partitions are held by."""
+
+    tag: str
+    ranges: tuple[OffsetRange, ...]
+    epochs: Mapping[TopicPartition, int]
+    phase: Phase = Phase.RUNNING
+    fenced: str = ""  # why it may not be committed any more
+
+
+class View(NamedTuple):
+    """What may be planned now; `change` rises with every change, so that no wait misses one."""
+
+    holds: Mapping[TopicPartition, Hold]
+    change: int
+    leaving: bool
+
+
+class BatchGuard:
+    """Thread safe. `cancel(tag)` is called when a batch is fenced; it must return at once."""
+
+    def __init__(self, cancel: Callable[[str], None]) -> None:
+        self._cancel = cancel
+        self._changed = Condition()
+        self._holds: dict[TopicPartition, Hold] = {}
+        self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
+        self._running: Running | None = None
+        self._replay: dict[TopicPartition, tuple[int, int]] = {}  # handed over, for the start that comes next
+        self._epoch = 0
+        self._change = 0
+        self._leaving = False
+
+    # the worker thread: commands
+
+    def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """These ranges were announced, and no commit has passed them; the `start` that names them is next."""
+        with self._changed:
+            self._replay = dict(ranges)
+
+    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
+
+        Waits while a batch that read one of them before is being committed: that commit was decided without knowing
+        of this start. UnavailableError if it does not end.
+        """
+
+        def clear() -> bool:
+            batch = self._running
+            return batch is None or batch.phase is Phase.RUNNING or batch.epochs.keys().isdisjoint(positions)
+
+        with self._changed:
+            replay, self._replay = self._replay, {}
+            if not self._changed.wait_for(clear, COMMIT_WAIT_MS / 1000):
+                raise UnavailableError("a commit of an earlier ownership is still under way; start again later")
+            self._epoch += 1
+            for each, position in positions.items():
+                start, end = replay.get(each, (position, None))
+                self._holds[each] = Hold(position, self._epoch, announced=end if start == position else None)
+                self._stopping.discard(each)
+            self._notify()
+
+    def stop(
+        self,
+        partitions: Collection[TopicPartition],
+        timeout_ms: int,
+        leased: Callable[[TopicPartition], bool],
+        stopped: Stopped,
+        *,
+        cancel: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """Give up these partitions; returns the final offsets of those whose committed offset is known.
+
+        Returns at once for partitions that no batch reads, and for the others when the batch is committed, or, with
+        `cancel`, fenced and back; of both kinds, the first are told to `stopped` at once, with their final offsets.
+        When the batch is not over within `timeout_ms`, or the lease ends meanwhile, it is fenced: nothing of it is
+        committed.
+        """
+        with self._changed:
+            mine = {each for each in partitions if each in self._holds}
+            self._stopping |= mine
+            self._notify()
+            read = {each for each in mine if self._reading([each]) is not None}
+            free = mine - read if read else set()
+            final = self._drop(free)
+        if free:
+            stopped(free, final)
+            mine = read
+        deadline = mono_ms() + timeout_ms
+        while (tag := self._reading(mine)) is not None:
+            left_ms = deadline - mono_ms()
+            if not all(leased(each) for each in mine):
+                self._end_early(tag, "the lease ended")
+                break
+            if left_ms <= 0:
+                self._end_early(tag, f"a stop waited {timeout_ms} ms for it: {TOO_LONG}")
+                break
+            if cancel:
+                self.fence(tag, "a stop cancels it (at_rebalance)")
+            self.await_end(tag, min(left_ms, LEASE_CHECK_MS))
+        return self._drop(mine)
+
+    def lose(self, partitions: Collection[TopicPartition]) -> None:
+        """Ownership is gone: drop the partitions, and fence the batch that reads one of them.
+
+        Returns when that batch reads no more, at the latest after CANCEL_WAIT_MS (it stays fenced).
+        """
+        with self._changed:
+            tag = self._reading(partitions)
+            self._drop(partitions)
+        if tag is not None:
+            self._end_early(tag, "partitions of it were lost")
+
+    # the batch thread
+
+    def view(self) -> View:
+        """What may be planned now."""
+        with self._changed:
+            holds = {each: hold for each, hold in self._holds.items() if each not in self._stopping}
+            return View(holds, self._change, self._leaving)
+
+    def begin(self, tag: str, ranges: Iterable[OffsetRange], seen: View) -> tuple[OffsetRange, ...]:
+        """Begin a batch planned on `seen`; returns the ranges whose partitions are still held as they were then.
+
+        From here on a stop of these waits for the batch. Nothing is begun when nothing is left, or the consumer leaves.
+        """
+        with self._changed:
+            invariant(self._running is None, "a batch begins while another one runs")
+            kept = tuple(
+                each
+                for each in ranges
+                if not self._leaving
+                and each.topic_partition not in self._stopping
+                and self._holds.get(each.topic_partition) == seen.holds[each.topic_partition]
+            )
+            if kept:
+                epochs = {each.topic_partition: self._holds[each.topic_partition].epoch for each in kept}
+                self._running = Running(tag=tag, ranges=kept, epochs=epochs)
+            return kept
+
+    def claim(self) -> bool:
+        """Whether the running batch may be announced or committed now. If so, a new start of its partitions waits until
+        it is."""
+        with self._changed:
+            batch = self._batch()
+            if batch.fenced or len(self._still_held(batch)) < len(batch.epochs):
+                return False
+            self._running = replace(batch, phase=Phase.WRITING)
+            return True
+
+    def announced(self) -> bool:
+        """The running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
+        with self._changed:
+            batch = self._batch()
+            self._running = replace(batch, phase=Phase.RUNNING)
+            ends = {each.topic_partition: each.end for each in batch.ranges}
+            for each in self._still_held(batch):
+                self._holds[each] = self._holds[each]._replace(announced=ends[each])
+            self._notify()
+            return not batch.fenced
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was announced of these cannot be read any more."""
+        with self._changed:
+            for each in partitions:
+                if each in self._holds:
+                    self._holds[each] = self._holds[each]._replace(announced=None)
+
+    def commit_failed(self) -> None:
+        """The commit may have failed and will be tried again, after another `claim`."""
+        with self._changed:
+            self._running = replace(self._batch(), phase=Phase.RUNNING)
+            self._notify()
+
+    def finish(self, end: End, offsets: Mapping[TopicPartition, int]) -> str:
+        """The batch is over. COMMITTED moves the positions of what is still held to `offsets`.
+
+        Returns why it was fenced, "" if it was not.
+        """
+        with self._changed:
+            batch = self._batch()
+            self._running = None
+            for each in self._still_held(batch):
+                if end is End.COMMITTED:
+                    self._holds[each] = Hold(offsets[each], batch.epochs[each])
+                elif end is not End.UNTRIED:
+                    self._holds[each] = self._holds[each]._replace(sure=False)
+            self._notify()
+            return batch.fenced
+
+    # any thread
+
+    def leave(self, *, cancel: str | None = None) -> None:
+        """Ask the batch thread to finish its batch, or drop it (`cancel`: why), and go; `view().leaving` says so from
+        now on."""
+        with self._changed:
+            self._leaving = True
+            tag = self._running.tag if self._running is not None else None
+            self._notify()
+        if cancel is not None and tag is not None:
+            self.fence(tag, cancel)
+
+    def fence(self, tag: str, why: str) -> bool:
+        """Batch `tag` may not be committed any more, and is cancelled; returns at once, True if there is its end to
+        wait for. One that is being announced will not read, one that is being committed reads no more: whether that
+        succeeds decides."""
+        with self._changed:
+            batch = self._running
+            if batch is None or batch.tag != tag:
+                return False
+            self._running = replace(batch, fenced=batch.fenced or why)
+            self._notify()
+        if batch.phase is Phase.WRITING:
+            return False
+        if not batch.fenced:
+            self._cancel(tag)
+        return True
+
+    def await_change(self, change: int, timeout_ms: int | None) -> bool:
+        """Wait until there is a change after `change`; False when none came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._change != change, _seconds(timeout_ms))
+
+    def await_end(self, tag: str, timeout_ms: int | None) -> bool:
+        """Wait until batch `tag` is over; False when it was not in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._running is None or self._running.tag != tag, _seconds(timeout_ms)
+            )
+
+    @property
+    def fenced(self) -> bool:
+        """The running batch may not be committed any more."""
+        with self._changed:
+            return self._running is not None and self._running.fenced != ""
+
+    # under the condition, or briefly taking it
+
+    def _batch(self) -> Running:
+        if self._running is None:
+            raise InvariantError("there is no running batch")
+        return self._running
+
+    def _still_held(self, batch: Running) -> list[TopicPartition]:
+        """Its partitions that are held by the starts that it began with."""
+        return [each for each, epoch in batch.epochs.items() if self._held_by(each, epoch)]
+
+    def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
+        hold = self._holds.get(partition)
+        return hold is not None and hold.epoch == epoch
+
+    def _reading(self, partitions: Collection[TopicPartition]) -> str | None:
+        """The tag of the running batch if it reads one of these at the epoch that holds it now."""
+        with self._changed:
+            batch = self._running
+            if batch is None:
+                return None
+            reads = any(each in batch.epochs and self._held_by(each, batch.epochs[each]) for each in partitions)
+            return batch.tag if reads else None
+
+    def _end_early(self, tag: str, why: str) -> None:
+        """Fence the batch, and wait until it is back."""
+        if self.fence(tag, why):
+            self.await_end(tag, CANCEL_WAIT_MS)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Hold these no more; the positions of those that are committed for sure and that no batch still reads."""
+        with self._changed:
+            reading = self._running.epochs if self._running is not None else {}
+            final = {}
+            for each in partitions:
+                hold = self._holds.pop(each, None)
+                self._stopping.discard(each)
+                if hold is not None and hold.sure and reading.get(each) != hold.epoch:
+                    final[each] = hold.position
+            self._notify()
+            return final
+
+    def _notify(self) -> None:
+        self._change += 1
+        self._changed.notify_all()
+
+
+def _seconds(timeout_ms: int | None) -> float | None:
+    return None if timeout_ms is None else timeout_ms / 1000

@@ -1,0 +1,141 @@
+"""The real parts behind a Spark consumer. Their packages are imported only when they are made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.logs import json_log
+from zkcoord.spark.jobs import jobs_of
+from zkcoord.spark.meter import meter_of
+from zkcoord.spark.options import Options
+from zkcoord.spark.ports import Jobs, LogEnds, Membership, Meter, OnStop, Progress, Reader
+from zkcoord.spark.progress import progress_to
+from zkcoord.spark.readers.kafka import KafkaReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Dependencies:
+    """`ports.Parts` over ZooKeeper, Kafka and Spark."""
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        zookeeper: str,
+        bootstrap_servers: str,
+        group: str,
+        topics: Sequence[str] | Mapping[str, int],
+        options: Options,
+    ) -> None:
+        """`spark` None: where there is no session, in the process that plans a streaming query (reader, jobs and meter
+        are not asked for there)."""
+        self._spark = spark
+        self._zookeeper = zookeeper
+        self._bootstrap_servers = bootstrap_servers
+        self._group = group
+        self._topics = topics
+        self._options = options
+        self._kafka = options.kafka()
+
+    def check(self) -> None:
+        """UsageError for names, addresses and Kafka settings that can never work. Nothing is connected."""
+        from zkcoord.kafka.client import check_servers, check_settings
+
+        named = {"zookeeper": self._zookeeper, "bootstrap_servers": self._bootstrap_servers, "group": self._group}
+        for name, value in named.items():
+            if not isinstance(value, str):
+                raise UsageError(f"{name} is {value!r}; it must be text")
+        check_servers(self._bootstrap_servers)
+        check_settings(self._kafka.librdkafka)
+        self.membership(on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never)
+
+    def membership(
+        self,
+        *,
+        on_start: Callable[[Mapping[TopicPartition, int]], None],
+        on_stop: OnStop,
+        on_lost: Callable[[tuple[TopicPartition, ...]], None],
+        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
+        reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
+    ) -> Membership:
+        """A `zkcoord.Consumer`, not started."""
+        from zkcoord.consumer import Consumer
+
+        def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+            return on_stop(partitions, consumer.stopped)
+
+        consumer = Consumer(
+            self._zookeeper,
+            self._group,
+            self._topics,
+            include=self._options.include,
+            exclude=self._options.exclude,
+            threads=self._options.threads,
+            instance=self._options.instance,
+            hold_ms=self._options.hold_ms,
+            on_start=on_start,
+            on_stop=stop,
+            on_lost=on_lost,
+            on_replay=on_replay,
+            reset=reset,
+            session_timeout_ms=self._options.session_timeout_ms,
+            rebalance_timeout_ms=self._options.rebalance_timeout_ms,
+            assignors=self._options.assignors,
+            rack=self._options.rack,
+            capacity=self._options.capacity,
+            zookeeper_config=self._options.zookeeper_config,
+        )
+        return consumer
+
+    def log_ends(self) -> LogEnds:
+        """A Kafka client; the caller closes it."""
+        from zkcoord.kafka.client import KafkaClient
+
+        return KafkaClient(self._bootstrap_servers, self._kafka.librdkafka)
+
+    def reader(self) -> Reader:
+        """The Kafka connector, or confluent-kafka in Python workers."""
+        if self._options.reader == "python":
+            from zkcoord.spark.readers.ranges import PythonReader
+
+            return PythonReader(
+                self._spark,
+                self._bootstrap_servers,
+                self._group,
+                settings=self._kafka.librdkafka,
+                include_headers=self._options.include_headers,
+                max_offsets_per_task=self._options.max_offsets_per_task,
+                min_offsets_per_task=self._options.min_offsets_per_task,
+            )
+        return KafkaReader(
+            self._spark,
+            self._bootstrap_servers,
+            self._group,
+            settings=self._kafka.reader,
+            include_headers=self._options.include_headers,
+            max_offsets_per_task=self._options.max_offsets_per_task,
+        )
+
+    def jobs(self) -> Jobs:
+        """Job tags, or a remote session's."""
+        return jobs_of(self._spark)
+
+    def meter(self) -> Meter:
+        """Spark's own counters."""
+        return meter_of(self._spark, measure_bytes=self._options.measure_bytes)
+
+    def progress(self) -> Progress:
+        """A live line when standard error is a terminal that takes more than JSON."""
+        return progress_to(None if json_log() else sys.stderr, self._group)
+
+    def await_turn(self) -> None:
+        """At once: the loop sets its own pace."""
+
+
+def _never(*_: object) -> Any:
+    """A callback of a membership that is not started."""

@@ -1,0 +1,215 @@
+"""The reader without a jar: a Python data source over confluent-kafka. This is what runs in Spark's Python workers.
+
+Spark is handed these classes and functions by value, so a worker needs confluent-kafka and pyarrow, not zkcoord: this
+module stands alone. Its driver's side is `zkcoord.spark.readers.ranges`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zipimport
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+FORMAT = "zkcoord-ranges"
+RECORDS_MAX = 2_000  # of one Arrow batch: few enough that messages are still in the caches when columns are made
+POLL_S = 0.1  # a wait for the rest of an Arrow batch
+PREFETCH_MAX = 100_000  # librdkafka's own limit; a short range asks for less, as what lies behind it is for nobody
+NO_CLIENT = "the Python workers of Spark lack confluent-kafka"  # how the driver recognises it in a Java trace
+SILENT = "Kafka delivered nothing"
+SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+HEADERS = ", headers array<struct<key: string, value: binary>>"
+
+
+def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
+    """librdkafka's settings for reading `count` offsets of each partition; what is said here is not the user's."""
+    return {
+        "queued.min.messages": str(max(1, min(PREFETCH_MAX, count))),
+        "fetch.wait.max.ms": "10",  # the end of a range may be the log's end, behind which nothing comes
+        "fetch.queue.backoff.ms": "5",  # when enough is queued; by default 1 s, five times as long as that much lasts
+        **read,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.partition.eof": "true",
+        "auto.offset.reset": "error",
+    }
+
+
+class Slice(NamedTuple):
+    """The offsets from `start` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Slices(InputPartition):  # type: ignore[misc]
+    """What one task reads: at most one slice of a partition."""
+
+    slices: tuple[Slice, ...]
+
+
+def as_task(slices: Iterable[Sequence[Any]]) -> Slices:
+    """A task from the plain values of its slices, as JSON has them; what a range says beyond them is not read by."""
+    return Slices(tuple(Slice(*each[:4]) for each in slices))
+
+
+class RangesSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format(FORMAT)` with the option `plan`: JSON of tasks, settings, headers and timeout."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As Spark asks for it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of Spark's own Kafka source."""
+        forget_archives()
+        return SCHEMA + (HEADERS if json.loads(self.options["plan"])["headers"] else "")
+
+    def reader(self, schema: object) -> RangesReader:
+        """As Spark asks for it."""
+        return RangesReader(json.loads(self.options["plan"]))
+
+
+class RangesReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the slices of each task."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self._plan = plan
+
+    def partitions(self) -> Sequence[Slices]:
+        """The tasks, in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
+        forget_archives()
+        return [as_task(each) for each in self._plan["tasks"]]
+
+    def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
+        return iter(()) if partition is None else read_in_worker(self._plan, partition)
+
+
+def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
+    """The records of a task as `plan` says; the worker's next task begins sooner for it."""
+    try:
+        yield from read_slices(plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
+    finally:
+        forget_archives()
+
+
+def forget_archives() -> None:
+    """Spare this process's next task 80 ms.
+
+    Spark's workers call `importlib.invalidate_caches()` before each task, and before Python 3.13 every finder of a zip
+    archive then reads the archive's whole directory again: 17 times that of pyspark.zip. Finders are a cache: an import
+    that needs one makes it again, from a directory that is still known.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimport.zipimporter):
+            del sys.path_importer_cache[path]
+
+
+def read_slices(
+    settings: Mapping[str, str], slices: Sequence[Slice], *, headers: bool = False, timeout_ms: int = 20_000
+) -> Iterator[pa.RecordBatch]:
+    """The records as Arrow batches of one slice each, in Spark's Kafka columns; those of a slice in their order.
+
+    They are fewer than the offsets where there are gaps. RuntimeError when a log does not hold a slice's start, and
+    when nothing comes for `timeout_ms` before the end.
+    """
+    try:
+        from confluent_kafka import Consumer, TopicPartition
+    except ImportError as error:
+        raise RuntimeError(f"{NO_CLIENT} ({sys.executable}): {error}") from error
+    left = {(each.topic, each.partition): each for each in slices if each.start < each.end}  # `start`: the position
+    consumer = Consumer(ours(settings, max((each.end - each.start for each in left.values()), default=0)))
+    try:
+        consumer.assign([TopicPartition(each.topic, each.partition, each.start) for each in left.values()])
+        heard = time.monotonic()
+        while left:
+            wanted = sum(each.end - each.start for each in left.values())
+            messages = consumer.consume(min(RECORDS_MAX, wanted), POLL_S)
+            for each, position, records in advances(left, messages, alone=len(slices) == 1):
+                if records:
+                    yield to_arrow(each, records, headers)
+                left[each.topic, each.partition] = each._replace(start=position)
+                if position >= each.end:
+                    del left[each.topic, each.partition]
+                    consumer.pause([TopicPartition(each.topic, each.partition)])
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > timeout_ms / 1000:
+                each = next(iter(left.values()))
+                at = f"{each.topic}-{each.partition} from {each.start} to {each.end}"
+                raise RuntimeError(f"{SILENT} of {at} for {timeout_ms} ms")
+    finally:
+        consumer.close()
+
+
+def advances(
+    left: Mapping[tuple[str, int], Slice], messages: Sequence[Any], *, alone: bool
+) -> Iterator[tuple[Slice, int, list[Any]]]:
+    """Of which slice something came, the next offset to read, and the records that are the slice's.
+
+    `alone`: all messages are of the one slice. RuntimeError when one cannot be read.
+    """
+    found: dict[tuple[str, int], list[Any]] = {}
+    records = [each for each in messages if each.error() is None]
+    if alone:
+        found = dict.fromkeys(left, records)
+    else:
+        for record in records:
+            found.setdefault((record.topic(), record.partition()), []).append(record)
+    ends = {} if len(records) == len(messages) else log_ends(left, messages)
+    for key, each in list(left.items()):
+        mine = found.get(key, [])
+        position = max(each.start, ends.get(key, 0), mine[-1].offset() + 1 if mine else 0)
+        while mine and mine[-1].offset() >= each.end:
+            mine.pop()
+        if position > each.start:
+            yield each, position, mine
+
+
+def log_ends(left: Mapping[tuple[str, int], Slice], messages: Iterable[Any]) -> dict[tuple[str, int], int]:
+    """Where logs end, as the messages that are no records tell. RuntimeError for one that says something worse."""
+    from confluent_kafka import KafkaError
+
+    ends = {}
+    for message in messages:
+        trouble = message.error()
+        key = (message.topic(), message.partition())
+        if trouble is None:
+            continue
+        if trouble.code() == KafkaError._PARTITION_EOF:
+            ends[key] = message.offset()
+        elif trouble.fatal() or not trouble.retriable():
+            each = left.get(key) or next(iter(left.values()))
+            raise RuntimeError(f"{each.topic}-{each.partition} cannot be read at {each.start}: {trouble.str()}")
+    return ends
+
+
+def to_arrow(each: Slice, records: Sequence[Any], headers: bool) -> pa.RecordBatch:
+    """Messages of one partition as columns."""
+    count = len(records)
+    stamps = [record.timestamp() for record in records]
+    columns = {
+        "key": pa.array([record.key() for record in records], pa.binary()),
+        "value": pa.array([record.value() for record in records], pa.binary()),
+        "topic": pa.array([each.topic] * count, pa.string()),
+        "partition": pa.array([each.partition] * count, pa.int32()),
+        "offset": pa.array([record.offset() for record in records], pa.int64()),
+        "timestamp": pa.array([ms * 1000 for _, ms in stamps], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "timestampType": pa.array([kind - 1 for kind, _ in stamps], pa.int32()),
+    }
+    if headers:
+        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        found = [[{"key": k, "value": v} for k, v in record.headers() or ()] or None for record in records]
+        columns["headers"] = pa.array(found, kind)
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,123 @@
+"""The reader without a jar, the driver's side: ranges become the slices of tasks (`zkcoord.spark.readers.python`)."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LACKING = (
+    "Spark's Python workers lack confluent-kafka, which reader='python' needs: pip install 'zkcoord[kafka]' into the "
+    "Python that PYSPARK_PYTHON names on every machine of the executors"
+)
+# What each session knows: asked twice, Spark warns.
+_known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+class PythonReader:
+    """Reads ranges with confluent-kafka in Python workers. UsageError without pyarrow."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap_servers: str,
+        group: str,
+        *,
+        settings: Mapping[str, str],
+        include_headers: bool = False,
+        max_offsets_per_task: int | None = None,
+        min_offsets_per_task: int = 0,
+    ) -> None:
+        try:
+            from zkcoord.spark.readers import python as reader_python
+        except ImportError as error:
+            raise UsageError(
+                f"reader='python' needs an extra package: pip install 'zkcoord[spark]' ({error})"
+            ) from error
+        self._spark = spark
+        self._module = reader_python
+        self._most, self._least = max_offsets_per_task, min_offsets_per_task
+        self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers, timeout_ms=POLL_TIMEOUT_MS)
+        register(spark, reader_python.RangesSource, reader_python)
+
+    def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
+        """As `ports.Reader`: the tasks of `tasks_of`."""
+        plan = json.dumps({**self._plan, "tasks": tasks_of(ranges, self._most, self._least)})
+        return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
+
+    def lacks(self, error: Exception) -> str | None:
+        """As `ports.Reader`."""
+        return LACKING if self._module.NO_CLIENT in str(error) else None
+
+    def away(self, error: Exception) -> bool:
+        """As `ports.Reader`."""
+        return self._module.SILENT in str(error)
+
+
+def read_plan(
+    bootstrap_servers: str,
+    group: str,
+    settings: Mapping[str, str],
+    *,
+    headers: bool,
+    timeout_ms: int,
+) -> dict[str, Any]:
+    """What the workers are told beside their slices. Nothing is committed under their group id."""
+    reading = {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"}
+    return {"settings": reading, "headers": headers, "timeout_ms": timeout_ms}
+
+
+def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
+    """Make a Python data source known to this session; its modules go to workers by value: they need no zkcoord."""
+    from pyspark import cloudpickle
+
+    for each in modules:
+        cloudpickle.register_pickle_by_value(each)
+    known = _known.setdefault(spark, set())
+    if source.name() not in known:
+        spark.dataSource.register(source)
+        known.add(source.name())
+
+
+def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads, in order: a range, or a part of one above `most` offsets, or several ranges below `least`.
+
+    >>> small, large = OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 30)
+    >>> [[str(each) for each in task] for task in tasks_of([small, large, small._replace(partition=2)], 20, 10)]
+    [['t-1-0-15'], ['t-1-15-30'], ['t-0-0-5', 't-2-0-5']]
+    """
+    tasks: list[tuple[OffsetRange, ...]] = []
+    together: list[OffsetRange] = []
+    offsets = 0
+    for each in ranges:
+        if each.end - each.start >= least:
+            tasks += [(part,) for part in split(each, most)]
+            continue
+        together.append(each)
+        offsets += each.end - each.start
+        if offsets >= least:
+            tasks.append(tuple(together))
+            together, offsets = [], 0
+    return [*tasks, tuple(together)] if together else tasks
+
+
+def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:
+    """The range in equal parts of at most `most` offsets, in order.
+
+    >>> [str(part) for part in split(OffsetRange("t", 0, 10, 30), 9)]
+    ['t-0-10-16', 't-0-16-23', 't-0-23-30']
+    """
+    count = 1 if most is None else -(-(each.end - each.start) // most)
+    size = each.end - each.start
+    edges = [each.start + size * number // count for number in range(count + 1)] if count else []
+    return [each._replace(start=start, end=end) for start, end in pairwise(edges)]

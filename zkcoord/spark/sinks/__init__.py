@@ -1,0 +1,1 @@
+"""Sinks in which each record is once."""

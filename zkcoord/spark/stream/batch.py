@@ -1,0 +1,54 @@
+"""Which ranges a batch of a `format("zkcoord")` query holds: Spark tells a number, its checkpoint has the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import Batch, batch_id
+from zkcoord.spark.stream.offsets import EMPTY, Offset, is_offset, to_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Batch:
+    """The batch that `foreachBatch` was called with, for sinks that key by ranges.
+
+    `checkpoint` is the query's `checkpointLocation`, any path that Spark reads (from `foreachBatch`'s DataFrame:
+    `df.sparkSession`). `seq` is `number`. UsageError when the query has not exactly one source of this kind, or the
+    batch is so old that Spark has forgotten it (`spark.sql.streaming.minBatchesToRetain`, 100).
+    """
+    end = _offset(spark, checkpoint, number)
+    start = _offset(spark, checkpoint, number - 1) if number > 0 else EMPTY
+    ranges = to_read(start, end)
+    return Batch(
+        id=batch_id(ranges),
+        seq=number,
+        generation=int(end.get("generation", 0)),
+        ranges=ranges,
+        replayed=bool(end.get("replayed", False)),
+    )
+
+
+def _offset(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset:
+    """Spark keeps a file for each batch: its format's version, the query's settings, and a line for each source."""
+    path = f"{str(checkpoint).rstrip('/')}/offsets/{number}"
+    try:
+        row = spark.read.text(path, wholetext=True).first()
+    except Exception as error:
+        raise UsageError(f"batch {number} is not in the checkpoint {checkpoint}: {error}") from error
+    lines = [_json(line) for line in (row[0] if row else "").splitlines()]
+    found: list[Offset] = [each for each in lines if is_offset(each)]
+    if len(found) != 1:
+        raise UsageError(f"{path} tells of {len(found)} sources of format('zkcoord'); exactly one is needed")
+    return found[0]
+
+
+def _json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,255 @@
+"""`readStream.format("zkcoord")`: a structured streaming source that is a member of a group.
+
+    register_source(spark)
+    rows = spark.readStream.format("zkcoord").option("zookeeper", …).option("kafka.bootstrap.servers", …) \\
+        .option("group", "etl").option("subscribe", "clicks").load()
+
+It is the driver loop of `SparkConsumer` whose `process` hands the planned ranges to Spark and waits. The membership
+lives in the Python process in which Spark runs the source, a child of the JVM, one for each query.
+
+`latestOffset` being called again means that the batch before is complete: there it is committed, commands are obeyed,
+and the next one is planned. (Spark's `commit` comes later, and not for a query's last batch.)
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zkcoord.clock import mono_ms
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
+from zkcoord.spark.alarm import in_vain, tell_in_vain
+from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.dependencies import Dependencies
+from zkcoord.spark.ports import Parts
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import OffsetRange, offsets_in
+from zkcoord.spark.readers.ranges import tasks_of
+from zkcoord.spark.stream.handover import Handover
+from zkcoord.spark.stream.offsets import EMPTY, Offset, check_group, offset_of, ranges_in, to_read, within
+from zkcoord.spark.stream.options import StreamOptions, consumer_choices
+from zkcoord.spark.stream.parts import StreamParts, StreamPositions
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
+MEMBER_WAIT_MS = 30_000  # at a query's start: for Kafka at least, and then for the registration
+MEMBER_POLL_MS = 20
+KAFKA_AGAIN_MS = 500  # between two questions to a Kafka that is away; each of them takes up to 10 s by itself
+LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
+AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
+TOO_EARLY = (
+    "the query planned a batch before it knew its checkpoint, whose records it would read again: run it with "
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled=false, which is Spark's default"
+)
+
+
+class Source:
+    """The source of one query. All methods belong to the thread on which Spark asks."""
+
+    def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
+        """Nothing is connected before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
+        self._chosen = chosen
+        self._parts = parts or Dependencies(
+            None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, chosen.topics, chosen.options
+        )
+        self._run_id = run_id or uuid.uuid4().hex[:12]
+        self._handover = Handover()
+        self._known = StreamPositions()
+        self._consumer: SparkConsumer | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._was_away = False  # Kafka, at the query's start
+        self._last: Offset = EMPTY  # what Spark has: answered again while there is nothing new
+        self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
+
+    def latest(self, start: Offset | None) -> Offset:
+        """The batch before is complete: commit it, obey commands, and plan; the last offset when nothing is to be read.
+
+        `start` is the last offset as Spark knows it (Spark 4.2 and newer). Raises what ended the membership.
+        """
+        if self._thread is None:
+            self._last = start or self._last
+            self._runs.add(self._last["run"])
+            self._known.recover(self._ranges(self._last))
+            parts = self._begin()
+            self._await_member(parts)
+            found = self._next(self._chosen.join_wait_ms)
+            if not self._known.held:
+                tell_in_vain(self._chosen.group, parts.consumer_id, self._chosen.join_wait_ms)
+            return found
+        self._handover.complete()
+        return self._last if self._known.enough else self._next(ASK_WAIT_MS)
+
+    def _await_member(self, parts: StreamParts) -> None:
+        """Returns when the query is a member of its group. A query that begins where nobody answers fails: one that
+        shall read what is there and end would end well, without a word."""
+        deadline_ms: int | None = None  # not before Kafka has answered, for which the other thread waits
+        while parts.consumer_id is None:
+            if parts.joins and deadline_ms is None:
+                deadline_ms = mono_ms() + MEMBER_WAIT_MS
+            if deadline_ms is not None and mono_ms() >= deadline_ms:
+                raise UnavailableError(in_vain(None, MEMBER_WAIT_MS))
+            self._handover.await_end(MEMBER_POLL_MS)
+
+    def _patiently(self, ask: Callable[[], T], begun: Callable[[], bool] = lambda: False) -> T:
+        """Returns what `ask` returns. While Kafka is away at the query's start, it is asked again, for `joinWaitMs` and
+        at least for MEMBER_WAIT_MS: as a query that runs, one that begins survives an outage.
+
+        Raises its UnavailableError when that time is over, the query is stopped, or `begun()` says that the start is
+        over.
+        """
+        patience_ms = max(self._chosen.join_wait_ms, MEMBER_WAIT_MS)
+        deadline_ms = mono_ms() + patience_ms
+        while True:
+            try:
+                return ask()
+            except UnavailableError as error:
+                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(KAFKA_AGAIN_MS / 1000):
+                    raise
+                if not self._was_away:
+                    text = f"the query begins when Kafka answers, which is waited for {patience_ms} ms: {error}"
+                    log_event(logging.WARNING, "kafka_away", text, group=self._chosen.group)
+                self._was_away = True
+
+    def _next(self, wait_ms: int) -> Offset:
+        batch = self._handover.next(wait_ms)
+        if batch is not None:
+            self._last = offset_of(self._run_id, self._chosen.group, batch, self._known.ends)
+        return self._last
+
+    def _ranges(self, offset: Offset) -> tuple[OffsetRange, ...]:
+        """The ranges in an offset that a query of this group has written; else UsageError."""
+        found = ranges_in(offset)
+        check_group(offset, self._chosen.group)
+        return found
+
+    def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
+        """What the tasks of the batch from `start` to `end` read.
+
+        Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was. UsageError
+        when it tells so too late, and for another query's checkpoint.
+        """
+        for each in (start or EMPTY, end):
+            self._ranges(each)
+        if self._thread is None:
+            self._last = end
+        elif not {(start or EMPTY)["run"], end["run"]} <= self._runs:
+            raise UsageError(TOO_EARLY)
+        planned = ranges = to_read(start or EMPTY, end)
+        if end["run"] != self._run_id:
+            ranges = self._patiently(lambda: self._still_there(planned))
+        options = self._chosen.options
+        return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
+
+    def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        """Of a batch of an earlier process, what the logs still have; UsageError if that is not all, unless told so."""
+        if not ranges:
+            return ()
+        partitions = [each.topic_partition for each in ranges]
+        client = self._parts.log_ends()
+        try:
+            try:
+                starts = client.reset_positions(partitions, "earliest")  # waits for a broker that has just come back
+            except UnknownPartitionError as gone:
+                self._raise_unless_gone(gone)
+                starts = client.reset_positions(set(partitions) - gone.partitions, "earliest")
+            ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted", None)
+        finally:
+            client.close()
+        left = []
+        for each in ranges:
+            at = each.topic_partition
+            if at in failed:
+                self._raise_unless_gone(failed[at])
+            found = within(each, starts.get(at, each.end), ends.get(at, each.start))
+            if found != each:
+                self._tell_gone(each, found)
+            left.append(found)
+        return tuple(each for each in left if each.start < each.end)
+
+    def _raise_unless_gone(self, error: ZkcoordError) -> None:
+        """Returns only if Kafka says that it has no such partition, and was not away just now: a broker that comes back
+        knows no partition at first."""
+        if not isinstance(error, UnknownPartitionError):
+            raise error
+        if self._was_away:
+            raise UnavailableError(f"Kafka was away, and perhaps does not know its topics yet: {error}") from error
+
+    def _tell_gone(self, each: OffsetRange, found: OffsetRange) -> None:
+        left = f"{offsets_in([found])} offsets are left of {each}"
+        text = f"the last batch of the checkpoint cannot be read again as it was: {left}"
+        if self._chosen.options.out_of_range == "fail":
+            raise UsageError(f"{text}. Set the option failOnDataLoss=false to go on with these")
+        names = [str(each.topic_partition)]
+        log_event(logging.WARNING, "records_gone", text, group=self._chosen.group, partitions=names)
+
+    def end_at_present(self) -> None:
+        """The query reads what is there now, and ends (Spark 4.2 and newer)."""
+        self._known.end_at_present()
+
+    def log_ends(self) -> Mapping[str, Any] | None:
+        """The ends of the logs that are held, as they were last heard, for `query.lastProgress`."""
+        found: dict[str, dict[str, int]] = {}
+        for each, end in sorted(self._known.ends.copy().items()):
+            found.setdefault(each.topic, {})[str(each.partition)] = end
+        return found or None
+
+    def stop(self) -> None:
+        """Leave the group: what Spark has not completed is not committed."""
+        self._stopped.set()
+        if self._consumer is None or self._thread is None:
+            return
+        self._handover.close()
+        self._consumer.stop(cancel=True, why=AT_END)
+        self._thread.join(LEAVE_WAIT_MS / 1000)
+
+    def _begin(self) -> StreamParts:
+        chosen = self._chosen
+        parts = StreamParts(self._parts, chosen.group, self._handover, self._known)
+        self._consumer = SparkConsumer(
+            None,
+            chosen.zookeeper,
+            chosen.bootstrap_servers,
+            chosen.group,
+            chosen.topics,
+            parts=parts,
+            **consumer_choices(chosen.options),
+        )
+        run = partial(self._run, self._consumer, parts)
+        self._thread = threading.Thread(target=run, name="zkcoord-stream", daemon=True)
+        self._thread.start()
+        return parts
+
+    def _run(self, consumer: SparkConsumer, parts: StreamParts) -> None:
+        try:
+            self._patiently(lambda: consumer.run(self._handover.process), lambda: parts.joins)
+        except BaseException as error:
+            self._handover.ended(error)
+        else:
+            self._handover.ended(None)
+
+
+def leave_at_sigterm() -> None:
+    """Spark ends a source's process with SIGTERM (twice): have it end as a program does, with `stop`."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        finish_in_peace()
+        raise SystemExit(0)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)
+
+
+def finish_in_peace() -> None:
+    """The group is being left: SIGTERM asks for nothing more."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,0 +1,223 @@
+"""One node to one value of the view: a registration to a member, a command's node to what is outstanding, and so on.
+
+What nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse, an owner
+that is left alone. Nothing here knows what was read before, or of other nodes: that is `view`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.view import (
+    Channel,
+    Instance,
+    Member,
+    OffsetSeen,
+    Outstanding,
+    Owner,
+    Wildcard,
+)
+from zkcoord.errors import CorruptError
+from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
+from zkcoord.tree.command import (
+    Option,
+    announced,
+    decode_command,
+    is_refused,
+    refused_option,
+    refused_ownership,
+    refused_replay,
+)
+from zkcoord.tree.instance import decode_instance
+from zkcoord.tree.record import GroupRecord
+from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
+from zkcoord.tree.snapshot import Node, Stat
+from zkcoord.tree.state import GroupState
+from zkcoord.tree.status import Status, decode_status
+from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
+
+UNREADABLE_OWNER = "?"
+"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
+
+HALTING = "!"
+"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+
+HALTING_BYTES = HALTING.encode()
+
+THREADS_KNOWN = 10_000
+"""Owners' data of which the thread is kept: few threads own many partitions."""
+
+OFFSET_TEXT_MAX = 40
+"""Of an offset that is shown: more than 63 bits take."""
+
+
+def member_of(consumer_id: str, node: Node) -> Member:
+    """The member that a registration node makes; an unreadable one is a member without eligibility."""
+    stat = node.stat
+    if stat is None:
+        raise ValueError(f"{node.path} does not exist")
+    try:
+        registration = decode_registration(node.data)
+    except CorruptError as error:
+        return Member(consumer_id=consumer_id, czxid=stat.czxid, version=stat.version, unreadable=str(error))
+    return Member(
+        consumer_id=consumer_id,
+        czxid=stat.czxid,
+        version=stat.version,
+        threads=registration.subscription if registration.pattern == STATIC else {},
+        wildcard=wildcard_of(registration),
+        coordinated=registration.coordination == MARKER,
+        instance=registration.instance,
+        replaces=registration.replaces,
+        assignors=registration.assignors,
+        stores=registration.offsets or (),
+        rebalance_timeout_ms=registration.rebalance_timeout_ms,
+        session_timeout_ms=registration.session_timeout_ms,
+        offers=registration.offers,
+        protocols=registration.protocols,
+        hold_ms=registration.hold_ms,
+        rack=registration.rack,
+        capacity=registration.capacity,
+    )
+
+
+def wildcard_of(registration: Registration) -> Wildcard | None:
+    """What it subscribes to by a pattern; None: by names."""
+    regex = registration.wildcard
+    if regex is None:
+        return None
+    return Wildcard(regex, registration.pattern == BLACK_LIST, registration.subscription[regex])
+
+
+def decode_evicted(data: bytes) -> int:
+    """The session timeout in ms that the mark of an eviction holds; CorruptError for anything else."""
+    found = whole(text_of("mark of an eviction", data))
+    if found is None or not 0 <= found <= INT32_MAX:
+        raise corrupt("mark of an eviction", data, "no session timeout in ms")
+    return found
+
+
+def outstanding(sequence: str, node: Node) -> Outstanding:
+    """The command that stands at a node; one that cannot be understood, or was refused, carries the error."""
+    version = node.stat.version if node.stat is not None else 0
+    if is_refused(node.data):
+        return Outstanding(
+            sequence=sequence,
+            version=version,
+            option=refused_option(node.data).value,  # what a refused start left behind is freed
+            threads=refused_ownership(node.data),
+            error=node.data[:200].decode("utf-8", "replace"),
+            replay=refused_replay(node.data),
+        )
+    try:
+        command = decode_command(node.data)
+    except CorruptError:
+        return Outstanding(sequence=sequence, version=version, option="?", threads={})  # its consumer will refuse it
+    fetchers = command.option in (Option.START_FETCHER, Option.STOP_FETCHER)
+    return Outstanding(
+        sequence=sequence,
+        version=version,
+        option=command.option.value,
+        threads=command.ownership if fetchers else {},
+        generation=command.generation,
+        replay=announced(command.replay, command.generation, command.incarnations) if command.replay else {},
+    )
+
+
+def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
+    """The channel with the status that its node holds, and what is wrong with that (then progress stays as it was)."""
+    problem = None
+    try:
+        status = decode_status(node.data)
+    except CorruptError as error:
+        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.batch)
+        problem = f"{error}: its consumer must be mended; its status is left out"
+    read = fast_replace(
+        channel,
+        version=channel.version if node.stat is None else node.stat.version,
+        refusals=status.refused,
+        batch=status.batch,
+        pinged=status.pinged,
+        progress=status.progress,
+        lag=status.lag,
+    )
+    return read, problem
+
+
+def owner_of(data: bytes, version: int) -> Owner:
+    """The owner that a node names.
+
+    >>> owner_of(b"!g_a-1-0", 3), owner_of(b"nobody", 4)
+    (Owner(thread='g_a-1-0', version=3), Owner(thread='?', version=4))
+    """
+    return Owner(_thread_of(data), version)
+
+
+@lru_cache(maxsize=THREADS_KNOWN)
+def _thread_of(data: bytes) -> str:
+    """The thread that an owner's data names: one text for all partitions of a thread."""
+    try:
+        thread = data.decode("utf-8").removeprefix(HALTING)
+    except UnicodeDecodeError:
+        return UNREADABLE_OWNER
+    return UNREADABLE_OWNER if thread and "-" not in thread else thread
+
+
+def offset_seen(data: bytes, version: int) -> OffsetSeen:
+    """An offset as text, for people: cut, and never refused."""
+    return OffsetSeen(data[:OFFSET_TEXT_MAX].decode("utf-8", "replace"), version)
+
+
+def instance_of(data: bytes, stat: Stat) -> Instance:
+    """What is remembered of a static member; nothing when it cannot be read: it will be written anew, or removed."""
+    try:
+        return decode_instance(data, stat.version, stat.mtime_ms)
+    except CorruptError:
+        return Instance(last_id="", hold_ms=0, threads={}, share={}, version=stat.version)
+
+
+def asked(record: GroupRecord) -> dict[str, Any]:
+    """What a record asks for, as fields of the view."""
+    return {
+        "assignor": record.assignor,
+        "rebalance": record.rebalance,
+        "on_timeout": record.policy.on_timeout,
+        "max_rebalance_retries": record.policy.max_rebalance_retries,
+        "evict_grace_ms": record.policy.evict_grace_ms,
+        "max_moves": record.policy.max_moves,
+        "weights": record.weights,
+        "racks": record.racks,
+        "store": record.store_name,
+        "initial_delay_ms": record.policy.initial_delay_ms,
+        "wishes": wishes_of(record),
+        "done": done_of(record),
+        "probe_interval_ms": record.policy.probe_interval_ms,
+        "max_probes": record.policy.max_probes,
+        "session_timeout_min_ms": record.policy.session_timeout_min_ms,
+    }
+
+
+def not_carried_out(record: GroupRecord) -> str | None:
+    """What a record asks for that this version does not do; the rest of it holds."""
+    names = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
+    return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None
+
+
+def remembered(state: GroupState) -> dict[str, Any]:
+    """What the coordinators remember in a state, as fields of the view."""
+    return {
+        "quarantined": state.quarantined,
+        "generation": state.generation,
+        "target_digest": state.target,
+        "stopping": state.stopping,
+        "empty_ms": state.empty_ms,
+        "deleted": state.deleted,
+        "replay": state.replay,
+        "failed": state.failed.error if state.failed else None,
+        "failed_since": state.failed.since_generation if state.failed else 0,
+        "problem": state.problem,
+        "forgiven": state.forgiven,
+        "until": state.until,
+    }
