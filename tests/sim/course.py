@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,13 +19,18 @@ NEVER_STEP = 1 << 62
 LOOK_STEPS = 4
 """A world is looked at once in so many steps of its storm."""
 
+BURST_STEPS, BURST_RATE = 40, 0.2
+"""Faults that come together: where something rare was reached, one step in five is a fault for a while."""
+
+FAULT_RATES = (0.005, 0.02, 0.05)
+
 _TURN = re.compile(r"(\d+)(f?):(\d+)")
 
 Look = Callable[["World"], None]
 
 
 class Turn(NamedTuple):
-    """From this step on the world draws from `seed`; with `faults` it has other faults from there, too."""
+    """From this step on the world draws from `seed`; with `faults` it has other faults from there, at first many."""
 
     step: int
     seed: int
@@ -50,12 +56,16 @@ class Course(int):
         for turn in self.turns:
             if turn.step == world.steps:
                 world.rng.seed(turn.seed)
-                if turn.faults and world.options.fault_rate:
-                    world.options = world.options.with_other_faults(Random(turn.seed))
+            if turn.faults and world.options.fault_rate:
+                if turn.step == world.steps:
+                    world.options = world.options.with_other_faults(Random(turn.seed), BURST_RATE)
+                elif turn.step + BURST_STEPS == world.steps:
+                    world.options = replace(world.options, fault_rate=Random(turn.seed).choice(FAULT_RATES))
         if self.look is not None and world.stormy:
             self.look(world)
         next_look = NEVER_STEP if self.look is None else world.steps + LOOK_STEPS
-        return min([next_look, *(turn.step for turn in self.turns if turn.step > world.steps)])
+        steps = [step for turn in self.turns for step in (turn.step, turn.step + BURST_STEPS) if step > world.steps]
+        return min([next_look, *steps])
 
     def varied(self, turn: Turn) -> Course:
         """The same up to the turn's step."""
@@ -65,19 +75,6 @@ class Course(int):
         """The same, looked at."""
         return Course(int(self), self.turns, look)
 
-    def __str__(self) -> str:
-        """As `course` reads it.
-
-        >>> str(course("17@1203:99@1500f:4"))
-        '17@1203:99@1500f:4'
-        """
-        return "@".join([int.__repr__(self), *map(str, self.turns)])
-
-    __repr__ = __str__
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __eq__(self, other: object) -> bool:
         return int.__eq__(self, other) is True and self.turns == getattr(other, "turns", ())
 
@@ -86,6 +83,15 @@ class Course(int):
 
     def __reduce__(self) -> tuple[type[Course], tuple[int, tuple[Turn, ...]]]:
         return Course, (int(self), self.turns)
+
+
+def told(seed: int) -> str:
+    """A seed or a course, as `course` reads it. (A course's own text is its seed's: scenes draw from that, too.)
+
+    >>> told(course("17@1203:99@1500f:4")), told(17)
+    ('17@1203:99@1500f:4', '17')
+    """
+    return "@".join([str(seed), *map(str, getattr(seed, "turns", ()))])
 
 
 def course(text: str) -> Course:

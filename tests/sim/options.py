@@ -94,15 +94,15 @@ class Options:
         )
         return replace(options, **fixed)
 
-    def with_other_faults(self, rng: Random) -> Options:
-        """The same world with more or fewer faults from now on, and some of other kinds."""
+    def with_other_faults(self, rng: Random, fault_rate: float) -> Options:
+        """The same world with so many faults from now on, and some of other kinds."""
         choice = rng.choice
         kinds = {kind: weight for kind, weight in self.faults.items() if rng.random() < 0.8}
         kinds |= {kind: choice((1, 3, 9)) for kind in FAULTS if rng.random() < 0.2}
         return replace(
             self,
             faults=MappingProxyType(kinds or self.faults),
-            fault_rate=choice((0.005, 0.02, 0.05, 0.1)),
+            fault_rate=fault_rate,
             fault_sessions_max=choice((0.2, 1.0, 3.0)),
             reconnect_ms_max=choice((20, 500, 3_000)),
             burst_rate=choice((0.0, 0.5, 0.9)),

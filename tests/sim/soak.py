@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.sim.course import Course, course
+from tests.sim.course import Course, course, told
 from tests.sim.features import Feature, Seen
 from tests.sim.garbage import collect_between, collect_never
 from tests.sim.guided import Played, Search, search
@@ -98,14 +98,14 @@ def play(job: tuple[str, int]) -> Result:
 
 def repeat_line(result: Result) -> str:
     """The command that plays the seed again."""
-    return f"{SEED_VARIABLE}={result.seed} .venv/bin/python -m pytest '{SCENES[result.scene][1]}'"
+    return f"{SEED_VARIABLE}={told(result.seed)} .venv/bin/python -m pytest '{SCENES[result.scene][1]}'"
 
 
 def report(result: Result, verbose: bool) -> None:
     """What failed, and how to see it again."""
     lines = result.text.splitlines()
     shown = lines if verbose else lines[:1] if result.kind != BUG else lines[-1:]
-    print(f"{result.scene} seed {result.seed}: {NAMES[result.kind]}", *shown, sep="\n  ")
+    print(f"{result.scene} seed {told(result.seed)}: {NAMES[result.kind]}", *shown, sep="\n  ")
     print(f"  repeat with: {repeat_line(result)}", flush=True)
 
 
@@ -145,7 +145,7 @@ def guided(
         for each, new in search(searches[scene], count, playing):
             if new and corpus is not None:
                 with (corpus / f"{scene}.txt").open("a", encoding="ascii") as file:
-                    file.write(f"{each.course}\n")
+                    file.write(f"{told(each.course)}\n")
             yield new
 
     running = [of(scene) for scene in searches]

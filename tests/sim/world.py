@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from tests.sim import faults
-from tests.sim.course import NEVER_STEP, Course
+from tests.sim.course import NEVER_STEP, Course, told
 from tests.sim.moments import CrashPlan, Entry, SimulationError
 from tests.sim.options import SEED_VARIABLE, Options
 from tests.sim.process import NEVER_MS, Factory, SimProcess
@@ -367,10 +367,11 @@ class World:
     def fail(self, complaint: str) -> None:
         """Raise SimulationError, now and (if somebody swallows it) again at the end of this step."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "tests/sim").split(" ")[0]
-        command = self._command or f"{SEED_VARIABLE}={self.seed} python -m pytest '{test}'"
+        command = self._command or f"{SEED_VARIABLE}={told(self.seed)} python -m pytest '{test}'"
         lines = "\n".join(self.trace_lines())
         self._failure = SimulationError(
-            f"{complaint}\n{lines}\nseed {self.seed}, step {self.steps}, {self.now_ms} ms\noptions {self.options}\n"
+            f"{complaint}\n{lines}\n"
+            f"seed {told(self.seed)}, step {self.steps}, {self.now_ms} ms\noptions {self.options}\n"
             f"repeat with: {command}"
         )
         raise self._failure
