@@ -122,7 +122,7 @@ def test_looking_changes_nothing_and_sees_what_members_and_coordinators_do() -> 
     assert max(seen.features.values()) <= looked_at.steps
 
 
-def test_a_finding_names_the_course_that_repeats_it_and_is_the_same_on_more_cores(
+def test_a_finding_names_the_course_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def scene(seed: int) -> Any:
