@@ -170,8 +170,9 @@ class Consumer:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.
 
         `starts`: for each partition the number of the `on_start` that had named it last when its offset was decided,
-        all calls of `on_start` counted from 1 on; None: the last ones until now. A partition that was lost and started
-        again since would go on from an old position.
+        all calls of `on_start` counted from 1 on, also those that did not come since `on_replay` raised before them;
+        None: the last ones until now. A partition that was lost and started again since would go on from an old
+        position.
 
         Raises UsageError for what are no offsets of partitions. Raises FencedError when any of them is not held, was
         started again since, or its offset was set by somebody else meanwhile: nothing of this call is then written,
