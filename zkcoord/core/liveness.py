@@ -3,7 +3,7 @@
 A member that offers `ping` is probed every `probe_interval_ms`, if the group's record asks for it. It answers with its
 status, in the multi that acknowledges; what was answered is read from there, never concluded from a command that is
 gone. Assigned, lagging and without progress at `max_probes` answers in a row is dead inside. A member that reports
-neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.patience`).
+neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.ack_timeouts`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _judged(known: _Probe | None, channel: Channel, owning: bool, now_ms: int, a
         return _Probe(answered=channel.pinged, at_ms=now_ms, progress=channel.progress)
     if known.answered == channel.pinged:
         return known
-    if now_ms < asked_ms:  # asked for something else (`core.room`), too soon to be judged
+    if now_ms < asked_ms:  # asked for something else (`core.replay_quota`), too soon to be judged
         return fast_replace(known, answered=channel.pinged)
     lagging = owning and channel.lag is not None and channel.lag > 0
     stuck = lagging and channel.progress is not None and channel.progress == known.progress

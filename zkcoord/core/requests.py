@@ -42,7 +42,7 @@ def rebalancing(view: GroupView) -> bool:
 
 
 def answers(view: GroupView, available: Available, *, waiting: bool) -> list[AnswerWish]:
-    """What can be said of the wishes now; of a deletion only whether it begins (`core.janitor` ends it).
+    """What can be said of the wishes now; of a deletion only whether it begins (`core.retention` ends it).
 
     `waiting`: a wished rebalance is not carried out yet, and is answered afterwards: for joins nothing can be raised,
     or what it forgave cannot be granted yet, and only the wish would tell the next coordinator of it.

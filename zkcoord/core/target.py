@@ -27,7 +27,7 @@ SHOWN_MAX = 10
 @dataclass(frozen=True, slots=True)
 class Target:
     """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about but the owners. Those are
-    left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky.py`).
+    left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky/sticky.py`).
 
     `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
     """

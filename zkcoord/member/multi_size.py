@@ -1,7 +1,7 @@
 """How large the multi may become that acknowledges starts: known before they are obeyed, since then it must be sent.
 
-What a coordinator of zkcoord hands on always fits (`core.room`): at most 942,000 bytes. This is a member's own guard
-against another one: a multi above the server's limit would cost it its session, again and again.
+What a coordinator of zkcoord hands on always fits (`core.replay_quota`): at most 942,000 bytes. This is a member's own
+guard against another one: a multi above the server's limit would cost it its session, again and again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a member announced and holds no more: looked up after each ping and for want of room, forgotten once it is over.
 
-It stands in every status until then, so it takes room there that others' ranges may need (`core.room`).
+It stands in every status until then, so it takes room there that others' ranges may need (`core.replay_quota`).
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ it holds before some are answered: else each flap of the network would leave ano
 One that works has two or three, a slow one whose session was lost a few times some more."""
 
 UNKNOWN_AGAIN_MS = 120_000
-"""A partition that Kafka does not know is tried each half a minute at least (`core.patience`): what comes later than
-this has nothing to do with the last time."""
+"""A partition that Kafka does not know is tried each half a minute at least (`core.ack_timeouts`): what comes later
+than this has nothing to do with the last time."""
 
 
 class Calls:

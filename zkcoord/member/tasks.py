@@ -1,6 +1,7 @@
 """How a consumer obeys commands: reads what it needs, asks the application, and acknowledges in one multi.
 
-Here stands what all tasks have in common, stops and refusals; starts are in `starting`, ranges left over in `leftover`.
+Here stands what all tasks have in common, stops and refusals; starts are in `start_task`, ranges left over in
+`replay_cleanup`.
 
 Each task is advanced until it is done; it never trusts an outcome. After a refused or unknown write it reads the nodes
 again and decides again: a command that is gone was acknowledged, one that stands was not. A partition is the

@@ -64,7 +64,7 @@ class CoordinatorRole:
         *,
         retention_ms: int = RETENTION_MS,
     ) -> None:
-        """`standing`: the fields of Standing that the program gives (wanted id, description, first revision)."""
+        """`standing`: the fields of Election that the program gives (wanted id, description, first revision)."""
         self._assignors, self._retention_ms = assignors, retention_ms
         self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
         self._standing: Election | None = None

@@ -1,6 +1,6 @@
 """Znodes to view: folds what was read of one group into its GroupView. The order of answers, what replaces what.
 
-What one node's bytes say is made in `values`. A node that nobody can parse never stops the fold: it becomes a member
+What one node's bytes say is made in `decoders`. A node that nobody can parse never stops the fold: it becomes a member
 without eligibility, a refused command, a free owner that is left alone, a default record, each with a line in
 `GroupNodes.problems` that names the path and who must act.
 """

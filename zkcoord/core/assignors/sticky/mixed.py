@@ -1,8 +1,8 @@
 """Sticky shares for a group whose threads may read different topics.
 
-Allowed are all distributions whose loads are the most even there are (`levels`). Owners keep their partitions, in
-canonical order, as long as an allowed distribution holds all that is kept (`witness`). What is left goes to classes by
-numbers that follow from what is kept, and within topic and class along canonical rows.
+Allowed are all distributions whose loads are the most even there are (`max_flow`). Owners keep their partitions, in
+canonical order, as long as an allowed distribution holds all that is kept (`residual_graph`). What is left goes to
+classes by numbers that follow from what is kept, and within topic and class along canonical rows.
 
 Holds: the loads are the most even there are; every tree on the way to a target yields the target; no owned partition
 that moves could have stayed beside all that stays. Movement is minimal in that sense: nothing can be added to what

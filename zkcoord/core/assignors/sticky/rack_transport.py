@@ -5,8 +5,8 @@ column and one row more stand for what is not in its place: FAR takes the partit
 (or by nobody, when places are short), ELSEWHERE the places that are left to such. Where these two meet is the number of
 partitions that are read well.
 
-Whether a cell may have one more beside all that is kept is a question of existence, as in `witness`: numbers can be
-passed on along a closed way, or they cannot.
+Whether a cell may have one more beside all that is kept is a question of existence, as in `residual_graph`: numbers
+can be passed on along a closed way, or they cannot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which partitions are read in a rack of theirs: as many as the threads' shares allow, and of those the owned ones.
 
 A partition is read well in several racks, those of its replicas (KIP-392, KIP-881). Partitions with the same racks are
-one *kind*; how many of each kind go to each rack is a table (`table`), whose sums are fixed by partitions and shares.
+one *kind*; how many of each kind go to each rack is a table (`rack_transport`), whose sums are fixed by
+partitions and shares.
 
 By `sticky`'s scheme the allowed shapes are the tables with the most partitions in a rack of theirs, and pairs of
 partition and thread are taken greedily: owned ones first, those in a rack of theirs before the others; then what is

@@ -16,14 +16,14 @@ above the line by as much as its last partition. With capacities a line rises un
 for is left out.
 
 With racks the number for each thread follows from loads alone, nobody's owning counts; then threads are filled so that
-as many partitions as possible are in a rack of theirs, owned ones first (`near`). So racks never cost evenness, and
+as many partitions as possible are in a rack of theirs, owned ones first (`racks`). So racks never cost evenness, and
 count more than staying, as in Kafka's own assignors (KIP-881).
 
 Each level costs time, and moves of its own when the number of threads changes. So without capacities weights are
 rounded down to their BITS_MAX leading bits (up to 15 they are exact, above by less than an eighth), to fewer if levels
 times threads would exceed WORK_MAX. Shares are then off by what was cut off: a few per cent, for it evens itself out.
 With capacities weights are exact unless that exceeds WORK_MAX: then they are rounded up, and what finds no room so,
-always the canonically last of a level, is given one by one by its own weight (`singly`).
+always the canonically last of a level, is given one by one by its own weight (`best_fit`).
 
 Cost: some ten passes over the partitions, and for each level ten over its threads; with different subscriptions for
 each level and topic. `benchmarks/assignors.py` measures it: 10,000 members with 100,000 partitions take 0.1 s, with 20
