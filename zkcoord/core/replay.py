@@ -110,8 +110,8 @@ class Replays:
     unknown: frozenset[TopicPartition] = frozenset()  # announced, and the committed offset is still to be read
 
     def granted(self, receiver: Member, partition: TopicPartition) -> tuple[int, int] | None:
-        """What goes along when a member is granted the partition. A member that cannot be asked for its status is handed
-        nothing: it could be too much (`core.replay_quota`)."""
+        """What goes along when a member is granted the partition. A member that cannot be asked for its status is
+        handed nothing: it could be too much (`core.replay_quota`)."""
         announced = self.counting.get(partition) if receiver.offers >= {REPLAY, PING} else None
         return None if announced is None else (announced.start, announced.end)
 
