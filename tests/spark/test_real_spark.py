@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sqlite3
@@ -141,6 +142,7 @@ def test_a_second_ctrl_c_cancels_the_job_and_leaves_a_session_that_works(
 ) -> None:
     topic = make_topic(1)
     topic.fill(0, 10)
+    caplog.set_level(logging.INFO, "zkcoord.spark")
 
     def interrupt_twice() -> None:
         await_job(spark)
