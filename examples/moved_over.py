@@ -32,8 +32,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcoord.spark import Batch, SparkConsumer, register_source, write_parquet_ranges
-from zkcoord.spark.stream import batch as stream_batch
+from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch, write_parquet_ranges
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
 OPTIONS = {"kafka.max.partition.fetch.bytes": "4194304"}  # and kafka.security.protocol, kafka.sasl.jaas.config, ...

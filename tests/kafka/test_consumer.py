@@ -90,10 +90,12 @@ def test_what_is_in_work_is_reported_as_left_until_the_next_poll(
     """A program that hangs in a message shows a lag and no progress: dead inside."""
     consumer = open_consumer()
     coordinator.give({TopicPartition(broker.topic([3]), 0): 0})
-    assert len(consumer.poll_many(2, PATIENCE_SECONDS)) == 2
-    assert coordinator.reported == (0, 2)
-    assert len(consumer.poll_many(2, PATIENCE_SECONDS)) == 1
-    assert coordinator.reported == (2, 1)
+    finished = 0
+    while finished < 3:  # it waits for the first message only, so the second may come with the next poll
+        in_work = len(consumer.poll_many(2, PATIENCE_SECONDS))
+        assert in_work
+        assert coordinator.reported == (finished, in_work)
+        finished += in_work
     assert consumer.poll(0) is None
     assert coordinator.reported == (3, 0)
 

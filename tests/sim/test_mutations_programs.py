@@ -61,17 +61,17 @@ def a_closed_poll_consumer_joins(patch: Patch) -> None:
 
 def a_fenced_batch_begins(patch: Patch) -> None:
     """A batch that was fenced before its jobs had a name is handed to user code all the same, and committed."""
-    patch.setattr(holdings.Holdings, "fenced", property(lambda self: False))
+    patch.setattr(holdings.BatchGuard, "fenced", property(lambda self: False))
 
 
 def a_fenced_batch_is_not_cancelled(patch: Patch) -> None:
     """It reads on."""
-    patch.setattr(holdings.Holdings, "fence", lambda self, tag, why: False)
+    patch.setattr(holdings.BatchGuard, "fence", lambda self, tag, why: False)
 
 
 def a_stop_does_not_wait_for_the_batch(patch: Patch) -> None:
     """What it reads is given up at once."""
-    patch.setattr(holdings.Holdings, "_reading", lambda self, partitions: None)
+    patch.setattr(holdings.BatchGuard, "_reading", lambda self, partitions: None)
 
 
 def announced_ranges_are_cut_anew(patch: Patch) -> None:

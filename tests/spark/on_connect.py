@@ -16,10 +16,9 @@ from confluent_kafka import Producer
 
 from tests.spark.fakes import InThread
 from tests.spark.together import DEADLINE_S, endless
-from zkcoord.spark import Batch, SparkConsumer, register_source
+from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.ports import Report
-from zkcoord.spark.stream import batch as stream_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,7 @@ from zkcoord.clock import mono_ms
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.spark import Batch, register_source
-from zkcoord.spark.stream import batch as stream_batch
+from zkcoord.spark import Batch, register_source, stream_batch
 from zkcoord.tree.paths import DRAFT
 
 if TYPE_CHECKING:

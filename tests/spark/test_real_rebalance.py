@@ -102,7 +102,7 @@ def test_a_batch_that_is_in_a_stops_way_is_done_again_where_its_partitions_are_t
     topic.show_in(chroot)
     topic.fill(0, 20)
     topic.fill(1, 10)
-    whole = [OffsetRange(topic.name, 0, 0, 20), OffsetRange(topic.name, 1, 0, 10)]
+    whole = [OffsetRange(topic.name, 0, 0, 20, 1), OffsetRange(topic.name, 1, 0, 10, 1)]
     choices = {"rebalance_timeout_ms": TIMEOUT_MS} if at_rebalance == "finish" else {"at_rebalance": "cancel"}
     with World(chroot) as world:
         for each in whole:  # so that no start has to ask Kafka, and both are one start
