@@ -93,7 +93,7 @@ def test_a_broken_batch_is_read_again_by_its_query_while_another_member_has_its_
 
     stream.topic.fill(0, 7)
     stream.topic.fill(1, 4)
-    ranges = (OffsetRange(stream.topic.name, 0, 0, 7), OffsetRange(stream.topic.name, 1, 0, 4))
+    ranges = (OffsetRange(stream.topic.name, 0, 0, 7, 1), OffsetRange(stream.topic.name, 1, 0, 4, 1))
     stream.before = fail
     first = stream.start("first", tmp_path / "first")
     with pytest.raises(Exception, match="the sink is away"):
