@@ -25,6 +25,7 @@ class Work(NamedTuple):
     """Records that user code works on."""
 
     client: str
+    partition: TopicPartition
     start: int
     end: int
     since_ms: int
@@ -61,9 +62,9 @@ class Records:
         works = self.work.setdefault(key, [])
         if entry.event == "handed":
             self.handed += 1
-            works.append(Work(entry.client, entry.start, entry.end, entry.time_ms, incarnation))
+            works.append(Work(*_of(entry), entry.time_ms, incarnation))
             return
-        mine = [each for each in works if each[:3] == (entry.client, entry.start, entry.end)]
+        mine = [each for each in works if each[:4] == _of(entry)]
         if mine and entry.event == "told":
             self.told.append(mine[0])
         elif mine and entry.event == "processed":
@@ -138,3 +139,8 @@ class Records:
             owner = consumer_of(field.owners.get((group, partition), ""))
             if (group, owner) in field.registrations and covered < end:
                 yield f"{partition} of {group} is processed up to {covered}, its log ends at {end}"
+
+
+def _of(entry: Entry) -> tuple[str, TopicPartition, int, int]:
+    """Which work a line of the journal is about."""
+    return entry.client, entry.partition, entry.start, entry.end

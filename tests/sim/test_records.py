@@ -59,7 +59,7 @@ def test_a_skipped_record_is_told_of(scene: ProgramScene) -> None:
 
 def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(scene: ProgramScene) -> None:
     partition = held_by(scene, "consumer0")
-    work = Work("consumer1#1", 0, 5, scene.world.now_ms, (0, 0, 0))
+    work = Work("consumer1#1", partition, 0, 5, scene.world.now_ms, (0, 0, 0))
     scene.records.work["g", partition].append(work)
     with pytest.raises(SimulationError, match="is in work"):
         hand(scene, "consumer0", partition)
@@ -67,6 +67,19 @@ def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(s
     scene.records.told.append(work)
     hand(scene, "consumer0", partition)
     assert scene.records.overlaps == 1
+
+
+def test_work_that_was_told_to_end_stays_so_when_the_same_range_of_another_partition_is_done(
+    scene: ProgramScene,
+) -> None:
+    partition, other = held_by(scene, "consumer0"), TopicPartition("t", 99)
+    process = scene.world.processes["consumer1"]
+    for each in (partition, other):
+        work = Work("consumer1#1", each, 0, 5, scene.world.now_ms, (0, 0, 0))
+        scene.records.work.setdefault(("g", each), []).append(work)
+        scene.world.note(process, "told", each, 0, 5)
+    scene.world.note(process, "processed", other, 0, 5)
+    hand(scene, "consumer0", partition)
 
 
 def test_records_that_nobody_has_processed_are_told_of_at_rest(scene: ProgramScene) -> None:
