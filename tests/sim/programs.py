@@ -44,6 +44,7 @@ class ProgramProcess(SimProcess):
         self._crews, self._logs = crews, logs
         self._dying = False
         self.stopped_ms = -1  # when it was last found to be stopped by a signal
+        self.disk: Any = None  # what its program keeps there outlives it
 
     def start(self) -> None:
         """A new incarnation, with threads of its own."""

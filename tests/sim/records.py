@@ -20,6 +20,9 @@ from tests.sim.programs import Program, ProgramProcess
 from tests.sim.world import Entry, World
 from zkcoord.core.model import TopicPartition
 
+Incarnation = tuple[int, int, int]
+"""Of a topic: of its logs, as the group knows it, of repaired positions."""
+
 
 class Work(NamedTuple):
     """Records that user code works on."""
@@ -29,7 +32,8 @@ class Work(NamedTuple):
     start: int
     end: int
     since_ms: int
-    incarnation: tuple[int, int, int]  # of the topic: of its logs, as the group knows it, of repaired positions
+    incarnation: Incarnation
+    again: bool = False  # a query runs what its checkpoint has, whoever holds the partition
 
 
 class Records:
@@ -42,7 +46,8 @@ class Records:
         self.work: dict[tuple[str, TopicPartition], list[Work]] = {}
         self.told: list[Work] = []
         self.overlaps = 0  # that were excused
-        self.handed = 0
+        self.handed = self.again = 0
+        self._planned: dict[tuple[str, TopicPartition, int, int], Incarnation] = {}  # what each process was handed
         world.on_journal.append(self.take)
         world.rest_checks.append(lambda: list(self.complete()))
 
@@ -50,7 +55,7 @@ class Records:
         """A line of the journal."""
         if entry.event == "reset":
             self._note_repair(entry)
-        if entry.event not in ("handed", "processed", "broken", "told"):
+        if entry.event not in ("handed", "again", "processed", "broken", "told"):
             return
         if entry.event == "handed":
             for complaint in self.check(entry):
@@ -63,6 +68,10 @@ class Records:
         if entry.event == "handed":
             self.handed += 1
             works.append(Work(*_of(entry), entry.time_ms, incarnation))
+            self._planned[entry.process, entry.partition, entry.start, entry.end] = incarnation
+            return
+        if entry.event == "again":
+            self._take_again(entry)
             return
         mine = [each for each in works if each[:4] == _of(entry)]
         if mine and entry.event == "told":
@@ -76,6 +85,14 @@ class Records:
         if entry.event != "told":
             self.work[key] = [each for each in works if each not in mine]
             self.told = [each for each in self.told if each not in mine]
+
+    def _take_again(self, entry: Entry) -> None:
+        """The range belongs to the topic that it was planned for. (One that is cut to another topic's log to none.)"""
+        incarnation = self._planned.get((entry.process, entry.partition, entry.start, entry.end))
+        if incarnation is not None:
+            self.again += 1
+            work = Work(*_of(entry), entry.time_ms, incarnation, again=True)
+            self.work.setdefault((entry.group, entry.partition), []).append(work)
 
     def _note_repair(self, entry: Entry) -> None:
         """A position lies behind the log's end, and the reset policy says where to go on."""
@@ -110,7 +127,7 @@ class Records:
 
     def _excused(self, work: Work) -> bool:
         """It was told, or nobody could have it end: its process is dead or stopped, or was, or cannot be told."""
-        if work in self.told:
+        if work in self.told or work.again:
             self.overlaps += 1
             return True
         process = self._world.processes[work.client.partition("#")[0]]

@@ -152,7 +152,8 @@ def traced_files() -> frozenset[str]:
     """The product's files in whose lines a thread may lose the baton: all that several threads of a program run."""
     package = Path(zkcoord.consumer.__file__).parent
     files = [package / "consumer.py", package / "shell" / "worker.py", package / "shell" / "driver.py"]
-    return frozenset(map(str, [*files, *(package / "kafka").glob("*.py"), *(package / "spark").glob("*.py")]))
+    rooms = (package / "kafka", package / "spark", package / "spark" / "stream")
+    return frozenset(map(str, [*files, *(file for room in rooms for file in room.glob("*.py"))]))
 
 
 SLOW = frozenset(function.__code__ for function in (Consumer.commit, Consumer._ask_write))

@@ -32,7 +32,7 @@ from tests.sim.test_flapping import flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
-from tests.sim.test_programs import away, plain, polling, sparkling
+from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_room import narrow
 from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError
@@ -66,6 +66,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "plain": (plain, "tests/sim/test_programs.py::test_a_storm_of_plain_programs_ends_in_a_calm"),
     "polling": (polling, "tests/sim/test_programs.py::test_a_storm_of_polling_programs_ends_in_a_calm"),
     "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),
+    "streaming": (streaming, "tests/sim/test_programs.py::test_a_storm_of_streaming_queries_ends_in_a_calm"),
     "away": (away, "tests/sim/test_programs.py::test_a_storm_while_brokers_hardly_answer_ends_in_a_calm"),
     "journal": (journaled, "tests/sim/test_journal.py::test_every_page_of_a_storm_played_again_puts_out_the_same"),
 }

@@ -20,10 +20,12 @@ from tests.sim.scenarios import STORM_MS, Scene
 from tests.sim.script import ScriptWorld
 from tests.sim.seam import simulated
 from tests.sim.spark_program import SparkProgram
+from tests.sim.stream_program import StreamProgram
 from tests.sim.sweep import fingerprints
 from tests.sim.world import World
 
 SEEDS = 15
+STREAMS = 10
 TOPICS = {"t": 6, "u": 2}
 MS_PER_MESSAGE = 200
 CALM_STEPS = 60_000
@@ -129,6 +131,12 @@ def sparkling(seed: int) -> Records:
 
 
 @cache
+def streaming(seed: int) -> Records:
+    """Members by `format("zkcoord")`, whose sink is keyed by ranges."""
+    return play(seed, StreamProgram, exact=True)
+
+
+@cache
 def away(seed: int) -> Records:
     """Long batches, while brokers hardly answer, the topic grows, and links break for about as long as leases last."""
     kind = (PollProgram, SparkProgram, SparkProgram)[seed % 3]
@@ -181,6 +189,19 @@ def test_storms_of_spark_programs_reach_jobs_that_end_late_and_ranges_that_are_r
     assert sum(each.overlaps > 0 for each in reached) >= 1  # a few as a rule: each new line deals them out anew
     assert sum(each.sink is not None and each.sink.again > 0 for each in reached) >= 5
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
+
+
+@pytest.mark.parametrize("seed", seeds(STREAMS))
+def test_a_storm_of_streaming_queries_ends_in_a_calm(seed: int) -> None:
+    streaming(seed)
+
+
+def test_storms_of_streaming_queries_reach_batches_that_are_lost_or_run_again() -> None:
+    reached = [streaming(seed) for seed in range(STREAMS)]
+    assert sum(each.overlaps > 0 for each in reached) >= 1
+    assert sum(each.again > 0 for each in reached) >= 3
+    assert sum(each.sink is not None and each.sink.again > 0 for each in reached) >= 5
+    assert sum(each.handed > 100 for each in reached) >= STREAMS // 2
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
