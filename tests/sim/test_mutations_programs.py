@@ -15,6 +15,7 @@ from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
 from zkcoord.spark import batch_guard as holdings
 from zkcoord.spark import loop
+from zkcoord.spark.stream import handover
 
 Patch = pytest.MonkeyPatch
 
@@ -77,6 +78,28 @@ def a_stop_does_not_wait_for_the_batch(patch: Patch) -> None:
 def announced_ranges_are_cut_anew(patch: Patch) -> None:
     """What was announced is not read as it was."""
     patch.setattr(loop, "announced_ranges", lambda held, ends, most: ())
+
+
+def a_withdrawn_batch_stays_on_offer(patch: Patch) -> None:
+    """Until the loop's thread notices."""
+
+    def process(self: Any, frame: object, batch: Any) -> None:
+        with self._changed:
+            self._offered = batch
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._withdrawn or (self._offered is None and self._taken is None))
+            self._offered = self._taken = None
+            if self._withdrawn:
+                raise handover.WithdrawnError
+
+    def cancel(self: Any, tag: str) -> None:
+        with self._changed:
+            if tag == self._tag and (self._offered is not None or self._closing):
+                self._withdrawn = True
+                self._changed.notify_all()
+
+    patch.setattr(handover.Handover, "process", process)
+    patch.setattr(handover.Handover, "cancel", cancel)
 
 
 CAUGHT: tuple[tuple[Callable[[Patch], None], type[Program], int], ...] = (

@@ -13,11 +13,14 @@ from tests.sim.poll_program import PollProgram
 from tests.sim.programs import Program
 from tests.sim.script import QUIET, on_seeds
 from tests.sim.seam import simulated
-from tests.sim.spark_program import SparkProgram
+from tests.sim.spark_program import SparkProgram, Work
+from tests.sim.stream_program import StreamHandover, StreamProgram
+from tests.sim.sync import SimEvent
 from tests.sim.test_mutations_programs import (
     Patch,
     a_closed_poll_consumer_joins,
     a_loss_waits_behind_a_question_to_kafka,
+    a_withdrawn_batch_stays_on_offer,
 )
 from tests.sim.test_programs import MS_PER_MESSAGE, ProgramScene, ProgramWorld
 from tests.sim.world import SimulationError
@@ -25,6 +28,7 @@ from tests.sim.world import SimulationError
 TOLD_MS = 500
 LONG_MS = 60_000
 GUESTS, START_MS = 12, 25
+SLOW_SECONDS = 1.5
 
 
 class LongProgram(SparkProgram):
@@ -102,3 +106,75 @@ def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(
     with pytest.raises(SimulationError, match="has left, and is a member"):
         for seed in range(40):
             close_while_they_start(seed)
+
+
+class TellingHandover(StreamHandover):
+    """Spark asks again in the moment in which a batch is withdrawn."""
+
+    def cancel(self, tag: str) -> None:
+        """The loop's thread and Spark's may both go on now."""
+        super().cancel(tag)
+        assert isinstance(self._program, LateProgram)
+        self._program.asks.set()
+
+
+class LateProgram(StreamProgram):
+    """A query whose Kafka answers too late. Of the first one, Spark asks again when the batch on offer is withdrawn."""
+
+    handover = TellingHandover
+
+    def run(self) -> None:
+        """As ever."""
+        self.asks = SimEvent()
+        self.late = False
+        super().run()
+
+    def rest(self) -> None:
+        """Between two triggers."""
+        self.crew.sleep(SLOW_SECONDS)
+        if not self.late and self.process.name == "consumer0" and self.source._handover._offered is not None:
+            self.late = True
+            self.asks.wait()
+
+    def _job(self, each: Work) -> None:
+        self.spark.job(each, LONG_MS if self.late else 0)
+
+
+def withdrawn_while_spark_asks(seed: int, patch: Patch) -> None:
+    """A batch is on offer, a stop that waited for it withdraws it, and in this moment Spark asks for one. Then another
+    member reads these partitions."""
+
+    def slowly(self: SimKafka) -> bool:
+        self.process.crew.sleep(SLOW_SECONDS)
+        return True
+
+    patch.setattr(SimKafka, "answers", slowly)
+    world = ProgramWorld(seed, QUIET)
+    scene = ProgramScene(world, LateProgram, exact=True, rebalance_timeout_ms=8_000)
+    assert scene.programs is not None
+    with simulated(scene.programs.crews):
+        scene.join("consumer0")
+        first = world.processes["consumer0"].actor
+        assert isinstance(first, LateProgram)
+        world.run_until(lambda: getattr(first, "late", False), what="a batch on offer")
+        scene.join("consumer1")
+        world.run_until(first.asks.is_set, what="its withdrawal")
+        world.run_until(partial(_reads, world, "consumer1"), what="another one who reads")
+
+
+def _reads(world: ProgramWorld, name: str) -> bool:
+    return any(each.process == name and each.event == "handed" for each in world.journal)
+
+
+@on_seeds(5)
+def test_f60_a_batch_that_is_withdrawn_while_spark_asks_is_read_by_the_next_owner_alone(
+    seed: int, monkeypatch: Patch
+) -> None:
+    withdrawn_while_spark_asks(seed, monkeypatch)
+
+
+def test_the_scene_of_a_withdrawal_finds_a_batch_that_stays_on_offer(monkeypatch: Patch) -> None:
+    a_withdrawn_batch_stays_on_offer(monkeypatch)
+    with pytest.raises(SimulationError, match="in work"):
+        for seed in range(10):
+            withdrawn_while_spark_asks(seed, monkeypatch)
