@@ -133,6 +133,22 @@ def test_a_kill_ends_every_thread_where_it_waits_and_nothing_of_the_program_goes
     assert not alone.crew.members
 
 
+def test_whoever_is_killed_joins_nobody() -> None:
+    alone, told = Alone(1), []
+
+    def wait() -> None:
+        other = THREADING.Thread(target=lambda: TIME.sleep(60))
+        other.start()
+        try:
+            TIME.sleep(60)
+        finally:
+            other.join()
+            told.append(other.is_alive())
+
+    alone.play(wait, until=lambda: len(alone.crew.waiting) == 2)
+    assert told == [True]
+
+
 def test_whoever_is_no_simulated_thread_is_given_the_real_things() -> None:
     alone = Alone(1)
     seen: list[object] = []

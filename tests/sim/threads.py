@@ -117,10 +117,13 @@ class SimThread:
         return self._carrier is not None and not self.ended
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end."""
+        """Wait for its end; in a dead process for nothing. (A generator that was left open is closed after its thread's
+        end, and perhaps joins.)"""
         if self._carrier is None:
             raise RuntimeError("cannot join thread before it is started")
         crew = self.crew
+        if crew.dead:
+            return
         until_ms = crew.until_ms(timeout)
         while not self.ended:
             me = crew.me()
