@@ -10,12 +10,13 @@ import pytest
 
 from tests.sim.programs import PlainProgram, Program
 from tests.sim.spark_program import SparkProgram
+from tests.sim.stream_program import StreamProgram
 from tests.sim.test_programs import play
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.shell import worker
-from zkcoord.spark import batch_guard as holdings
-from zkcoord.spark import loop
-from zkcoord.spark.stream import handover
+from zkcoord.spark import batch_guard, loop
+from zkcoord.spark.consumer import SparkConsumer
+from zkcoord.spark.stream import handover, parts
 
 Patch = pytest.MonkeyPatch
 
@@ -62,17 +63,17 @@ def a_closed_poll_consumer_joins(patch: Patch) -> None:
 
 def a_fenced_batch_begins(patch: Patch) -> None:
     """A batch that was fenced before its jobs had a name is handed to user code all the same, and committed."""
-    patch.setattr(holdings.BatchGuard, "fenced", property(lambda self: False))
+    patch.setattr(batch_guard.BatchGuard, "fenced", property(lambda self: False))
 
 
 def a_fenced_batch_is_not_cancelled(patch: Patch) -> None:
     """It reads on."""
-    patch.setattr(holdings.BatchGuard, "fence", lambda self, tag, why: False)
+    patch.setattr(batch_guard.BatchGuard, "fence", lambda self, tag, why: False)
 
 
 def a_stop_does_not_wait_for_the_batch(patch: Patch) -> None:
     """What it reads is given up at once."""
-    patch.setattr(holdings.BatchGuard, "_reading", lambda self, partitions: None)
+    patch.setattr(batch_guard.BatchGuard, "_reading", lambda self, partitions: None)
 
 
 def announced_ranges_are_cut_anew(patch: Patch) -> None:
@@ -102,12 +103,39 @@ def a_withdrawn_batch_stays_on_offer(patch: Patch) -> None:
     patch.setattr(handover.Handover, "cancel", cancel)
 
 
+def a_complete_range_is_passed_over_whoever_went_on(patch: Patch) -> None:
+    """A query begins behind what its checkpoint has, though others have read on."""
+    started = parts.StreamPositions.started
+
+    def passed_over(self: Any, positions: Any, incarnation: Any) -> Any:
+        self._done = {each: done._replace(start=positions.get(each, done.start)) for each, done in self._done.items()}
+        return started(self, positions, incarnation)
+
+    patch.setattr(parts.StreamPositions, "started", passed_over)
+
+
+def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:
+    """A query that ends takes its batch for complete."""
+    stop = SparkConsumer.stop
+
+    def close(self: Any) -> None:
+        with self._changed:
+            self._closing = True
+            self._offered = self._taken = None
+            self._changed.notify_all()
+
+    patch.setattr(handover.Handover, "close", close)
+    patch.setattr(SparkConsumer, "stop", lambda self, cancel=None, why="": stop(self))
+
+
 CAUGHT: tuple[tuple[Callable[[Patch], None], type[Program], int], ...] = (
     (an_exit_in_a_callback_ends_its_thread, PlainProgram, 40),
     (a_fenced_batch_begins, SparkProgram, 5),
     (a_fenced_batch_is_not_cancelled, SparkProgram, 40),
     (a_stop_does_not_wait_for_the_batch, SparkProgram, 5),
     (announced_ranges_are_cut_anew, SparkProgram, 5),
+    (a_complete_range_is_passed_over_whoever_went_on, StreamProgram, 20),
+    (a_stop_commits_what_spark_has_not_completed, StreamProgram, 5),
 )
 
 
@@ -116,7 +144,7 @@ def test_a_rule_that_is_taken_away_is_missed(
     mutation: Callable[[Patch], None], kind: type[Program], seeds: int, monkeypatch: Patch
 ) -> None:
     mutation(monkeypatch)
-    settings: dict[str, Any] = {"exact": True} if kind is SparkProgram else {}
+    settings: dict[str, Any] = {"exact": True} if issubclass(kind, SparkProgram) else {}
     for seed in range(seeds):
         try:
             play(seed, kind, **settings)
