@@ -78,3 +78,18 @@ def test_a_late_cancellation_of_an_earlier_batch_withdraws_nothing() -> None:
     handover.cancel("tag")
     with pytest.raises(WithdrawnError):
         running.result()
+
+
+def test_f71_a_batch_that_may_not_be_read_any_more_is_not_taken_though_its_loss_is_not_heard_yet() -> None:
+    """The process stood still while the batch was on offer: its lease is over, and Spark asks first."""
+    handover, allowed = Handover(), {BATCH.ranges[0].topic_partition}
+    handover.allowed = allowed.__contains__
+    running = offering(handover)
+    allowed.clear()
+    assert handover.next(0) is None
+    allowed.add(BATCH.ranges[0].topic_partition)  # the lease of the same session holds again
+    assert handover.next(0) is BATCH
+    with handover._changed:
+        handover._waiting = True  # as the loop does with its next turn
+    handover.complete()
+    running.result()

@@ -8,10 +8,11 @@ The loop plans only while Spark asks, so that a stop between two batches finds n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition
 
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark.ranges import Batch
 
@@ -26,6 +27,7 @@ class Handover:
     """Thread safe. `ports.Jobs` for the loop: a batch that Spark runs cannot be cancelled from within its source."""
 
     def __init__(self) -> None:
+        self.allowed: Callable[[TopicPartition], bool] = lambda partition: True  # the membership's, once it is made
         self._changed = Condition()
         self._wanted = False  # Spark asks
         self._waiting = False  # the loop is in `await_turn`
@@ -103,7 +105,8 @@ class Handover:
     def next(self, timeout_ms: int) -> Batch | None:
         """Take the next batch; None when there is nothing to read now, or nothing was heard in time.
 
-        Raises the error by which the loop ended.
+        A batch may have been on offer for longer than a lease: one that may not be read any more is left to the loss,
+        which withdraws it. Raises the error by which the loop ended.
         """
         with self._changed:
             self._wanted, self._idle = True, False
@@ -113,8 +116,11 @@ class Handover:
             finally:
                 self._wanted = False
             self._raise_if_ended()
-            self._taken, self._offered = self._offered, None
-            return self._taken
+            batch = self._offered
+            if batch is None or not all(self.allowed(each.topic_partition) for each in batch.ranges):
+                return None
+            self._taken, self._offered = batch, None
+            return batch
 
     def await_end(self, timeout_ms: int) -> None:
         """Returns after this time; raises the error by which the loop ended meanwhile."""

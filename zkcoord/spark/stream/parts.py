@@ -152,7 +152,7 @@ class StreamParts:
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Positions],
     ) -> Membership:
-        """A membership, not started, whose callbacks tell `Known`."""
+        """A membership, not started, whose callbacks tell `StreamPositions`."""
 
         def start(positions: Positions) -> None:
             try:
@@ -181,6 +181,7 @@ class StreamParts:
             on_replay=on_replay,
             reset=reset,
         )
+        self._handover.allowed = membership.allowed
         return membership
 
     @property
