@@ -11,7 +11,7 @@ import pytest
 
 from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError
 from zkcoord.member.committing import Wanted
 from zkcoord.member.role import MemberSettings, MembershipRole
@@ -98,7 +98,7 @@ def test_f59_a_loss_is_told_while_the_question_where_to_start_has_no_answer() ->
     try:
         consumer._worker.call(1, "reset", (TopicPartition("t", 0),))
         assert asked.wait(DEADLINE_S)
-        consumer._worker.call(2, "start", {})
+        consumer._worker.call(2, "start", Starting({}, 1))
         consumer._worker.call(3, "lost", ())
         assert told.wait(DEADLINE_S)
         assert order == ["start", "lost"]  # the callbacks themselves stay in their order
@@ -212,8 +212,8 @@ def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -
 
     consumer._driver.ask = ask  # type: ignore[method-assign,assignment]
     consumer._worker.start()
-    for token, positions in enumerate(({first: 0}, {first: 0, second: 0}, {first: 0})):
-        consumer._worker.call(token, "start", positions)
+    for number, positions in enumerate(({first: 0}, {first: 0, second: 0}, {first: 0}), start=1):
+        consumer._worker.call(number, "start", Starting(positions, number))
     consumer._worker.stop(10)
     consumer.commit({first: 2, second: 3})
     consumer.commit({first: 4}, {first: 1})
@@ -257,7 +257,8 @@ def test_f63_an_exit_in_a_callback_ends_the_membership_and_is_raised_where_the_u
     for line in (consumer._worker._callbacks, consumer._worker._questions):
         line._answer = answers.append
     consumer._worker.call(0, "replay", {partition: (5, 6)})
-    consumer._worker.call(1, "start" if name == "replay" else name, {partition: 5} if name != "stop" else (partition,))
+    starting = Starting({partition: 5}, 1)
+    consumer._worker.call(1, "start" if name == "replay" else name, starting if name != "stop" else (partition,))
     if name != "lost":
         consumer._worker.call(2, "lost", (partition,))  # as the loop does when it has ended
     consumer.start()
@@ -276,7 +277,7 @@ def test_f63_an_exit_in_a_callback_is_raised_by_stop_when_no_call_has_told_it() 
         raise SystemExit(3)
 
     consumer = Consumer("127.0.0.1:1", "g", ["t"], on_start=leave, on_stop=lambda p: {}, on_lost=lambda p: None)
-    consumer._worker.call(1, "start", {})
+    consumer._worker.call(1, "start", Starting({}, 1))
     with pytest.raises(SystemExit) as raised, consumer:
         consumer._driver.ended.wait(DEADLINE_S)
     assert raised.value.code == 3

@@ -26,7 +26,7 @@ from zkcoord.core.given import (
     given_partitions,
     given_ranges,
 )
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import PING
 from zkcoord.core.view import Announced as Announcement
@@ -52,7 +52,8 @@ class Consumer:
     Callbacks run in order on one worker thread, never on the one that renews the lease and drains the channel:
 
     `on_start(positions)`
-        before the first fetch: partition -> next offset. Raising means "cannot start": it goes to another consumer;
+        before the first fetch: partition -> next offset; `positions.number` is the number of this start, which `commit`
+        takes. Raising means "cannot start": it goes to another consumer;
         UnavailableError (Kafka is away) has it tried again here.
     `on_stop(partitions) -> Mapping[partition, offset]`
         after it nothing of them is read; returns the final offsets (those left out keep what was committed). It may
@@ -98,7 +99,7 @@ class Consumer:
         instance: str | None = None,
         hold_ms: int = 0,
         replaces: str | None = None,
-        on_start: Callable[[Positions], None],
+        on_start: Callable[[Starting], None],
         on_stop: Callable[[tuple[TopicPartition, ...]], Positions],
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Ranges], None] | None = None,
@@ -169,10 +170,9 @@ class Consumer:
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit next offsets of held partitions; returns when ZooKeeper has them.
 
-        `starts`: for each partition the number of the `on_start` that had named it last when its offset was decided,
-        all calls of `on_start` counted from 1 on, also those that did not come since `on_replay` raised before them;
-        None: the last ones until now. A partition that was lost and started again since would go on from an old
-        position.
+        `starts`: for each partition the number of the start (`positions.number` in `on_start`) that had named it last
+        when its offset was decided; None: the last ones until now. A partition that was lost and started again since
+        would go on from an old position.
 
         Raises UsageError for what are no offsets of partitions. Raises FencedError when any of them is not held, was
         started again since, or its offset was set by somebody else meanwhile: nothing of this call is then written,

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.kafka.client import Message
 from zkcoord.kafka.consumer import KafkaConsumer
@@ -123,7 +123,7 @@ class Coordinator:
             self.held.update(positions)
             self.starts += 1
             self.started |= dict.fromkeys(positions, self.starts)
-            self.settings["on_start"](positions)
+            self.settings["on_start"](Starting(positions, self.starts))
 
         self._call(run).result(PATIENCE_SECONDS)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.sim.kafka import SimMessage
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.kafka.delivery import Delivery
 from zkcoord.kafka.fetch_positions import FetchPositions
 from zkcoord.kafka.fetcher import Fetched
@@ -53,7 +53,7 @@ class Around:
 
 def test_f69_what_the_user_is_given_is_held_also_when_kafka_is_asked_for_another_partition() -> None:
     around = Around()
-    around.holdings.start({GOOD: 5, BEYOND: 9})
+    around.holdings.start(Starting({GOOD: 5, BEYOND: 9}, 1))
     delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]
     for _ in range(3):
         for message in delivery.turn(10, 0.0):

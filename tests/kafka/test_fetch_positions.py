@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UsageError
 from zkcoord.kafka.fetch_positions import FetchPositions
 
@@ -22,7 +22,7 @@ def holding(**positions: int) -> FetchPositions:
 
 def start(holdings: FetchPositions, positions: dict[TopicPartition, int]) -> None:
     """Started and acknowledged."""
-    holdings.start(positions)
+    holdings.start(Starting(positions, 1))
     for partition in positions:
         holdings.unbar(partition)
 
@@ -142,7 +142,7 @@ def test_each_change_of_the_user_makes_what_was_fetched_before_old(change: str) 
 
 def test_nothing_is_fetched_before_the_start_is_acknowledged() -> None:
     holdings = FetchPositions()
-    holdings.start({A: 5})
+    holdings.start(Starting({A: 5}, 1))
     assert (holdings.barred(), holdings.wanted(), holdings.partitions()) == ((A,), {}, (A,))
 
 
@@ -201,13 +201,13 @@ def test_a_commit_under_way_says_nothing_of_a_later_tenure() -> None:
     assert holdings.begin_commit(None) == {A: 6}
 
 
-def test_no_two_starts_have_one_number_so_that_a_commit_of_an_earlier_one_can_be_told() -> None:
+def test_a_commit_names_the_last_start_of_each_partition() -> None:
     holdings = FetchPositions()
-    holdings.start({A: 0})
+    holdings.start(Starting({A: 0}, 1))
     holdings.lose([A])
-    holdings.start({A: 5, B: 0})
-    holdings.start({A: 6})
-    assert holdings.starts_of([A, B]) == {A: 3, B: 2}
+    holdings.start(Starting({A: 5, B: 0}, 4))
+    holdings.start(Starting({A: 6}, 7))
+    assert holdings.starts_of([A, B]) == {A: 7, B: 4}
 
 
 def test_a_seek_is_the_position_for_commits_too() -> None:
@@ -256,7 +256,7 @@ class Story:
 
     def start(self) -> None:
         if not self.held():
-            self.holdings.start({A: self.store})
+            self.holdings.start(Starting({A: self.store}, 1))
 
     def fetch(self) -> None:
         for partition in self.holdings.barred():

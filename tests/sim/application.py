@@ -76,8 +76,7 @@ class Application:
         self.positions: dict[TopicPartition, int] = {}
         self.replays: dict[TopicPartition, tuple[int, int]] = {}  # to be processed exactly so, while they begin there
         self._told: dict[TopicPartition, tuple[int, int]] = {}  # such ranges, for the start that comes next
-        self.starts: dict[TopicPartition, int] = {}  # by which start each was named last, counted from 1 on
-        self._start_calls = 0
+        self.starts: dict[TopicPartition, int] = {}  # the number of the start that named each last
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False
         self.commit: Callable[[dict[TopicPartition, int]], Future[Any]] = self._request_commit
         self.unknown: set[TopicPartition] = set()  # what its Kafka does not know
@@ -126,8 +125,7 @@ class Application:
             return
         token, name, argument = self._calls.popleft()
         if name == "start":
-            self._start_calls += 1
-            self.starts |= dict.fromkeys(argument, self._start_calls)
+            self.starts |= dict.fromkeys(argument, argument.number)
             self.replays = {p: r for p, r in self.replays.items() if p not in argument} | self._told
             self._told = {}  # they count for this start only, whatever becomes of it
         done = CallDone(token, error=RuntimeError("the application cannot start"))

@@ -19,7 +19,7 @@ from tests.sim.sync import SimCondition
 from tests.sim.threads import Crew
 from tests.sim.world import World
 from zkcoord.consumer import Consumer
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import ZkcoordError
 
 ZOOKEEPER = "zk:2181"
@@ -220,7 +220,6 @@ class PlainProgram(Program):
         self.changed = SimCondition()
         self.positions: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}  # the number of the start that named it last
-        self.start_calls = 0
         self.committed: dict[TopicPartition, int] = {}
         self.in_work: dict[TopicPartition, tuple[int, int]] = {}
         self.ends: dict[TopicPartition, int] = {}  # of what was processed since the start
@@ -249,9 +248,8 @@ class PlainProgram(Program):
 
     # -- on the worker
 
-    def _on_start(self, positions: Positions) -> None:
-        self.start_calls += 1
-        self.starts |= dict.fromkeys(positions, self.start_calls)
+    def _on_start(self, positions: Starting) -> None:
+        self.starts |= dict.fromkeys(positions, positions.number)
         self.nap(self.world.options.call_ms_max)
         options = self.world.options
         if self.world.stormy and self.draw() < options.start_raises_rate:

@@ -9,7 +9,7 @@ from tests.sim.batches import Sink
 from tests.sim.options import Options
 from tests.sim.process import SimProcess
 from tests.sim.world import Entry, World
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.shell.ports import CallDone, Input, Request
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -48,7 +48,7 @@ def reads(world: World) -> list[Entry]:
 def test_calls_are_answered_in_their_order_after_a_while() -> None:
     world, actor = holder(Options(call_ms_max=100), reset="earliest")
     actor.application.call(1, "reset", (P0,))
-    actor.application.call(2, "start", {P0: 0, P1: 7})
+    actor.application.call(2, "start", Starting({P0: 0, P1: 7}, 2))
     actor.application.call(3, "stop", (P1,))
     actor.application.call(4, "lost", (P0,))
     assert actor.answers() == []
@@ -60,7 +60,7 @@ def test_calls_are_answered_in_their_order_after_a_while() -> None:
 def test_a_start_may_raise_in_a_storm() -> None:
     world, actor = holder(Options(start_raises_rate=1.0))
     world.stormy = True
-    actor.application.call(1, "start", {P0: 0})
+    actor.application.call(1, "start", Starting({P0: 0}, 1))
     world.run_until(lambda: len(actor.answers()) == 1)
     assert actor.answers()[0].error is not None
     assert actor.application.positions == {}
@@ -71,15 +71,15 @@ def test_a_range_that_is_handed_over_counts_for_the_next_start_only_also_if_that
     world, actor = holder(Options(start_raises_rate=1.0))
     world.stormy = True
     actor.application.call(1, "replay", {P0: (0, 28)})
-    actor.application.call(2, "start", {P0: 0})
+    actor.application.call(2, "start", Starting({P0: 0}, 2))
     world.run_until(lambda: len(actor.answers()) == 2)
     world.stormy = False
-    actor.application.call(3, "start", {P0: 0, P1: 0})
+    actor.application.call(3, "start", Starting({P0: 0, P1: 0}, 3))
     world.run_until(lambda: len(actor.answers()) == 3)
     assert actor.application.replays == {}
 
     actor.application.call(4, "replay", {P1: (5, 7)})
-    actor.application.call(5, "start", {P1: 5})
+    actor.application.call(5, "start", Starting({P1: 5}, 5))
     world.run_until(lambda: len(actor.answers()) == 5)
     assert actor.application.replays == {P1: (5, 7)}
 
@@ -90,7 +90,7 @@ def test_it_reads_only_what_it_started_and_what_is_allowed_then() -> None:
     allowed = {P1}
     actor.application.allowed = allowed.__contains__
     actor.application.commits = False
-    actor.application.call(1, "start", {P0: 0})
+    actor.application.call(1, "start", Starting({P0: 0}, 1))
     world.run_for(5_000)
     assert reads(world) == []
     allowed.add(P0)
@@ -109,7 +109,7 @@ def test_a_stopped_process_reads_nothing_and_a_killed_one_never_again() -> None:
     world, actor = holder(Options(read_ms_max=100))
     actor.application.allowed = lambda partition: True
     actor.application.commits = False
-    actor.application.call(1, "start", {P0: 0})
+    actor.application.call(1, "start", Starting({P0: 0}, 1))
     world.run_for(1_000)
     count = len(reads(world))
     assert count > 0
@@ -128,7 +128,7 @@ def test_a_stopped_process_reads_nothing_and_a_killed_one_never_again() -> None:
 def test_in_a_calm_it_reads_to_the_end_commits_that_and_is_silent() -> None:
     world, actor = holder(Options(read_ms_max=100))
     actor.application.allowed = lambda partition: True
-    actor.application.call(1, "start", {P0: 0})
+    actor.application.call(1, "start", Starting({P0: 0}, 1))
     world.run_for(1_000)
     committed: list[Request] = []
 

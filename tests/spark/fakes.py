@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ports import Report
@@ -87,7 +87,7 @@ class FakeMembership:
             self._started |= dict.fromkeys(positions, self._starts)
             if replay:
                 self._on_replay(replay)
-            self._on_start(positions)
+            self._on_start(Starting(positions, self._starts, dict.fromkeys(positions, self.world.incarnation)))
 
     def take(self, *partitions: TopicPartition) -> Positions:
         with self._one_worker:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from tests.waiting import wait_until
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.announcing import announced_ranges
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold
@@ -123,15 +123,15 @@ def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_
 ) -> None:
     monkeypatch.setattr("zkcoord.spark.batch_guard.COMMIT_WAIT_MS", 1)
     holdings = BatchGuard(lambda tag: None)
-    holdings.start({A: 0})
+    holdings.start(Starting({A: 0}, 1))
     holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())
     assert holdings.claim()
     holdings.lose([A])
     holdings.replay({A: (0, 10)})
     with pytest.raises(UnavailableError):
-        holdings.start({A: 0})
+        holdings.start(Starting({A: 0}, 2))
     holdings.finish(End.UNKNOWN, {})
-    holdings.start({A: 0})
+    holdings.start(Starting({A: 0}, 2))
     assert holdings.view().holds == {A: Hold(0, 2)}
 
 

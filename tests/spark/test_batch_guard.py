@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ranges import OffsetRange
@@ -25,7 +25,7 @@ def holdings(cancelled: list[str], monkeypatch: pytest.MonkeyPatch) -> BatchGuar
     for name in ("CANCEL_WAIT_MS", "COMMIT_WAIT_MS"):
         monkeypatch.setattr(f"zkcoord.spark.batch_guard.{name}", 1)  # these tests have one thread: nobody comes back
     made = BatchGuard(cancelled.append)
-    made.start({A: 0, B: 5})
+    made.start(Starting({A: 0, B: 5}, 1))
     return made
 
 
@@ -34,16 +34,16 @@ def test_a_start_is_refused_while_a_commit_decided_before_it_is_under_way(holdin
     assert holdings.claim()
     holdings.lose([A])
     with pytest.raises(UnavailableError):
-        holdings.start({A: 3})
+        holdings.start(Starting({A: 3}, 2))
     holdings.finish(End.COMMITTED, {A: 10, B: 9})
-    holdings.start({A: 3})
+    holdings.start(Starting({A: 3}, 2))
     assert holdings.view().holds == {A: Hold(3, 2), B: Hold(9, 1)}
 
 
 def test_a_start_of_something_else_does_not_wait_for_a_commit(holdings: BatchGuard) -> None:
     holdings.begin("batch", RANGES[:1], holdings.view())
     assert holdings.claim()
-    holdings.start({B: 7})
+    holdings.start(Starting({B: 7}, 2))
     assert holdings.view().holds[B] == Hold(7, 2)
 
 
@@ -128,7 +128,7 @@ def test_what_was_lost_and_started_again_is_left_out_of_a_batch_that_was_planned
 ) -> None:
     seen = holdings.view()
     holdings.lose([A])
-    holdings.start({A: position})
+    holdings.start(Starting({A: position}, 2))
     assert holdings.begin("batch", RANGES, seen) == RANGES[1:]
 
 
@@ -157,7 +157,7 @@ def test_a_batch_is_not_claimed_when_a_partition_of_it_was_started_anew_though_n
 ) -> None:
     """A loss drops the partition first and fences then; a start tells the present offset without a loss."""
     holdings.begin("batch", RANGES, holdings.view())
-    holdings.start({A: 3})
+    holdings.start(Starting({A: 3}, 2))
     assert not holdings.fenced
     assert not holdings.claim()
 
@@ -171,12 +171,12 @@ def test_a_wait_for_one_batch_does_not_fence_the_next(holdings: BatchGuard, canc
 def test_what_ended_is_no_news_of_a_partition_that_was_started_anew(holdings: BatchGuard) -> None:
     """Neither its announcement nor its commit, and a stop of it does not wait for that batch."""
     holdings.begin("batch", RANGES, holdings.view())
-    holdings.start({A: 3})
+    holdings.start(Starting({A: 3}, 2))
     holdings.announced()
     assert holdings.view().holds[A] == Hold(3, 2)
     assert holdings.stop([A], 0, lambda partition: True, nothing_early) == {A: 3}
     assert not holdings.fenced
-    holdings.start({A: 3})
+    holdings.start(Starting({A: 3}, 3))
     holdings.finish(End.COMMITTED, {A: 10, B: 9})
     assert holdings.view().holds == {A: Hold(3, 3), B: Hold(9, 1)}
 
@@ -191,5 +191,5 @@ def test_a_batch_that_was_fenced_while_it_was_announced_may_not_read(holdings: B
 
 def test_a_range_that_was_handed_over_counts_at_its_own_position_only(holdings: BatchGuard) -> None:
     holdings.replay({A: (0, 10), B: (5, 9)})
-    holdings.start({A: 4, B: 5})  # of the first one somebody knows that a part is done: a query's checkpoint
+    holdings.start(Starting({A: 4, B: 5}, 2))  # a checkpoint tells that a part of A is done
     assert holdings.view().holds == {A: Hold(4, 2), B: Hold(5, 2, announced=9)}

@@ -13,7 +13,7 @@ import pytest
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark import progress_heartbeat as pulse
 from zkcoord.spark.dependencies import Dependencies
@@ -166,7 +166,7 @@ def test_f59_a_batch_is_broken_off_while_kafka_does_not_tell_where_another_parti
     running = InThread(lambda: consumer.run(job))
     wait_until(lambda: members, "a membership")
     worker = members[0]._worker
-    worker.call(1, "start", {A: 0})
+    worker.call(1, "start", Starting({A: 0}, 1))
     job.await_begun(1)
     worker.call(2, "reset", (B,))
     assert asked.wait(DEADLINE_S)

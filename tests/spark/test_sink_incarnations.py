@@ -15,9 +15,9 @@ import pytest
 from tests.spark.fakes import InThread, Job, World
 from tests.spark.test_parts import draft
 from tests.spark.test_sink_sql import OFFSETS, Database, Frame, batch, in_one, records, write
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.member.callbacks import ApplicationCallbacks, Starting
+from zkcoord.member.callbacks import ApplicationCallbacks
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id
 from zkcoord.spark.sinks.files import name_files
 from zkcoord.spark.sinks.sql import write_sql
@@ -233,7 +233,7 @@ def test_f62_the_number_of_a_start_is_known_within_on_start_and_until_the_loss()
         None,
     )
     functions = callbacks.functions()
-    functions["start"](Starting({P0: 5}, {P0: 3}))
+    functions["start"](Starting({P0: 5}, 1, {P0: 3}))
     assert (heard, callbacks.incarnation(P0)) == ([[3]], 3)
     functions["lost"]((P0,))
     assert callbacks.incarnation(P0) == 0
@@ -254,4 +254,4 @@ def test_f62_a_querys_checkpoint_has_the_incarnation_and_one_of_an_earlier_relea
 def test_f62_what_a_query_completed_of_another_incarnation_is_not_passed_over(started_for: int, position: int) -> None:
     known = StreamPositions()
     known.recover([FIRST])
-    assert known.started({P0: 0}, lambda partition: started_for) == {P0: position}
+    assert known.started(Starting({P0: 0}, 1, {P0: started_for})) == {P0: position}

@@ -42,6 +42,23 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Starting(dict[TopicPartition, int]):
+    """One start of partitions by a consumer: partition -> the next offset to read.
+
+    `number`: that of the start, counted from 1 on over all starts of this consumer. `incarnations`: partition -> the
+    number of its topic's incarnation; 0, and a missing one, is unknown.
+    """
+
+    def __init__(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        number: int,
+        incarnations: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        super().__init__(offsets)
+        self.number, self.incarnations = number, incarnations or {}
+
+
 def as_partitions(pairs: Iterable[tuple[str, int]]) -> list[TopicPartition]:
     """Pairs of topic and number as partitions, in the same order; without a step in Python for each, there are many."""
     return list(map(partial(tuple.__new__, TopicPartition), pairs))

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from zkcoord.core.given import given_number, given_partition, given_partitions
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.kafka.client import Message, check_servers
 from zkcoord.kafka.delivery import Delivery
@@ -307,9 +307,9 @@ class KafkaConsumer:
 
     # ---- the membership's worker thread
 
-    def _on_start(self, positions: Mapping[TopicPartition, int]) -> None:
+    def _on_start(self, starting: Starting) -> None:
         with self._changed:
-            self._holdings.start(positions)
+            self._holdings.start(starting)
             self._changed.notify_all()
 
     def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from zkcoord.core.given import given_offsets
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UsageError
 
 
@@ -25,7 +25,7 @@ class Holding:
     finished: int  # everything before it has been finished by the user
     committed: int  # what the offset store is known to hold
     epoch: int
-    start: int  # the number of the `on_start` that named it
+    start: int  # the number of the start that it is held by
     told: int = 0  # everything before it was told to the user as gone
     stopping: bool = False  # nothing more is handed out
     paused: bool = False  # by the user
@@ -42,21 +42,19 @@ class FetchPositions:
         self._barred: set[TopicPartition] = set()  # held, but must not be fetched (yet, or while the lease is over)
         self._forfeited: dict[TopicPartition, int] = {}  # gone with messages handed out, uncommitted: their end
         self._sent: dict[TopicPartition, tuple[Holding, int]] = {}  # the commit under way
-        self._starts = 0  # calls of `on_start` so far
         self._epoch = 0
 
     # what the membership says
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+    def start(self, starting: Starting) -> None:
         """Hold these from now on, from these offsets, barred; what is held already goes on from the new one."""
-        self._starts += 1
-        for partition, offset in positions.items():
+        for partition, offset in starting.items():
             if partition in self._held:
                 self._forfeit(partition)
-            epoch, start = self._next_epoch(), self._starts
+            epoch, start = self._next_epoch(), starting.number
             self._held[partition] = Holding(handed=offset, finished=offset, committed=offset, epoch=epoch, start=start)
-        self._in_work.difference_update(positions)
-        self._barred.update(positions)
+        self._in_work.difference_update(starting)
+        self._barred.update(starting)
 
     def begin_stop(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing more of these; they are still held, and can be committed, until `stop`."""

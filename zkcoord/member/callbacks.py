@@ -1,4 +1,4 @@
-"""An application's callbacks as the membership calls them: what they answer is checked, and starts are numbered.
+"""An application's callbacks as the membership calls them: what they answer is checked.
 
 Callbacks run on the worker's thread, one after the other; other threads only look a start's number up.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from zkcoord.core.given import given_function, given_offsets
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
 
 Partitions = tuple[TopicPartition, ...]
@@ -17,21 +17,12 @@ Positions = Mapping[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
-class Starting(dict[TopicPartition, int]):
-    """Where partitions start: partition -> offset. `incarnations`: partition -> the number of its topic's incarnation,
-    0 where the start does not say."""
-
-    def __init__(self, offsets: Positions, incarnations: Mapping[TopicPartition, int]) -> None:
-        super().__init__(offsets)
-        self.incarnations = incarnations
-
-
 class ApplicationCallbacks:
     """The callbacks of one consumer (`zkcoord.Consumer` says what each is for)."""
 
     def __init__(
         self,
-        on_start: Callable[[Positions], None],
+        on_start: Callable[[Starting], None],
         on_stop: Callable[[Partitions], Positions],
         on_lost: Callable[[Partitions], None],
         on_replay: Callable[[Ranges], None] | None,
@@ -45,7 +36,6 @@ class ApplicationCallbacks:
         self._on_start, self._on_stop, self._on_lost, self._on_replay = on_start, on_stop, on_lost, on_replay
         self._reset = reset or _no_reset
         self._started: dict[TopicPartition, int] = {}  # by which start each runs; only what runs is remembered
-        self._start_calls = 0
         self._incarnations: dict[TopicPartition, int] = {}  # of the topics of what starts or runs, where it is known
         self._announced: dict[TopicPartition, tuple[int, int]] = {}  # of the start that comes next
 
@@ -63,27 +53,25 @@ class ApplicationCallbacks:
         return {"reset": lambda partitions: answered_offsets(self._reset(partitions))}
 
     def started(self, partition: TopicPartition) -> int:
-        """The number of the `on_start` by which the partition runs, all calls counted from 1 on; 0: it does not."""
+        """The number of the start by which the partition runs; 0: it does not run."""
         return self._started.get(partition, 0)
 
     def incarnation(self, partition: TopicPartition) -> int:
         """The number of the topic's incarnation for which the partition was started; 0: unknown, or it is not."""
         return self._incarnations.get(partition, 0)
 
-    def _start(self, positions: Positions) -> None:
-        if isinstance(positions, Starting):
-            self._incarnations |= positions.incarnations
+    def _start(self, starting: Starting) -> None:
+        self._incarnations |= starting.incarnations
         announced = dict(self._announced)
         self._announced.clear()
-        self._start_calls += 1
         try:
             if announced and self._on_replay is not None:
                 self._on_replay(announced)
-            self._on_start(positions)
+            self._on_start(starting)
         except BaseException:
-            self._forget(positions)
+            self._forget(starting)
             raise
-        self._started |= dict.fromkeys(positions, self._start_calls)  # only now: earlier commits were decided before
+        self._started |= dict.fromkeys(starting, starting.number)  # only now: earlier commits were decided before
 
     def _stop(self, partitions: Partitions) -> Positions:
         try:

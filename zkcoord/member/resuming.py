@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.member.callbacks import Starting
 from zkcoord.member.owned_partitions import Lookup
 from zkcoord.member.session import MemberSession
 from zkcoord.shell.ports import CallDone
@@ -43,7 +42,7 @@ class Resuming:
             if self.starting:
                 offsets = self._offsets(self.starting)
                 numbers = {p: session.holdings.held[p].incarnation for p in offsets}
-                self._number = session.call_start(Starting(offsets, numbers), waiting=REVIVE)
+                self._number = session.call_start(offsets, numbers, waiting=REVIVE)
         return None
 
     def called(self, done: CallDone, generation: int) -> str | None:

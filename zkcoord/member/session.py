@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import CorruptError
-from zkcoord.member.callbacks import Starting
 from zkcoord.member.owned_partitions import Lookup, OwnedPartitions
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
@@ -51,7 +50,7 @@ class Calls:
         return token
 
     def next_start(self) -> int:
-        """The number of the next call `start`. The application counts these calls, too (`Wanted.starts`)."""
+        """A new number for a call `start`, over all registrations of this consumer."""
         return next(self._starts)
 
     def answered(self, token: int) -> None:
@@ -270,16 +269,22 @@ class MemberSession:
         if name not in ("lost", "replay"):
             self.calls[token] = waiting
 
-    def call_start(self, starting: Starting, waiting: str = "task") -> int:
+    def call_start(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        incarnations: Mapping[TopicPartition, int],
+        waiting: str = "task",
+    ) -> int:
         """Have the application start these; what was announced from these offsets on comes first.
 
-        Returns the number of the call.
+        Returns the number of the start.
         """
+        starting = Starting(offsets, self._asking.next_start(), incarnations)
         replay = {p: (r.start, r.end) for p, r in sorted(self.holdings.batch.items()) if starting.get(p) == r.start}
         if replay:
             self.call("replay", replay)
         self.call("start", starting, waiting)
-        return self._asking.next_start()
+        return starting.number
 
     def unknown_for_ms(self, partition: TopicPartition) -> int:
         """Kafka does not know it, and did not for so long: since it was first tried here, again and again."""

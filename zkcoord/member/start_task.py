@@ -12,7 +12,6 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError
-from zkcoord.member.callbacks import Starting
 from zkcoord.member.owned_partitions import NOWHERE, Position
 from zkcoord.member.session import MemberSession
 from zkcoord.member.tasks import TASK, Step
@@ -97,7 +96,7 @@ class StartTask:
         self._starts = dict(sorted(starts.items()))
         self._granted: dict[TopicPartition, _Start] = {}  # those of them whose owner is this consumer, as read last
         self._asked: tuple[str, tuple[TopicPartition, ...]] = ("", ())
-        self._number = 0  # of the call `start` that the application was asked last
+        self._number = 0  # of the start that the application was asked for last
         self._holds: dict[TopicPartition, Held] = {}
         if session.holdings.refused:
             for partition in self._starts:
@@ -190,7 +189,7 @@ class StartTask:
             self._asked = ("start", tuple(starting))
             self.step = Step.CALL
             numbers = {partition: able[partition].incarnation for partition in starting}
-            self._number = self._session.call_start(Starting(starting, numbers))
+            self._number = self._session.call_start(starting, numbers)
             return
         self.step = Step.WRITE
 

@@ -3,9 +3,9 @@
 Two threads meet here. The *batch* thread plans, reads and commits. The *worker* thread of the membership brings the
 commands: `start`, `stop`, `lose`. One condition guards all state; nothing here calls foreign code while it is held.
 
-The rule: every start of a partition is a new `epoch`. A batch remembers the epochs that it began with, and what it did
-counts for a partition only while that partition is still held at that epoch. So nothing is committed, and no position
-moves, on account of a partition that was lost (and perhaps started again) in between.
+A hold has an `epoch`, the number of its start. A batch remembers the epochs that it began with. What it did counts for
+a partition only while that partition is held at the same epoch: nothing is committed, and no position moves, for a
+partition that was lost (and perhaps started again) in between.
 
     begin ──► RUNNING ──claim──► WRITING ──► finish            `fenced`: what it reads was lost; it is cancelled,
                  ▲                  │                             and `claim` says no
@@ -27,7 +27,7 @@ from threading import Condition
 from typing import NamedTuple
 
 from zkcoord.clock import mono_ms
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, invariant
 from zkcoord.spark.ports import Stopped
 from zkcoord.spark.ranges import OffsetRange
@@ -39,7 +39,7 @@ COMMIT_WAIT_MS = 10_000  # a commit that belongs to a lost session fails with it
 
 
 class Hold(NamedTuple):
-    """A held partition: the next offset to read, and the start that it is held by.
+    """A held partition: the next offset to read, and the number of the start that it is held by.
 
     `sure` is False after a commit that failed: then nobody may call `position` the committed offset. `announced`: where
     the range ends that was announced from this position on.
@@ -96,7 +96,6 @@ class BatchGuard:
         self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
         self._running: Running | None = None
         self._replay: dict[TopicPartition, tuple[int, int]] = {}  # handed over, for the start that comes next
-        self._epoch = 0
         self._change = 0
         self._leaving = False
 
@@ -107,7 +106,7 @@ class BatchGuard:
         with self._changed:
             self._replay = dict(ranges)
 
-    def start(self, positions: Mapping[TopicPartition, int]) -> None:
+    def start(self, starting: Starting) -> None:
         """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
 
         Waits while a batch that read one of them before is being committed: that commit was decided without knowing
@@ -116,16 +115,15 @@ class BatchGuard:
 
         def clear() -> bool:
             batch = self._running
-            return batch is None or batch.phase is Phase.RUNNING or batch.epochs.keys().isdisjoint(positions)
+            return batch is None or batch.phase is Phase.RUNNING or batch.epochs.keys().isdisjoint(starting)
 
         with self._changed:
             replay, self._replay = self._replay, {}
             if not self._changed.wait_for(clear, COMMIT_WAIT_MS / 1000):
                 raise UnavailableError("a commit of an earlier ownership is still under way; start again later")
-            self._epoch += 1
-            for each, position in positions.items():
+            for each, position in starting.items():
                 start, end = replay.get(each, (position, None))
-                self._holds[each] = Hold(position, self._epoch, announced=end if start == position else None)
+                self._holds[each] = Hold(position, starting.number, announced=end if start == position else None)
                 self._stopping.discard(each)
             self._notify()
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.batch_guard import BatchGuard
@@ -263,10 +263,10 @@ class _Run:
         self._options = options
         self._cancellers: list[threading.Thread] = []
 
-    def on_start(self, positions: Mapping[TopicPartition, int]) -> None:
+    def on_start(self, starting: Starting) -> None:
         """The membership's callback."""
         with self.times.draining():
-            self.holdings.start(positions)
+            self.holdings.start(starting)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """The membership's callback."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.logs import json_log
 from zkcoord.spark.jobs import jobs_of
@@ -57,7 +57,7 @@ class Dependencies:
     def membership(
         self,
         *,
-        on_start: Callable[[Mapping[TopicPartition, int]], None],
+        on_start: Callable[[Starting], None],
         on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],

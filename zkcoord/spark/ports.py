@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import ZkcoordError
 from zkcoord.kafka.client import Isolation as Isolation
 from zkcoord.kafka.client import Where as Where
@@ -134,7 +134,7 @@ class Parts(Protocol):
     def membership(
         self,
         *,
-        on_start: Callable[[Mapping[TopicPartition, int]], None],
+        on_start: Callable[[Starting], None],
         on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, ZkcoordError
 from zkcoord.spark.ports import (
     Isolation,
@@ -43,31 +43,30 @@ class StreamPositions:
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
         # held partitions whose complete range is not committed yet: its end, and the number of the start that found it
-        self._starts = 0  # so far
         self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
 
     def recover(self, done: Iterable[OffsetRange]) -> None:
         """These ranges are complete, though perhaps not committed; called before anything is held."""
         self._done = {each.topic_partition: each for each in done}
 
-    def started(self, positions: Positions, incarnation: Callable[[TopicPartition], int]) -> dict[TopicPartition, int]:
+    def started(self, starting: Starting) -> Starting:
         """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning, and its
         topic was not created again.
 
         Each time, until that is committed: a partition may be lost before, and come back.
         """
         found = {}
-        self._starts += 1
-        for each, position in positions.items():
+        for each, position in starting.items():
             done = self._done.get(each)
-            if done is not None and done.start == position and same_topic(done.incarnation, incarnation(each)):
+            incarnation = starting.incarnations.get(each, 0)
+            if done is not None and done.start == position and same_topic(done.incarnation, incarnation):
                 found[each] = done.end
-                self._uncommitted[each] = done.end, self._starts
+                self._uncommitted[each] = done.end, starting.number
             else:
                 found[each] = position
                 self._passed([each])
         self._reached |= found
-        return found
+        return Starting(found, starting.number, starting.incarnations)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """They are not held any more."""
@@ -146,7 +145,7 @@ class StreamParts:
     def membership(
         self,
         *,
-        on_start: Callable[[Positions], None],
+        on_start: Callable[[Starting], None],
         on_stop: OnStop,
         on_lost: Callable[[tuple[TopicPartition, ...]], None],
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
@@ -154,11 +153,11 @@ class StreamParts:
     ) -> Membership:
         """A membership, not started, whose callbacks tell `StreamPositions`."""
 
-        def start(positions: Positions) -> None:
+        def start(starting: Starting) -> None:
             try:
-                on_start(self._known.started(positions, membership.incarnation))
+                on_start(self._known.started(starting))
             except BaseException:  # they are not held: they start elsewhere, or here again
-                self._known.lost(positions.keys())
+                self._known.lost(starting.keys())
                 raise
 
         def lost(partitions: tuple[TopicPartition, ...]) -> None:
