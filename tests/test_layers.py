@@ -89,6 +89,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.consumer": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
     "zkcoord.coordinator": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo"},
     "zkcoord.core": {"zkcoord.tree", "zkcoord.shell"},
+    "zkcoord.demo": {"zkcoord.cli"},
     "zkcoord.tree": {"zkcoord.shell"},
     "zkcoord.shell.zk": {"zkcoord.core"},
     "zkcoord.member": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},

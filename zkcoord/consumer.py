@@ -30,14 +30,13 @@ from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.view import PING
 from zkcoord.core.view import Announced as Announcement
-from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
+from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.member.announcing import Announced
 from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
 from zkcoord.member.committing import Wanted
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
-from zkcoord.shell.ports import LoopEndedError
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of

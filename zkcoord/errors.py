@@ -9,6 +9,7 @@
       UnavailableError              5   ZooKeeper or Kafka cannot be reached: wait, try later
       CorruptError                  6   bytes in a znode break the format: an operator must look
       SchemaError                   7   tree and code are of different revisions: migrate, or deploy
+      LoopEndedError                1   a request came after the end of the loop that answers requests
     InvariantError                 70   a bug in zkcoord: stop, keep the journal, report
 
 A refused or an unknown commit is not an error: it is an outcome (`zkcoord.shell.ports.Outcome`).
@@ -74,6 +75,10 @@ class SchemaError(ZkcoordError):
     """The tree and this program are of different revisions, or of different layouts."""
 
     exit_code = 7
+
+
+class LoopEndedError(ZkcoordError):
+    """A request came after the end of the loop that answers requests. The public classes translate it."""
 
 
 class InvariantError(Exception):

@@ -10,6 +10,29 @@ from types import FrameType
 from typing import Any
 
 Handlers = Mapping[int, Any]
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopping(action: Callable[[], None] | None = None) -> Iterator[threading.Event]:
+    """The first SIGTERM or SIGINT sets the event and calls `action` on its own thread; the second ends the program.
+
+    `action` may take locks.
+    """
+    asked = threading.Event()
+
+    def handle(_number: int, before: Handlers) -> None:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else handler)
+        threading.Thread(target=act, name="zkcoord-stop", daemon=True).start()
+
+    def act() -> None:
+        asked.set()
+        if action is not None:
+            action()
+
+    with at_signals(STOP_SIGNALS, handle):
+        yield asked
 
 
 @contextmanager

@@ -107,9 +107,9 @@ def a_complete_range_is_passed_over_whoever_went_on(patch: Patch) -> None:
     """A query begins behind what its checkpoint has, though others have read on."""
     started = parts.StreamPositions.started
 
-    def passed_over(self: Any, positions: Any, incarnation: Any) -> Any:
-        self._done = {each: done._replace(start=positions.get(each, done.start)) for each, done in self._done.items()}
-        return started(self, positions, incarnation)
+    def passed_over(self: Any, starting: Any) -> Any:
+        self._done = {each: done._replace(start=starting.get(each, done.start)) for each, done in self._done.items()}
+        return started(self, starting)
 
     patch.setattr(parts.StreamPositions, "started", passed_over)
 

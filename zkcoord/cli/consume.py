@@ -17,10 +17,10 @@ import click
 
 from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell
-from zkcoord.cli.stopping import stopping
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.signals import stopping
 
 if TYPE_CHECKING:
     from zkcoord.kafka.client import Message

@@ -9,10 +9,10 @@ import click
 
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
-from zkcoord.cli.stopping import stopping
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UnavailableError
 from zkcoord.settings import SESSION_TIMEOUT_MS
+from zkcoord.signals import stopping
 from zkcoord.tree.paths import LAYOUTS
 
 COLLECTOR = (100_000, 20, 100)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from zkcoord import logs
-from zkcoord.cli.stopping import stopping
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import NATIVE_LOG, librdkafka
+from zkcoord.signals import stopping
 
 TICK_MS = 10  # records are made in small lots
 FLUSH_S = 30

@@ -359,7 +359,7 @@ class Loop:
 
     def _current(self) -> SessionState:
         if self._session is None:
-            raise RuntimeError("there is no session")
+            raise InvariantError("there is no session")
         return self._session
 
     def _next_token(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from zkcoord.errors import LoopEndedError
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
@@ -129,10 +130,6 @@ class Request:
     name: str
     argument: Any = None
     future: Future[Any] = field(default_factory=Future)
-
-
-class LoopEndedError(RuntimeError):
-    """The answer to a request that came too late: there is no loop any more."""
 
 
 @dataclass(frozen=True, slots=True)
