@@ -152,7 +152,8 @@ class Consumer:
         """Leave cleanly: `on_stop` for everything held, offsets and releases, session ended. Idempotent.
 
         Waits at most the rebalance timeout for `on_stop`, then at most 11 s for its threads; not to be called from a
-        callback. A SystemExit (or its like) that a callback raised is raised here, unless a call has told it.
+        callback. While `on_stop` still runs nobody else is given its partitions, for as long as the lease holds.
+        A SystemExit (or its like) that a callback raised is raised here, unless a call has told it.
         """
         if not self._started:
             return

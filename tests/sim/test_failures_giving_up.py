@@ -1,4 +1,4 @@
-"""F57: a consumer gives its registration up while its application is still obeying `lost` (docs/failures.md)."""
+"""F57, F80: a consumer gives its registration up, or ends, while its application still reads (docs/failures.md)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError
 from zkcoord.member.leaving import REJOIN_MS
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
@@ -148,4 +149,57 @@ def test_f57_a_program_that_a_callback_ends_has_obeyed_lost_before_another_start
     assert loop.fatal is ends
     assert world.now_ms < since_ms + LEASE_MS
     world.run_until(lambda: begun_by_another(script, mine, since_ms), what="another reads on")
+    script.calm()
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("answers", [True, False])
+def test_f80_nobody_starts_what_an_application_is_still_stopping_when_its_consumer_is_abandoned(
+    seed: int, answers: bool
+) -> None:
+    """As `Consumer.stop()` does when `on_stop` takes longer than the rebalance timeout: until it has returned, or the
+    lease is over, the application may read."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    consumer, mine = script.member("consumer0"), script.owned("consumer0")
+    go_on = hold_calls(script.application("consumer0"))
+    world, loop, ends = script.world, script.actor("consumer0").loop, UnavailableError("left without an answer")
+    left = script.leave("consumer0")
+    world.run_for(LEASE_MS)
+    assert not left.done()
+    since_ms = world.now_ms
+    script.process("consumer0").restarts = False
+    script.process("consumer0").inbox.put(Request("abandon", ends))
+    world.run_for(LEASE_MS // 2)
+    assert (GROUP, consumer) in script.field.registrations
+    assert not begun_by_another(script, mine, since_ms)
+    if answers:
+        go_on()
+    world.run_until(lambda: loop.finished, what="its end")
+    if answers:
+        assert world.now_ms - since_ms < LEASE_MS * 3 // 4
+    else:
+        assert LEASE_MS - SESSION_MS // 6 - 100 <= world.now_ms - since_ms <= LEASE_MS + 100
+    assert (loop.fatal, left.done()) == (ends, True)
+    world.run_until(lambda: begun_by_another(script, mine, since_ms), what="another reads on")
+    script.calm()
+
+
+@on_seeds(4)
+def test_f80_nobody_starts_what_an_application_is_still_stopping_when_its_channel_goes(seed: int) -> None:
+    script = Script(seed, consumers=2)
+    script.settle()
+    consumer, mine = script.member("consumer0"), script.owned("consumer0")
+    go_on = hold_calls(script.application("consumer0"))
+    script.leave("consumer0")
+    script.world.run_for(SESSION_MS // 6)
+    assert not script.world.ensemble.operate(DeleteNode(DRAFT.channel(GROUP, consumer), -1)).reason
+    script.world.run_until(lambda: bool(script.world.events("session_lost")), what="it gives its registration up")
+    lost_ms = script.world.now_ms
+    script.world.run_for(LEASE_MS // 2)
+    assert (GROUP, consumer) in script.field.registrations
+    assert not begun_by_another(script, mine, lost_ms)
+    go_on()
+    script.world.run_until(lambda: (GROUP, consumer) not in script.field.registrations, what="the session's end")
+    assert script.world.now_ms - lost_ms < LEASE_MS * 3 // 4
     script.calm()

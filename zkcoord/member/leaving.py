@@ -1,8 +1,8 @@
 """How a consumer's session ends: it leaves, everything is released after a reject, or it gives its registration up.
 
 What it held is another's once its registration is gone, which goes with the session. So a session that is given up
-while its registration may stand stays open until the application has obeyed `lost`, but no longer than the lease: then
-reading has ended in any case.
+while its registration may stand stays open until the application has answered `lost` and `stop`, but no longer than the
+lease: then reading has ended in any case. So does the last session of a loop that ends by an error (F80).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from zkcoord.member.session import Calls
+from zkcoord.member.lease import Lease
+from zkcoord.member.session import Calls, MemberSession
 from zkcoord.shell.loop import Loop
 
 REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
@@ -21,6 +22,13 @@ REJECTED_MS = (30_000, 60_000, 120_000, 300_000)
 
 LOOK_MS = 100
 """How often an application is asked whether what it lost is still in work: nothing else tells when it is not."""
+
+
+def open_until_ms(lease: Lease | None, session: MemberSession | None, now_ms: int) -> int:
+    """How long a session is kept open at most: its end frees what is held, unless the registration is gone already."""
+    if lease is None or session is None or session.unregistered:
+        return now_ms
+    return lease.until_ms
 
 
 class Parting:
@@ -64,10 +72,25 @@ class Parting:
         """End a session that was given up when it is time; returns when to look again."""
         if self._until_ms is None:
             return None
-        if now_ms >= self._until_ms or (not self._calls.losing and self._at_rest()):
+        wait_ms = self._wait(self._until_ms, now_ms)
+        if wait_ms is None:
             self._end_given_up(now_ms)
+        return wait_ms
+
+    def last(self, until_ms: int, now_ms: int) -> int | None:
+        """The loop is over, and the application was told; returns when to look again whether it may still read. None:
+        it does not, or `until_ms` (the lease's end) is over; then all calls of `leave` are answered."""
+        if self._until_ms is None:  # else the registration was given up before, and that lease counts
+            self._until_ms = until_ms
+        wait_ms = self._wait(self._until_ms, now_ms)
+        if wait_ms is None:
+            self.left()
+        return wait_ms
+
+    def _wait(self, until_ms: int, now_ms: int) -> int | None:
+        if now_ms >= until_ms or (not self._calls.reading and self._at_rest()):
             return None
-        return self._until_ms if self._calls.losing else min(self._until_ms, now_ms + LOOK_MS)
+        return until_ms if self._calls.reading else min(until_ms, now_ms + LOOK_MS)
 
     def session_lost(self, now_ms: int) -> None:
         """The session has ended by itself: one that was given up need not be waited for."""

@@ -18,7 +18,7 @@ from zkcoord.member.command_queue import CommandQueue
 from zkcoord.member.committing import Committing
 from zkcoord.member.joining import JOIN, Joining
 from zkcoord.member.lease import Lease
-from zkcoord.member.leaving import Parting
+from zkcoord.member.leaving import Parting, open_until_ms
 from zkcoord.member.resuming import REVIVE, Resuming
 from zkcoord.member.session import CHANNEL, WRITE, Calls, MemberSession
 from zkcoord.member.start_task import StartTask
@@ -110,10 +110,11 @@ class MembershipRole:
         self._lost("the session is over")
         self._parting.session_lost(now_ms)
 
-    def ended(self, now_ms: int) -> None:
-        """The loop is over."""
+    def ended(self, now_ms: int) -> int | None:
+        """The loop is over: the session stays open while the application may still read, for a lease at most."""
+        until_ms = open_until_ms(self.lease, self.session, now_ms)
         self._lost("the consumer has ended")
-        self._parting.left()
+        return self._parting.last(until_ms, now_ms)
 
     def _lost(self, why: str) -> None:
         if self.session is not None:
@@ -128,8 +129,7 @@ class MembershipRole:
         sent_away = self._draining.sent_away() if self._draining is not None else None
         if error is None and sent_away is not None:
             error = FencedError(f"evicted after it was sent away: {sent_away}")
-        frees = self.lease is not None and self.session is not None and not self.session.unregistered
-        until_ms = self.lease.until_ms if self.lease is not None and frees else now_ms
+        until_ms = open_until_ms(self.lease, self.session, now_ms)
         self._lost(why)
         self._parting.give_up(error, until_ms, now_ms)
 

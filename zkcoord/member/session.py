@@ -58,9 +58,9 @@ class Calls:
         self._waiting.pop(token, None)
 
     @property
-    def losing(self) -> bool:
-        """True while the application has not obeyed every `lost`."""
-        return "lost" in self._waiting.values()
+    def reading(self) -> bool:
+        """True while the application may still read what it was told to give up: a `lost` or `stop` has no answer."""
+        return not {"lost", "stop"}.isdisjoint(self._waiting.values())
 
     @property
     def full(self) -> bool:

@@ -110,7 +110,7 @@ class CoordinatorRole:
         self._reset()
 
     def ended(self, now_ms: int) -> None:
-        """The loop is over."""
+        """The loop is over, and its session may be closed at once."""
         self.session_lost(now_ms)
 
     # what comes in

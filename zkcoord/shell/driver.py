@@ -58,8 +58,7 @@ class Driver:
                 inputs = self.inbox.take(wake_at_ms)
                 wake_at_ms = self._step(inputs, self.clock.now_ms())
         except BaseException as error:
-            self._give_up(error)
-            refuse_requests(inputs)
+            self._give_up(error, inputs)
             raise
         finally:
             self.ended.set()
@@ -67,13 +66,13 @@ class Driver:
             for action in self._at_end:
                 action()
 
-    def _give_up(self, error: BaseException) -> None:
-        """A bug ended the loop: whoever waits for its role is told, then the session goes."""
-        now_ms = self.clock.now_ms()
-        try:
-            self.loop.fail(error, now_ms)
-        except Exception:  # the role may be in any state: what counts is the first error, and that the session ends
-            self.loop.end_session(now_ms, reopen_in_ms=None)
+    def _give_up(self, error: BaseException, inputs: Sequence[Input]) -> None:
+        """A bug ended the loop: tell its role and all waiting callers, then close the session when it may be."""
+        self.loop.fail(error, self.clock.now_ms())
+        refuse_requests(inputs)
+        wake_at_ms: int | None = self.clock.now_ms()
+        while not self.loop.finished:
+            wake_at_ms = self.loop.step(self.inbox.take(wake_at_ms), self.clock.now_ms())
 
     def join(self) -> None:
         """Wait for the own thread to end."""

@@ -87,8 +87,9 @@ class Role(Protocol):
     def requested(self, request: Request, now_ms: int) -> None:
         """The program around the loop asks for something; the role ends its future, sooner or later."""
 
-    def ended(self, now_ms: int) -> None:
-        """The loop was abandoned or failed: nothing follows; whoever waits for an answer must get one."""
+    def ended(self, now_ms: int) -> int | None:
+        """The loop was abandoned or failed: only `called` follows. Returns when to be asked again whether the session
+        may be closed; None: it may, and whoever waits for an answer has got one."""
 
     def decide(self, now_ms: int) -> int | None:
         """Decide from what is known; returns when to be asked again at the latest, or None."""
@@ -109,6 +110,7 @@ class Loop:
         self._report: Events = lambda name, fields: None
         self.finished = False
         self.fatal: BaseException | None = None
+        self._failed_ms: int | None = None  # since when the loop has only waited until it may close its session
 
     def run_role(self, role: Role, events: Events | None = None) -> None:
         """Name the role, and where to report what nobody else sees; once, before the first step."""
@@ -165,11 +167,10 @@ class Loop:
         self.finished = reopen_in_ms is None
 
     def fail(self, error: BaseException, now_ms: int) -> None:
-        """End the loop for good with an error that somebody must act on."""
+        """End the loop for good with an error that somebody must act on, as soon as the role lets the session go."""
         self.fatal = self.fatal or error
-        if self._role is not None:
-            self._role.ended(now_ms)
-        self.end_session(now_ms, reopen_in_ms=None)
+        self._failed_ms = now_ms if self._failed_ms is None else self._failed_ms
+        self._end(self._failed_ms, now_ms)
 
     # the flow
 
@@ -180,23 +181,43 @@ class Loop:
             return None
         self._steps += 1
         for place, item in enumerate(inputs):
-            self._take(role, item, now_ms)
+            if self._failed_ms is None:
+                self._take(role, item, now_ms)
+            elif isinstance(item, CallDone):
+                role.called(item, now_ms)
             if self.finished:
                 refuse_requests(inputs[place + 1 :])
                 return None
+        if self._failed_ms is not None:
+            refuse_requests(inputs)
+            return self._end(self._failed_ms, now_ms)
         if self._reopen_at_ms is not None:
             self._open_when_due(self._reopen_at_ms, now_ms)
         unreadable_ms = self._session.tracker.resume(now_ms) if self._session else None
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
-        self._send_reads()
         if self.finished:
             return None
+        if self._failed_ms is not None:
+            return self._end(self._failed_ms, now_ms)
+        self._send_reads()
         leave_at_ms = self._leave_silent_server(now_ms)
         lanes = self._session.lanes if self._session is not None else {}
         times = [t for t in (wake_at_ms, leave_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
         times += [lane.until_ms for lane in lanes.values() if lane.until_ms > now_ms]
         return min(times, default=None)
+
+    def _end(self, failed_ms: int, now_ms: int) -> int | None:
+        """Close the session for good once the role lets it go; returns when to ask it again."""
+        try:
+            wake_at_ms = self._role.ended(now_ms) if self._role is not None else None
+        except Exception:  # after a bug the role may be in any state: what it reads, it reads for a lease at most
+            timeout_ms = self._session.hearing.timeout_ms if self._session is not None else 0
+            wake_at_ms = failed_ms + timeout_ms * 2 // 3
+        if wake_at_ms is None or wake_at_ms <= now_ms:
+            self.end_session(now_ms, reopen_in_ms=None)
+            return None
+        return wake_at_ms
 
     def _leave_silent_server(self, now_ms: int) -> int | None:
         """Have the client look for another server, in the same session, when this one owes an answer and was not heard

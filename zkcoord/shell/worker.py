@@ -9,7 +9,7 @@ leaves a few calls here, of no more partitions than commands name (1,000 each); 
 `member.session.CALLS_WAITING_MAX` of them their consumer begins nothing anew.
 
 An exception that is raised by a callback is its answer. SystemExit and its like (every BaseException that is no
-Exception) mean that the program is to end: they are no answer, and go to `end`.
+Exception) mean that the program is to end: they go to `end` first, then they are the call's answer, too.
 """
 
 from __future__ import annotations
@@ -111,5 +111,5 @@ class _Line:
                 done = CallDone(token, None, error)
             except BaseException as error:
                 self._end(error)
-                continue
+                done = CallDone(token, None, error)  # nothing is read by this call any more
             self._answer(done)
