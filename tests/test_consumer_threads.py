@@ -13,7 +13,7 @@ from tests.shell.test_loop import Recorder
 from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import Starting, TopicPartition
-from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError
+from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError, UsageError
 from zkcoord.member.committing import Wanted
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
@@ -344,3 +344,24 @@ def test_f63_a_request_that_cannot_be_served_fails_alone() -> None:
     loop.step([wrong, stop], 0)
     assert isinstance(wrong.future.exception(0), AttributeError)
     assert (stop.future.result(0), loop.finished, loop.fatal) == (None, False, None)
+
+
+def test_a_consumer_that_was_stopped_before_its_start_never_joins() -> None:
+    """A later `start` joined the group after all."""
+    consumer = quiet_consumer()
+    consumer.stop()
+    with pytest.raises(UsageError, match=r"^this consumer was stopped, and never joins again: make a new Consumer$"):
+        consumer.start()
+    with pytest.raises(FencedError, match=r"^the consumer was stopped$"):
+        consumer.commit({TopicPartition("t", 0): 1})
+    consumer.stop()
+    assert not consumer._driver._thread.is_alive()
+
+
+def test_a_consumer_that_was_stopped_cannot_be_started_again() -> None:
+    consumer = quiet_consumer()
+    consumer.start()
+    consumer.start()
+    consumer.stop()
+    with pytest.raises(UsageError, match="make a new Consumer"):
+        consumer.start()

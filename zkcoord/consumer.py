@@ -131,7 +131,7 @@ class Consumer:
         document = replace(document, assignors=tuple(assignors), offers=_offers(on_replay))
         given_number("session_timeout_ms", session_timeout_ms, 1)
         _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
-        self._rebalance_timeout_ms, self._started = rebalance_timeout_ms, False
+        self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
         sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
@@ -142,7 +142,12 @@ class Consumer:
         self._driver.loop.run_role(self._role, emit_fields)
 
     def start(self) -> None:
-        """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided."""
+        """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided.
+
+        Raises UsageError after `stop`, also when the consumer had not been started then.
+        """
+        if self._stopped:
+            raise UsageError("this consumer was stopped, and never joins again: make a new Consumer")
         if not self._started:
             self._started = True
             self._worker.start()
@@ -155,7 +160,9 @@ class Consumer:
         callback. While `on_stop` still runs nobody else is given its partitions, for as long as the lease holds.
         A SystemExit (or its like) that a callback raised is raised here, unless a call has told it.
         """
+        self._stopped = True
         if not self._started:
+            self._driver.ended.set()  # nobody else answers what is asked
             return
         deadline = time.monotonic() + self._rebalance_timeout_ms / 1000
         future = self._driver.ask("stop")
