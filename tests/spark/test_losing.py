@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
-from zkcoord.spark import progress_heartbeat as pulse
+from zkcoord.spark import watch
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import AWAY_BATCHES_MAX
 from zkcoord.spark.options import Options
@@ -75,7 +75,7 @@ def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
 def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
     world: World, monkeypatch: pytest.MonkeyPatch, looks: list[Any], progress: int
 ) -> None:
-    monkeypatch.setattr(pulse, "LOOK_MS", 1)
+    monkeypatch.setattr(watch, "LOOK_MS", 1)
     world.ends = {A: 30}
     calls = itertools.count()
     looked = threading.Event()

@@ -23,8 +23,7 @@ from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.spark import Batch, SparkConsumer, failures
-from zkcoord.spark import progress_heartbeat as pulse
+from zkcoord.spark import Batch, SparkConsumer, failures, watch
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.readers import ranges as reader_ranges
@@ -169,7 +168,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
 def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evicted_and_done_again(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "LOOK_MS", 200)
+    monkeypatch.setattr(watch, "LOOK_MS", 200)
     topic = make_topic(1)
     topic.fill(0, 20)
     topic.show_in(chroot)

@@ -20,15 +20,14 @@ from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.batch_guard import BatchGuard
-from zkcoord.spark.command_times import CommandTimes
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import error_line
 from zkcoord.spark.loop import DriverLoop, LoopSettings
-from zkcoord.spark.metrics import Metrics, ReportFanout, Totals
 from zkcoord.spark.options import Choices, Options, check_number, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
-from zkcoord.spark.progress import log_event
+from zkcoord.spark.progress import Metrics, Reports, log_event
 from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.watch import CommandTimes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +106,7 @@ class SparkConsumer:
             announce=options.announce,
         )
         self._parts: Parts = parts
-        self._totals = Totals()
+        self._reports = Reports(options.on_report)
         self._lock = threading.Lock()
         self._holdings: BatchGuard | None = None  # of the run under way
         self._stopping = False  # `stop` was called for the run under way, or for the next one
@@ -121,7 +120,7 @@ class SparkConsumer:
     @property
     def metrics(self) -> Metrics:
         """Sums over all runs of this consumer, as they are now."""
-        return self._totals.metrics()
+        return self._reports.metrics
 
     def stop(self, *, cancel: bool | None = None, why: str = AT_STOP) -> None:
         """Ask `run` to finish its batch (or, with `cancel`, to drop it), commit, release and leave; returns at once.
@@ -192,7 +191,7 @@ class SparkConsumer:
         )
         run.allowed = membership.allowed
         membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else
-        progress = ReportFanout(self._parts.progress(), self._totals, self._options.on_report)
+        self._reports.shown = self._parts.progress()
         loop = DriverLoop(
             self._loop_settings,
             holdings=run.holdings,
@@ -201,12 +200,12 @@ class SparkConsumer:
             reader=reader,
             jobs=run.jobs,
             meter=self._parts.meter(),
-            progress=progress,
+            progress=self._reports,
             command_times=run.times.take,
             await_turn=self._parts.await_turn,
         )
         with ExitStack() as stack:
-            stack.callback(progress.close)
+            stack.callback(self._reports.close)
             stack.push(_leave(membership))
             membership.start()
             return loop.run(process, max_batches, idle_timeout_ms)
@@ -265,18 +264,18 @@ class _Run:
 
     def on_start(self, starting: Starting) -> None:
         """The membership's callback."""
-        with self.times.draining():
+        with self.times.measuring("drain"):
             self.holdings.start(starting)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """The membership's callback."""
-        with self.times.draining():
+        with self.times.measuring("drain"):
             self.holdings.lose(partitions)
 
     def on_stop(self, partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Mapping[TopicPartition, int]:
         """The membership's callback: wait for the batch that reads them, at most for the rebalance timeout. `stopped`
         is told at once what no batch reads."""
-        with self.times.acknowledging():
+        with self.times.measuring("acknowledge"):
             return self.holdings.stop(
                 partitions,
                 self._options.rebalance_timeout_ms,

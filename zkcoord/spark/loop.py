@@ -17,17 +17,16 @@ from itertools import pairwise
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
-from zkcoord.spark.alarm import slow_batch_alarm, tell_in_vain
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
 from zkcoord.spark.failures import Failures
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
 from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
-from zkcoord.spark.progress import log_event
-from zkcoord.spark.progress_heartbeat import ProgressHeartbeat
+from zkcoord.spark.progress import log_event, tell_in_vain
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
 from zkcoord.spark.starting import StartingPoints
+from zkcoord.spark.watch import ProgressHeartbeat, slow_batch_alarm
 
 IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
 ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing

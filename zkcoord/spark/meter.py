@@ -50,7 +50,7 @@ class Steps:
 _steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
 
 
-class ConnectMeter:
+class ConnectMeter(Meter):
     """A remote session tells no counters of rows, but how its operations get on (every 2 s, unless its server is told
     otherwise with `spark.connect.progress.reportInterval`)."""
 
@@ -66,24 +66,16 @@ class ConnectMeter:
         self._thread = threading.get_ident()
         return df
 
-    def read(self, tag: str) -> tuple[int | None, int | None]:
-        """As `ports.Meter`: nothing is known."""
-        return None, None
-
     def activity(self, tag: str) -> object:
         """As `ports.Meter`: of what the batch's own thread waits for."""
         return self._steps.of(self._thread) or ()
 
 
-class StageMeter:
+class StageMeter(Meter):
     """Rows as the stages of the tagged jobs counted them; the plan stays as it is (2 to 3 ms a batch)."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
-
-    def watch(self, df: DataFrame) -> DataFrame:
-        """As `ports.Meter`."""
-        return df
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
         """As `ports.Meter`."""
@@ -122,7 +114,7 @@ class StageMeter:
         return sum(int(store.lastStageAttempt(each).inputRecords()) for each in sorted(stages)) if stages else None
 
 
-class ObservedMeter:
+class ObservedMeter(Meter):
     """Rows and bytes as the first action counts them that reads the DataFrame: exact, for about 20 ms a batch and up
     to a third of the throughput of a job that does nothing else. Works in remote sessions too."""
 

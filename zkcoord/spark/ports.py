@@ -106,26 +106,36 @@ class Jobs(Protocol):
         """End what carries the tag and is active now; harmless when there is nothing. Any thread."""
 
 
-class Meter(Protocol):
-    """Counts what a batch reads."""
+class Meter:
+    """Counts what a batch reads. This one knows nothing."""
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """What `process` is given in place of the reader's DataFrame."""
+        """Return the DataFrame that `process` is given in place of the reader's."""
+        return df
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
-        """Rows and bytes that the jobs with this tag have read of what was watched last, as far as known."""
+        """Return the rows and bytes that the jobs with this tag have read of what was watched last, as far as known."""
+        return None, None
 
     def activity(self, tag: str) -> object:
-        """A value that changes as the running jobs with this tag get on; None where nothing is known. Any thread."""
+        """Return a value that changes while jobs with this tag get on; None where nothing is known. Any thread."""
+        return None
 
 
-class Progress(Protocol):
-    """Who is told how it goes. Called on the batch thread only."""
+class Progress:
+    """Is told how it goes, on the batch thread. A subclass takes up what concerns it."""
 
-    def batch_done(self, report: Report) -> None: ...
-    def batch_lost(self) -> None: ...
-    def idle(self, lag: int) -> None: ...
-    def close(self) -> None: ...
+    def batch_done(self, report: Report) -> None:
+        """A batch was committed."""
+
+    def batch_lost(self) -> None:
+        """A batch was dropped."""
+
+    def idle(self, lag: int) -> None:
+        """There is nothing to read."""
+
+    def close(self) -> None:
+        """The run is over."""
 
 
 class Parts(Protocol):

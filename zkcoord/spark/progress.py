@@ -1,6 +1,6 @@
-"""How a batch is reported: one structured log line a batch, and one live line where a person looks at a terminal.
+"""What a consumer tells of its batches: log lines, a live line on a terminal, sums for a monitoring system.
 
-Where the log itself goes to a terminal there is no live line between its lines.
+There is no live line where the log itself goes to a terminal.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from zkcoord.spark.ports import Progress, Report
@@ -17,6 +19,7 @@ LOG = logging.getLogger("zkcoord.spark")
 LOGS = (LOG, logging.getLogger("zkcoord.events"), logging.getLogger("zkcoord.zk"))  # whose warnings come between
 CLEARED = "\r\x1b[K"  # the line that the cursor is in
 REDRAW_MS = 100  # ten times a second is as much as an eye follows
+TIMES = ("drain_ms", "plan_ms", "process_ms", "commit_ms", "acknowledge_ms")  # of a report
 SAME_MS = 1_000  # what has not changed is drawn again for who wrote over it: Spark's own line is on this terminal, too
 
 
@@ -44,8 +47,21 @@ def _lines_on_terminal() -> bool:
     return False
 
 
-class LogLines:
-    """Event `batch_done` for each batch."""
+def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
+    """Log `nothing_held`: a run ends that never had a partition. That is not the end of the records."""
+    text = in_vain(consumer_id, waited_ms)
+    log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)
+
+
+def in_vain(consumer_id: str | None, waited_ms: int) -> str:
+    """Say to a person what may be missing. `consumer_id`: None if the consumer is not registered."""
+    from zkcoord.consumer import why_nothing_is_held
+
+    return f"nothing was read: waited {waited_ms} ms in vain for a partition; {why_nothing_is_held(consumer_id)}"
+
+
+class LogLines(Progress):
+    """Logs the event `batch_done` for each batch. (The loop logs why a batch was lost.)"""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -66,28 +82,12 @@ class LogLines:
             ranges=[str(each) for each in batch.ranges],
             replayed=batch.replayed,
             offsets_count=report.offsets,
-            rows=report.rows,
-            bytes=report.bytes,
-            lag=report.lag,
-            drain_ms=report.drain_ms,
-            plan_ms=report.plan_ms,
-            process_ms=report.process_ms,
-            commit_ms=report.commit_ms,
-            acknowledge_ms=report.acknowledge_ms,
+            **{name: getattr(report, name) for name in ("rows", "bytes", "lag", *TIMES)},
         )
 
-    def batch_lost(self) -> None:
-        """Nothing: the loop has logged why."""
 
-    def idle(self, lag: int) -> None:
-        """Nothing: a log tells what happened."""
-
-    def close(self) -> None:
-        """Nothing is left open."""
-
-
-class LiveLine:
-    """Beside the log, one line that is written over, at most every REDRAW_MS, and makes room for a warning."""
+class LiveLine(Progress):
+    """Beside the log, one line that is written over, at most every REDRAW_MS. It makes room for a warning."""
 
     def __init__(self, stream: TextIO, group: str) -> None:
         self._stream = stream
@@ -155,3 +155,54 @@ class LiveLine:
 
 def _count(batches: int) -> str:
     return f"{batches:,} batch{'' if batches == 1 else 'es'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Sums since the consumer was made, but `lag`, which is as it was last seen. Times in milliseconds."""
+
+    batches: int = 0
+    lost: int = 0  # batches that were dropped: their ownership was lost, or somebody asked for it
+    offsets: int = 0
+    rows: int = 0  # of those batches whose rows are known
+    bytes: int = 0
+    lag: int = 0
+    drain_ms: int = 0
+    plan_ms: int = 0
+    process_ms: int = 0
+    commit_ms: int = 0
+    acknowledge_ms: int = 0
+
+
+class Reports(Progress):
+    """Passes each report on: to the sums, to the line or log of the present run, to the user's own function."""
+
+    def __init__(self, on_report: Callable[[Report], object] | None) -> None:
+        self._on_report = on_report
+        self.shown = Progress()  # of the present run
+        self.metrics = Metrics()  # frozen, so any thread may look; the batch thread writes
+
+    def batch_done(self, report: Report) -> None:
+        """Add the batch up and pass it on. What the user's function raises ends the run; the batch stays committed."""
+        now = self.metrics
+        sums = {
+            name: getattr(now, name) + (getattr(report, name) or 0) for name in ("offsets", "rows", "bytes", *TIMES)
+        }
+        self.metrics = replace(now, batches=now.batches + 1, lag=report.lag, **sums)
+        self.shown.batch_done(report)
+        if self._on_report is not None:
+            self._on_report(report)
+
+    def batch_lost(self) -> None:
+        """Count the batch."""
+        self.metrics = replace(self.metrics, lost=self.metrics.lost + 1)
+        self.shown.batch_lost()
+
+    def idle(self, lag: int) -> None:
+        """Keep the lag."""
+        self.metrics = replace(self.metrics, lag=lag)
+        self.shown.idle(lag)
+
+    def close(self) -> None:
+        """The run is over."""
+        self.shown.close()

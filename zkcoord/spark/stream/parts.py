@@ -265,26 +265,18 @@ class NoReader:
         return False
 
 
-class UnseenMeter:
+class UnseenMeter(Meter):
     """`ports.Meter` of what only Spark sees."""
 
     def __init__(self) -> None:
         self._looks = count()
-
-    def watch(self, df: Any) -> Any:
-        """As `ports.Meter`."""
-        return df
-
-    def read(self, tag: str) -> tuple[int | None, int | None]:
-        """As `ports.Meter`: nothing is known."""
-        return None, None
 
     def activity(self, tag: str) -> object:
         """As `ports.Meter`: another value each time. A batch lasts until the next trigger, however little it does."""
         return next(self._looks)
 
 
-class StreamProgress:
+class StreamProgress(Progress):
     """`ports.Progress` for the log, for `Known` and for who waits for a batch."""
 
     def __init__(self, log: LogLines, handover: Handover, known: StreamPositions) -> None:
@@ -297,13 +289,6 @@ class StreamProgress:
         self._known.done(report.batch.ranges)
         self._log.batch_done(report)
 
-    def batch_lost(self) -> None:
-        """A batch was dropped."""
-        self._log.batch_lost()
-
     def idle(self, lag: int) -> None:
         """There is nothing to read."""
         self._handover.idle()
-
-    def close(self) -> None:
-        """The run is over."""

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
-from zkcoord.spark.alarm import in_vain, tell_in_vain
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.ports import Parts
-from zkcoord.spark.progress import log_event
+from zkcoord.spark.progress import in_vain, log_event, tell_in_vain
 from zkcoord.spark.ranges import OffsetRange, offsets_in
 from zkcoord.spark.readers.ranges import tasks_of
 from zkcoord.spark.stream.handover import Handover
