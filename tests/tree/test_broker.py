@@ -53,7 +53,7 @@ def test_a_rack_is_a_text_or_none() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"h-1416335000123:h:9092", "bad broker 'h-1416335000123:h:9092': no JSON"),
+        (b"h-1416335000123:h:9092", "bad broker 'h-1416335000123:h:9092': a Kafka 0.7 broker, which no later"),
         (b"{}", "port is missing"),
         (b'{"host":7,"port":9092}', "host is 7, allowed is a text"),
         (b'{"host":"h","port":70000}', "port is 70000, allowed is an integer from -1 to 65535"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from zkcoord.tree.codec import Document, read_document
+from zkcoord.tree.codec import Document, corrupt, read_document
 from zkcoord.tree.paths import partition_number
 
 _WHAT = "broker"
 _ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
+_OLD_BROKER = re.compile(rb"[^:{}]+-[0-9]+:[^:{}]+:[0-9]{1,5}\s*")  # <creator>:<host>:<port>
 _PORT_MAX = 65_535
 
 
@@ -38,6 +39,8 @@ def decode_broker(data: bytes) -> Broker:
     ...               b'"listener_security_protocol_map":{"SSL":"SSL","IN":"PLAINTEXT"},"host":null,"port":-1}')
     Broker(servers=['h:9092'], rack='dc1')
     """
+    if _OLD_BROKER.fullmatch(data):
+        raise corrupt(_WHAT, data, "a Kafka 0.7 broker, which no later client reads")
     document = read_document(_WHAT, data)
     return Broker(_servers(document), document.optional_text("rack"))
 

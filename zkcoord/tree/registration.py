@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zkcoord.core.assignors.legacy.java_order import immutable_order
 from zkcoord.core.view import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from zkcoord.errors import CorruptError, UsageError, invariant
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, shown, text_of
-from zkcoord.tree.topic_filter import topic_pattern
+from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 MARKER = "zkcoord/1"
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
@@ -71,6 +72,11 @@ def encode_registration(registration: Registration) -> bytes:
     }
     if registration.coordination is not None:
         document |= _own_keys(registration)
+    wildcard = registration.wildcard
+    if wildcard is not None and normal_filter(wildcard) != wildcard:
+        raise UsageError(
+            f"no client would read the wildcard {wildcard!r} as it stands: write {normal_filter(wildcard)!r}"
+        )
     data = compact(document)
     try:
         back = decode_registration(data)
@@ -179,40 +185,17 @@ def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
         if type(count) is not int:
             raise document.error("subscription", f"gives {shown(name)} the count {shown(count)}, which is no integer")
     if wildcard and counts:
-        regex = _first_as_scala(counts)
+        first = immutable_order(counts)[0]  # of several the old clients use one: the head of Scala's map
+        regex = normal_filter(first)  # each reader does that again, and not every foreign client did it before
         try:
             topic_pattern(regex)
         except CorruptError as error:
             raise document.error("subscription", f"holds a {error}") from None
-        counts = {regex: counts[regex]}
+        counts = {regex: counts[first]}
     for name, count in counts.items():
         if not 1 <= count <= THREADS_MAX:
             raise document.error("subscription", f"gives {shown(name)} {shown(count)} threads, not 1 to {THREADS_MAX}")
     return counts
-
-
-def _first_as_scala(counts: Mapping[str, int]) -> str:
-    """The one entry that old clients use of several regexes: the head of Scala's immutable map.
-
-    Up to four entries the map keeps their order; from five on it is a trie over the keys' hashes.
-
-    >>> _first_as_scala({"b": 1, "a": 1}), _first_as_scala({"t0": 1, "t1": 1, "t2": 1, "t3": 1, "t4": 1, "t5": 1})
-    ('b', 't4')
-    """
-    return next(iter(counts)) if len(counts) <= 4 else min(counts, key=_trie_place)
-
-
-def _trie_place(key: str) -> tuple[int, ...]:
-    mask = 0xFFFFFFFF
-    mixed = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        mixed = (31 * mixed + (high << 8 | low)) & mask
-    mixed = (mixed + (~(mixed << 9) & mask)) & mask
-    mixed ^= mixed >> 14
-    mixed = (mixed + (mixed << 4)) & mask
-    mixed ^= mixed >> 10
-    return tuple(mixed >> shift & 31 for shift in range(0, 35, 5))
 
 
 def _marker(document: Document) -> str | None:

@@ -44,6 +44,8 @@ _ESCAPES = frozenset("dDsSwWbBAGzZtnrfahHvVRX123456789")
 _FLAGS = re.compile(r"\(\?([idmsuU]*)(-[idmsuU]+)?([:)])")
 _NO_FLAGS = str.maketrans("", "", "duU")  # of line ends and of what is no ASCII
 
+_TRIMMED = "".join(map(chr, range(33)))  # what Java's trim() drops
+
 MATCH_SECONDS = 1.0
 """For one name. A regex that tries too many ways (`(a+)+b`) would hold up everybody; it is given up then."""
 
@@ -54,7 +56,7 @@ def normal_filter(text: str) -> str:
     >>> normal_filter(' "clicks, views.*" ')
     'clicks|views.*'
     """
-    return text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    return text.strip(_TRIMMED).replace(",", "|").replace(" ", "").strip("\"'")
 
 
 @lru_cache(maxsize=1024)

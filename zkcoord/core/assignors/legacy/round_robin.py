@@ -1,26 +1,32 @@
 """How the old high-level consumer deals partitions out, round robin. Versions differ in the partitions' order alone.
 
-Partitions stand in the order of a signed 32-bit Java hash of their names. Names with equal hashes stood in the order of
-a Scala map: from 0.11 on the order in which the first member lists the topics, which is kept here; members of 0.8.2
-disagree among themselves there and can never settle (topics `Aa` and `BB`, for instance).
+Partitions stand in the order of a signed 32-bit Java hash of their names. Where hashes are equal (topics `Aa` and `BB`,
+for instance) they stand in the order in which Scala's maps go through the topics: that of 0.10.2 and later here.
+Members of 0.8.2 to 0.10.1 that list the topics differently disagree there among themselves, and can never settle.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from zkcoord.core.assignors.contract import AssignorInput, threads_by_topic
+from zkcoord.core.assignors.legacy.java_order import java_hash, topics_of_all
 from zkcoord.core.assignors.legacy.range import utf16_units
-from zkcoord.core.model import Subscriber, TopicPartition
+from zkcoord.core.model import TopicPartition
 
 
-def deal(given: AssignorInput, before: str, after: str) -> dict[TopicPartition, str]:
+def deal(
+    given: AssignorInput, before: str, after: str, topics: Sequence[str] | None = None
+) -> dict[TopicPartition, str]:
     """Deal partitions, in the order of the hashes of `<before><topic><after…>`, to threads in string order.
 
     `before` is what stands before the topic in a partition's name; `after` stands between topic and number and, from
-    its second character on, behind the number: "[" and ",]" make `[clicks,0]`. A thread that does not read a
-    partition's topic loses its turn. Who owns what now changes nothing.
+    its second character on, behind the number: "[" and ",]" make `[clicks,0]`. `topics`: the order of all topics where
+    hashes are equal (None: that of 0.10.2 and later). A thread that does not read a partition's topic loses its turn.
+    Who owns what now changes nothing.
     """
     readers = threads_by_topic(given.subscribers, given.partitions)
     threads = sorted(frozenset().union(*readers.values()), key=utf16_units)
@@ -33,7 +39,7 @@ def deal(given: AssignorInput, before: str, after: str) -> dict[TopicPartition, 
         turns[topic] = made[allowed]
     answer: dict[TopicPartition, str] = {}
     turn = 0
-    for partition in _in_order(given, readers, before, after):
+    for partition in _in_order(given, _hashed(given, readers, before, after), topics):
         places = turns[partition.topic]
         index = bisect_left(places, turn)
         turn = places[index if index < len(places) else 0] + 1
@@ -41,35 +47,29 @@ def deal(given: AssignorInput, before: str, after: str) -> dict[TopicPartition, 
     return answer
 
 
-def _in_order(given: AssignorInput, readers: Iterable[str], before: str, after: str) -> list[TopicPartition]:
-    """All partitions of these topics by the hash of their names."""
-    keyed: list[tuple[int, int, TopicPartition]] = []
-    for rank, topic in enumerate(_as_listed(given.subscribers, readers)):
+def ties(given: AssignorInput, before: str, after: str) -> list[list[TopicPartition]]:
+    """The partitions with equal hashes, together, in order; `before` and `after` as in `deal`."""
+    readers = threads_by_topic(given.subscribers, given.partitions)
+    alike = groupby(sorted(_hashed(given, readers, before, after)), key=itemgetter(0))
+    found = [[partition for _, partition in group] for _, group in alike]
+    return sorted(group for group in found if len(group) > 1)
+
+
+def _in_order(
+    given: AssignorInput, hashed: list[tuple[int, TopicPartition]], topics: Sequence[str] | None
+) -> list[TopicPartition]:
+    """All partitions by hash; where hashes are equal by topic, in that order, then by number."""
+    if len({value for value, _ in hashed}) == len(hashed):
+        return [partition for _, partition in sorted(hashed)]
+    order = topics_of_all(given.subscribers) if topics is None else topics
+    rank = {topic: number for number, topic in enumerate(order)}
+    return [p for _, p in sorted(hashed, key=lambda one: (one[0], rank[one[1].topic], one[1].partition))]
+
+
+def _hashed(given: AssignorInput, readers: Iterable[str], before: str, after: str) -> list[tuple[int, TopicPartition]]:
+    """All partitions of these topics, each with the hash of its name."""
+    found: list[tuple[int, TopicPartition]] = []
+    for topic in readers:
         start = java_hash(f"{before}{topic}{after[0]}")
-        ids = given.partitions[topic]
-        keyed += [(java_hash(f"{n}{after[1:]}", start), rank, TopicPartition(topic, n)) for n in ids]
-    return [partition for _, _, partition in sorted(keyed)]
-
-
-def _as_listed(subscribers: Iterable[Subscriber], topics: Iterable[str]) -> list[str]:
-    """The topics in the order in which the members, by consumer id, list them first."""
-    wanted = set(topics)
-    listed = (topic for member in sorted(subscribers, key=lambda m: m.consumer_id) for topic in member.threads)
-    return list(dict.fromkeys(topic for topic in listed if topic in wanted))
-
-
-def java_hash(text: str, start: int = 0) -> int:
-    """Java's `String.hashCode`, signed; `start` is the hash of what stands before the text.
-
-    >>> java_hash("[events,0]"), java_hash("events-10"), java_hash("10", java_hash("events-"))
-    (-670581339, 32279379, 32279379)
-    """
-    value = start
-    if text.isascii():
-        for character in text.encode("ascii"):
-            value = value * 31 + character
-    else:
-        units = text.encode("utf-16-be", "surrogatepass")
-        for high, low in zip(units[::2], units[1::2], strict=True):
-            value = value * 31 + (high << 8 | low)
-    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+        found += [(java_hash(f"{n}{after[1:]}", start), TopicPartition(topic, n)) for n in given.partitions[topic]]
+    return found

@@ -1,0 +1,37 @@
+"""How Scala's and Java's maps iterate: what no vector shows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkcoord.core.assignors.legacy.java_order import children_order, immutable_order, java_hash, mutable_order
+
+names = st.lists(st.text(alphabet="aAbB.-_019", max_size=6) | st.sampled_from(["Aa", "BB", "AaAa", "BBBB", "AaBB"]))
+
+
+@given(names)
+def test_an_order_holds_each_key_once(keys: list[str]) -> None:
+    for order in (immutable_order, mutable_order, children_order):
+        found = order(keys)
+        assert sorted(found) == sorted(set(keys))
+
+
+@given(names)
+def test_equal_hashes_turn_around_in_a_small_mutable_map_and_not_in_the_others(keys: list[str]) -> None:
+    once = list(dict.fromkeys(keys))[:12]
+    for key in once:
+        alike = [other for other in once if java_hash(other) == java_hash(key)]
+        assert [other for other in mutable_order(once) if other in alike] == alike[::-1]
+        assert [other for other in immutable_order(once) if other in alike] == alike
+
+
+def test_a_growing_mutable_map_turns_the_equal_ones_around_again() -> None:
+    few, many = ["Aa", "BB"], ["Aa", "BB", *(f"t{n}" for n in range(11))]
+    assert [key for key in mutable_order(few) if key in few] == ["BB", "Aa"]
+    assert [key for key in mutable_order(many) if key in few] == ["Aa", "BB"]
+
+
+@given(names)
+def test_children_are_listed_alike_however_they_were_made(keys: list[str]) -> None:
+    assert children_order(keys) == children_order(reversed(keys))
