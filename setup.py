@@ -45,6 +45,7 @@ setup(
         "zkcoord.demo",
         "zkcoord.embedded",
         "zkcoord.kafka",
+        "zkcoord.legacy",
         "zkcoord.member",
         "zkcoord.migrate",
         "zkcoord.serving",

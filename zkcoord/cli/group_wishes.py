@@ -1,4 +1,4 @@
-"""`zkcoord group rebalance|hold|pause|resume|delete|plan`: what people wish of a group, what a rebalance would do."""
+"""`zkcoord group rebalance|hold|pause|resume|delete`: what people wish of a group."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import click
 
 from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
-from zkcoord.cli.output import print_json, table
+from zkcoord.cli.output import print_json
 from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
 from zkcoord.core.requests import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
-
-PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
 
 timeout = click.option(
     "--timeout-ms",
@@ -131,23 +129,4 @@ def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> Non
     _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
 
 
-@click.command(cls=Command)
-@click.argument("name", metavar="G")
-@pass_settings
-def plan(settings: Settings, name: str) -> None:
-    """Show what a rebalance of group G would move now. Changes nothing."""
-    with settings.tree() as tree:
-        report = read_group(tree, read_tree(tree, settings.zookeeper_address()).layout, name)
-    moves = report.moves()
-    if settings.json:
-        print_json(
-            {"group": name, "moves": [{"partition": str(p), "from": old or None, "to": new} for p, old, new in moves]}
-        )
-    elif moves:
-        rows = [[name, p.topic, p.partition, old, new] for p, old, new in moves]
-        click.echo(table(PLAN_COLUMNS, rows))
-    else:
-        click.echo(f"group {name}: nothing would move")
-
-
-VERBS: tuple[click.Command, ...] = (plan, rebalance, hold, pause, resume, delete)
+VERBS: tuple[click.Command, ...] = (rebalance, hold, pause, resume, delete)

@@ -16,6 +16,7 @@ from zkcoord.cli.coordinators import coordinators
 from zkcoord.cli.demo import demo
 from zkcoord.cli.group import group
 from zkcoord.cli.group_config import config
+from zkcoord.cli.group_plan import plan
 from zkcoord.cli.group_wishes import VERBS
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.options import Group
@@ -117,7 +118,7 @@ def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
 
 
-for verb in (*VERBS, config):
+for verb in (*VERBS, config, plan):
     group.add_command(verb)
 for command in (coordinator, coordinators, consume, group, migrate, demo):
     cli.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -43,7 +43,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """One object, one line."""
-    click.echo(json.dumps(plain(document), separators=(",", ":")))
+    click.echo(_json(document))
+
+
+def print_json_list(documents: Iterable[Mapping[str, Any]]) -> None:
+    """One list, one line."""
+    click.echo(f"[{','.join(map(_json, documents))}]")
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(plain(document), separators=(",", ":"))
 
 
 def warn(text: str) -> None:

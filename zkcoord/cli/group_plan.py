@@ -1,0 +1,107 @@
+"""`zkcoord group plan`: what a rebalance would move, or what old members would settle on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, print_json_list, table
+from zkcoord.errors import UsageError
+from zkcoord.group_report import read_group, read_tree
+from zkcoord.legacy.cases import Case, read_cases
+from zkcoord.legacy.planning import ROUND_ROBIN, Plan, plan_of
+
+PLAN_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "FROM", "TO")
+OWNER_COLUMNS = ("TOPIC", "PARTITION", "THREAD")
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[G]", required=False)
+@click.option(
+    "--dump", metavar="FILE", help="Plan the groups in this file instead, without any server (-: standard input)."
+)
+@pass_settings
+def plan(settings: Settings, name: str | None, dump: str | None) -> None:
+    """Show what a rebalance of group G would move now. Changes nothing.
+
+    With --dump: what old ZooKeeper consumers would settle on, or why they never would. The file holds one group or a
+    list of them, as JSON (docs/commands.md). With --output json one object for a group, a list for a list.
+    """
+    if (name is None) is (dump is None):
+        raise UsageError("name a group, or give --dump FILE")
+    if dump is not None:
+        _plan_file(settings, dump)
+    elif name is not None:
+        _plan_group(settings, name)
+
+
+def _plan_group(settings: Settings, name: str) -> None:
+    with settings.tree() as tree:
+        report = read_group(tree, read_tree(tree, settings.zookeeper_address()).layout, name)
+    moves = report.moves()
+    if settings.json:
+        print_json(
+            {"group": name, "moves": [{"partition": str(p), "from": old or None, "to": new} for p, old, new in moves]}
+        )
+    elif moves:
+        rows = [[name, p.topic, p.partition, old, new] for p, old, new in moves]
+        click.echo(table(PLAN_COLUMNS, rows))
+    else:
+        click.echo(f"group {name}: nothing would move")
+
+
+def _plan_file(settings: Settings, name: str) -> None:
+    try:
+        cases = read_cases(_text(name))
+    except UsageError as error:
+        raise UsageError(f"--dump {name}: {error}; whoever wrote the file must mend it") from None
+    if isinstance(cases, Case):
+        _print_one(settings, cases)
+    elif settings.json:
+        print_json_list(_document(case, plan_of(case.group)) for case in cases)
+    else:
+        click.echo("\n\n".join(_text_of(case, plan_of(case.group)) for case in cases))
+
+
+def _print_one(settings: Settings, case: Case) -> None:
+    found = plan_of(case.group)
+    if settings.json:
+        print_json(_document(case, found))
+    else:
+        click.echo(_text_of(case, found))
+
+
+def _text(name: str) -> str:
+    """What the file holds."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"it cannot be read ({error.strerror or error})") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"byte {error.start} is no UTF-8") from None
+
+
+def _document(case: Case, found: Plan) -> dict[str, Any]:
+    named = {} if case.name is None else {"name": case.name}
+    if found.owners is None:
+        return {**named, "error": found.error}
+    owners: dict[str, dict[str, str]] = {}
+    for partition, thread in sorted(found.owners.items()):
+        owners.setdefault(partition.topic, {})[str(partition.partition)] = thread
+    return {**named, "owners": owners}
+
+
+def _text_of(case: Case, found: Plan) -> str:
+    group = case.group
+    strategy = "round robin" if group.assignor == ROUND_ROBIN else group.assignor
+    title = cell(f"{case.title} ({strategy}, read by Kafka {group.version.text})")
+    if found.owners is None:
+        return f"{title}: NO PLAN: {cell(found.error)}"
+    rows = [[partition.topic, partition.partition, thread] for partition, thread in sorted(found.owners.items())]
+    return f"{title}:\n{table(OWNER_COLUMNS, rows)}" if rows else f"{title}: nothing is assigned"

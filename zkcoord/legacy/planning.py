@@ -1,0 +1,113 @@
+"""What old members would settle on among themselves: each computes it from registrations and topics, without a word.
+
+An old member fails for good if it cannot read one registration, or if others compute another plan and hold its
+partitions. Then there is no plan, and the reason says what stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.assignors.legacy.java_order import topics_of_one
+from zkcoord.core.assignors.legacy.round_robin import deal, ties
+from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.errors import CorruptError
+from zkcoord.legacy.reading import read_as
+from zkcoord.legacy.versions import OldVersion
+from zkcoord.tree.codec import shown
+
+RANGE, ROUND_ROBIN = "range", "roundrobin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldGroup:
+    """A group of old members as they see it in ZooKeeper, and what their configuration says."""
+
+    version: OldVersion
+    assignor: str  # "range", "roundrobin", or the name of one of the project's own
+    registrations: Mapping[str, str]  # consumer id -> what its node holds
+    topics: Mapping[str, tuple[int, ...]]  # that exist -> their partitions, ascending
+    exclude_internal: bool = True
+
+
+class Plan(NamedTuple):
+    """Partition -> thread; or None, and why there is no plan."""
+
+    owners: Mapping[TopicPartition, str] | None
+    error: str | None = None
+
+
+def plan_of(group: OldGroup) -> Plan:
+    """What the members settle on, or why they never do."""
+    try:
+        given = AssignorInput(subscribers=_subscribers(group), partitions=group.topics, owned={})
+        return Plan(_assigned(group, given))
+    except CorruptError as error:
+        return Plan(None, str(error))
+
+
+def _subscribers(group: OldGroup) -> tuple[Subscriber, ...]:
+    excluded = group.version.internal if group.exclude_internal else frozenset()
+    found: list[Subscriber] = []
+    for name, text in sorted(group.registrations.items()):
+        try:
+            threads = read_as(group.version, text).threads(group.topics, excluded)
+        except CorruptError as error:
+            raise CorruptError(
+                f"consumer {shown(name)}: {error}; while it is there, no old member can rebalance"
+            ) from None
+        found.append(Subscriber(consumer_id=name, threads=threads))
+    return tuple(found)
+
+
+def _assigned(group: OldGroup, given: AssignorInput) -> dict[TopicPartition, str]:
+    if group.assignor != ROUND_ROBIN:
+        return ASSIGNORS[group.assignor](given)
+    if not group.version.round_robin:
+        return ASSIGNORS[RANGE](given)
+    if group.version.equal_subscriptions:
+        return _each_for_itself(group.version, given)
+    return deal(given, *group.version.hashed_as)
+
+
+def _each_for_itself(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:
+    """Round robin of 0.8.2 to 0.10.1: all topics must have the same threads, and each member goes by its own topics."""
+    topics = {topic: _threads_of(given, topic) for member in given.subscribers for topic in member.threads}
+    if not topics and version.fails_without_topics:
+        raise CorruptError("nobody subscribes to a topic: round robin of Kafka 0.8.2 fails then (KAFKA-1648)")
+    first = min(topics, default="")
+    for topic in sorted(topics):
+        if topics[topic] != topics[first]:
+            raise CorruptError(
+                f"topics {shown(first)} and {shown(topic)} have different threads: round robin of Kafka {version.text} "
+                "needs all members to subscribe to the same topics, each with the same number of threads"
+            )
+    if not ties(given, *version.hashed_as):
+        return deal(given, *version.hashed_as)
+    return _united(version, given)
+
+
+def _united(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:
+    """The members' own shares; CorruptError when two of them want the same partition."""
+    owners: dict[TopicPartition, str] = {}
+    for member in given.subscribers:
+        if not member.threads:
+            continue
+        for partition, thread in deal(given, *version.hashed_as, topics_of_one(member)).items():
+            if consumer_of(thread) != member.consumer_id:
+                continue
+            if partition in owners:
+                raise CorruptError(
+                    f"{shown(str(partition))} is wanted by {shown(owners[partition])} and by {shown(thread)}: "
+                    f"some partitions have equal hashes, and members of Kafka {version.text} that list topics in "
+                    "different orders never agree on them; use range, or rename a topic"
+                )
+            owners[partition] = thread
+    return owners
+
+
+def _threads_of(given: AssignorInput, topic: str) -> frozenset[str]:
+    return frozenset(thread for member in given.subscribers for thread in member.thread_ids(topic))

@@ -1,0 +1,98 @@
+"""A registration as an old member of one version reads it: which threads it gives to which topics, or why it fails.
+
+Every old member reads the registrations of all members at each rebalance, and fails if it cannot read one of them.
+`zkcoord.tree.registration` reads what *any* version reads; here one version decides, as bit for bit as is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zkcoord.core.assignors.legacy.java_order import immutable_order
+from zkcoord.errors import CorruptError
+from zkcoord.legacy.scala_json import parse_scala_json
+from zkcoord.legacy.versions import OldVersion
+from zkcoord.tree.codec import INT32_MAX, corrupt, parse_json, shown
+from zkcoord.tree.registration import BLACK_LIST, THREADS_MAX, WHITE_LIST
+from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
+
+_WHAT = "registration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldSubscription:
+    """What one member subscribes to: `counts` topic -> threads, or one regex -> threads under a wildcard."""
+
+    counts: Mapping[str, Any]  # of what was written; what is no count fails where an old member uses it
+    wildcard: str | None = None
+    black_list: bool = False
+
+    def threads(self, topics: Iterable[str], excluded: frozenset[str]) -> dict[str, int]:
+        """Topic to threads, in the order of the text, or of `topics` for a wildcard, which takes none of `excluded`.
+
+        CorruptError for a count at which old members fail.
+        """
+        if self.wildcard is None:
+            return {topic: _count(topic, count) for topic, count in self.counts.items()}
+        threads = self.counts[self.wildcard]
+        return {
+            topic: _count(self.wildcard, threads)
+            for topic in topics
+            if topic not in excluded and matches(self.wildcard, topic, black_list=self.black_list)
+        }
+
+
+def read_as(version: OldVersion, text: str) -> OldSubscription:
+    """What a member of this version reads; CorruptError, with the reason, for what makes its rebalance fail."""
+    document = _document(version, text)
+    if "pattern" not in document or "subscription" not in document:
+        missing = "pattern" if "pattern" not in document else "subscription"
+        raise corrupt(_WHAT, text, f"{missing} is missing")
+    pattern, counts = document["pattern"], document["subscription"]
+    if not isinstance(pattern, str) and (version.jackson or pattern is not None):
+        raise corrupt(_WHAT, text, f"pattern is {shown(pattern)}, not a text")
+    if not isinstance(counts, dict):
+        raise corrupt(_WHAT, text, f"subscription is {shown(counts)}, not an object")
+    if version.jackson:
+        for name, count in counts.items():
+            if not _is_int32(count):
+                raise corrupt(_WHAT, text, f"subscription gives {shown(name)} the count {shown(count)}")
+    if not counts or pattern not in (WHITE_LIST, BLACK_LIST):
+        return OldSubscription(counts=counts)
+    first = immutable_order(counts)[0]
+    regex = normal_filter(first)
+    topic_pattern(regex)
+    return OldSubscription(counts={regex: counts[first]}, wildcard=regex, black_list=pattern == BLACK_LIST)
+
+
+def _document(version: OldVersion, text: str) -> dict[str, Any]:
+    try:
+        value = _jackson(version, text) if version.jackson else parse_scala_json(text)
+    except ValueError as error:
+        raise corrupt(_WHAT, text, f"no JSON to Kafka {version.text} ({error})") from None
+    if not isinstance(value, dict):
+        raise corrupt(_WHAT, text, "not a JSON object")
+    return value
+
+
+def _jackson(version: OldVersion, text: str) -> Any:
+    try:
+        return parse_json(text, trailing=True)
+    except ValueError:
+        if not version.doubles_backslashes:
+            raise
+        return parse_json(text.replace("\\", "\\\\"), trailing=True)
+
+
+def _count(name: str, count: object) -> int:
+    if not _is_int32(count) or not isinstance(count, int) or count < 1:
+        raise CorruptError(f"{shown(name)} is given {shown(count)} threads: old members fail unless it is at least 1")
+    if count > THREADS_MAX:
+        raise CorruptError(f"{shown(name)} is given {count} threads: more than {THREADS_MAX} are not planned here")
+    return count
+
+
+def _is_int32(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -INT32_MAX - 1 <= value <= INT32_MAX
