@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from common import DEADLINE_S, Client, now_ns
 from floor import topic
 
+from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.command import Option, decode_command
+from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT, TOPICS, parents
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Kind, Node, Read

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from common import GROUP, TOPIC
 
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.paths import DRAFT, EPOCH

@@ -17,11 +17,12 @@ from common import DEADLINE_S, GROUP, SESSION_TIMEOUT_MS, TOPIC, Client, Log, Pi
 import zkcoord.consumer
 from zkcoord import Consumer, Coordinator
 from zkcoord.cli.coordinator import COLLECTOR
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.logs import EVENTS
 from zkcoord.shell.ports import CommitDone, StoreFactory, StoreInput, TreeStore
 from zkcoord.shell.zk.store import zookeeper_sessions
-from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CheckNode, CreateNode, Transaction, Write

@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, parents
 from zkcoord.tree.record import DEFAULT_RECORD, encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration

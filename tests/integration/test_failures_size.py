@@ -12,7 +12,8 @@ from tests.integration.world import PATIENCE_SECONDS, World
 from tests.waiting import wait_until
 from zkcoord import Consumer, TopicPartition
 from zkcoord.coordinator import Coordinator
-from zkcoord.tree.command import Command, Option, decode_command, encode_command
+from zkcoord.core.command import Command, Option
+from zkcoord.tree.command import decode_command, encode_command
 from zkcoord.tree.paths import BROKERS, DRAFT
 from zkcoord.tree.writes import CreateNode, Transaction
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import HELD_BYTES_MAX, range_bytes
 from zkcoord.core.view import Announced, Refusal
@@ -15,7 +16,7 @@ from zkcoord.member.session import Calls, MemberSession
 from zkcoord.member.start_task import STARTS_MAX
 from zkcoord.shell.zk import multi
 from zkcoord.tree import member
-from zkcoord.tree.command import Command, Option, encode_command, refused_ownership
+from zkcoord.tree.command import encode_command, refused_ownership
 from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, Place
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.view import GroupNodes, empty, fold

@@ -13,13 +13,14 @@ from tests.sim.script import Script, on_seeds
 from tests.sim.test_replay import another_reads, ask, position, process, scene, status, told
 from zkcoord.core import replay
 from zkcoord.core import replay_quota as room
+from zkcoord.core.command import Command
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.member import announcing
 from zkcoord.member import command_queue as draining
 from zkcoord.member import multi_size as weighing
 from zkcoord.tree import plan as planning
-from zkcoord.tree.command import Command, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

@@ -10,18 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, names, partitions, ranges, reads_or_refuses, texts
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
-from zkcoord.tree.command import (
-    Command,
-    NotUnderstood,
-    Option,
-    decode_command,
-    encode_command,
-    is_refused,
-    refusal,
-    refused_ownership,
-)
+from zkcoord.tree.command import NotUnderstood, decode_command, encode_command, is_refused, refusal, refused_ownership
 
 CLICKS_0 = TopicPartition("clicks", 0)
 START = Command(

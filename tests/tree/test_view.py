@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, Leftovers, OffsetSeen, Owner, Refusal
-from zkcoord.tree.command import Command, Option, encode_command, refusal
+from zkcoord.tree.command import encode_command, refusal
 from zkcoord.tree.decoders import UNREADABLE_OWNER
 from zkcoord.tree.looked_up import leftovers
 from zkcoord.tree.paths import DRAFT

@@ -6,6 +6,7 @@ deleted; what was refused is passed over.
 
 from __future__ import annotations
 
+from zkcoord.core.command import Command, Option
 from zkcoord.errors import CorruptError
 from zkcoord.member.multi_size import ACKNOWLEDGED_BYTES_MAX, too_large
 from zkcoord.member.replay_cleanup import ReplayCleanup
@@ -13,7 +14,7 @@ from zkcoord.member.session import MemberSession
 from zkcoord.member.start_task import StartTask, starts_behind
 from zkcoord.member.tasks import RefuseTask, StopTask, Task
 from zkcoord.tree import member
-from zkcoord.tree.command import Command, NotUnderstood, Option, decode_command, is_refused
+from zkcoord.tree.command import NotUnderstood, decode_command, is_refused
 from zkcoord.tree.snapshot import Node
 
 NO_ROOM_MS = 5_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zkcoord.core.command import Command
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.member.session import MemberSession
-from zkcoord.tree.command import Command
 from zkcoord.tree.status import REFUSED_BYTES_MAX
 
 ACKNOWLEDGED_BYTES_MAX = 960 * 1024

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zkcoord.core.command import Command
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced, Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.command import Command
 from zkcoord.tree.member import Held, MemberPaths
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.snapshot import Node

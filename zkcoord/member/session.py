@@ -9,12 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from zkcoord.core.command import Option
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.member.owned_partitions import Lookup, OwnedPartitions
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CommitDone
-from zkcoord.tree.command import Option, decode_command
+from zkcoord.tree.command import decode_command
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, is_sequence, sequence_name
 from zkcoord.tree.snapshot import Kind, Node

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.view import Refusal
@@ -17,7 +18,7 @@ from zkcoord.member.session import MemberSession
 from zkcoord.member.tasks import TASK, Step
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome
 from zkcoord.tree import member
-from zkcoord.tree.command import Command, Option, decode_command
+from zkcoord.tree.command import decode_command
 from zkcoord.tree.member import Held
 
 UNKNOWN_MS = 60_000

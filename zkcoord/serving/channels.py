@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Owner
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, is_sequence
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes

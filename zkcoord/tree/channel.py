@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkcoord.core.command import Option
 from zkcoord.core.decisions import EvictMember, RemoveRefused
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
-from zkcoord.tree.command import Option
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Write, parts
 

@@ -7,11 +7,9 @@ deleted: the consumer replaces it by its `refusal`, which holds the error and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
-from zkcoord.core import view
+from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Announced
 from zkcoord.errors import CorruptError
@@ -26,39 +24,6 @@ _WHAT = "command"
 
 class NotUnderstood(CorruptError):  # noqa: N818 - the word of the protocol; callers catch CorruptError
     """A well-formed command of another program: an unknown option, a higher version."""
-
-
-class Option(Enum):
-    """What a command asks for."""
-
-    START_FETCHER = view.START
-    STOP_FETCHER = view.STOP
-    OFFSET_STORE = view.OFFSET_STORE
-    REJECT = view.REJECT
-    PING = view.PING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command.
-
-    `ownership`: of a start, partition -> the thread that reads it; of a stop, partition -> the thread meant to be next
-    or ""; None = no map = everything (the draft's stop). `owner_versions`: of a start, partition -> the version that
-    its own multi gave the owner node; what is not there must be read. `incarnations`: topic -> the number of its mark,
-    in a start.
-    """
-
-    option: Option
-    ownership: Mapping[TopicPartition, str] | None = None
-    owner_versions: Mapping[TopicPartition, int] = field(default_factory=dict)
-    generation: int = 0
-    epoch: int = 0
-    offsets: str | None = None  # the offset store's name
-    step: int | None = None  # of the offset store's change
-    replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced: start, end
-    incarnations: Mapping[str, int] = field(default_factory=dict)
-    reason: str | None = None
-    final: bool = False  # of a reject: its consumer does not register again by itself
 
 
 def encode_command(command: Command) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.view import (
     Channel,
@@ -22,7 +23,6 @@ from zkcoord.core.view import (
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
 from zkcoord.tree.command import (
-    Option,
     announced,
     decode_command,
     is_refused,

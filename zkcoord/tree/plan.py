@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import (
     AnswerWish,
     Decision,
@@ -40,7 +41,7 @@ from zkcoord.core.decisions import (
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.requests import DELETE, DONE
 from zkcoord.tree.channel import evict, purge, remove_refused
-from zkcoord.tree.command import Command, Option, encode_command
+from zkcoord.tree.command import encode_command
 from zkcoord.tree.decoders import HALTING
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
