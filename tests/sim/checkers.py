@@ -6,10 +6,10 @@ of the journal is given one entry. `watch` attaches them all to a world, and wha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
-from tests.sim.field import START, Facts, Field, Value, consumer_of
+from tests.sim.field import CHANNEL, LISTS, START, Facts, Field, Value, consumer_of, place_of
 from tests.sim.rest_checkers import at_rest, record_of, state_of
 from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
 from tests.sim.wish_checkers import quarantined_partitions_are_not_granted, records_are_peoples, wishes_are_obeyed
@@ -21,8 +21,8 @@ GRACE_PERMILLE_MIN = 900
 """A grace is measured by a clock of another rate: nine tenths of it must have passed."""
 
 Complaints = Iterator[str]
+EVERY: tuple[str, ...] = ()
 OPERATOR = "operator"
-STATUS_PATH = re.compile(r"/consumers/groups/([^/]+)/channel/([^/]+)$")
 
 
 # -- invariant 1: one reader
@@ -241,12 +241,12 @@ def statuses_are_fenced(facts: Facts, field: Field) -> Complaints:
         return
     joined = {(group, consumer) for group, consumer, _ in facts.registered}
     for write in facts.txn.writes:
-        match = STATUS_PATH.match(write.path) if isinstance(write, SetNode) else None
-        if match is None or (match[1], match[2]) in joined:
+        place = place_of(write.path) if type(write) is SetNode else None
+        if place is None or place.kind != CHANNEL or (place.group, place.name) in joined:
             continue
-        own = field.owned_by(session, match[1], match[2])
-        if not own or not facts.checks_exists(f"/consumers/groups/{match[1]}/ids/{match[2]}"):
-            yield f"{session.client} wrote the status of {match[2]} without a check of its registration"
+        own = field.owned_by(session, place.group, place.name)
+        if not own or not facts.checks_exists(f"/consumers/groups/{place.group}/ids/{place.name}"):
+            yield f"{session.client} wrote the status of {place.name} without a check of its registration"
 
 
 def one_command_per_partition(facts: Facts, field: Field) -> Complaints:
@@ -266,7 +266,7 @@ def nothing_is_written_blindly(facts: Facts, field: Field) -> Complaints:
     if facts.session.process == OPERATOR:
         return
     for write in facts.txn.writes:
-        if isinstance(write, SetNode | DeleteNode) and write.version < 0:
+        if isinstance(write, (SetNode, DeleteNode)) and write.version < 0:
             yield f"{facts.session.client} wrote {write.path} whatever stood there"
 
 
@@ -309,25 +309,36 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
                 yield f"{group} stops no more, but {thread} owns {partition}"
 
 
-TRANSACTION_CHECKERS: tuple[Callable[[Facts, Field], Complaints], ...] = (
-    one_reader_by_acknowledgements,
-    granted_only_what_is_available,
-    offsets_move_forward_over_what_was_processed,
-    only_the_newest_epoch_coordinates,
-    coordinator_checks_record_and_state,
-    consumers_touch_only_their_own,
-    offsets_are_fenced,
-    statuses_are_fenced,
-    one_command_per_partition,
-    nothing_is_written_blindly,
-    generations_grow_with_the_target,
-    offsets_are_dropped_only_with_their_topic,
-    incarnations_only_grow,
-    eager_groups_stop_before_they_start,
-    records_are_peoples,
-    wishes_are_obeyed,
-    quarantined_partitions_are_not_granted,
-)
+Checker = Callable[[Facts, Field], Complaints]
+TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
+    one_reader_by_acknowledgements: ("gone_commands",),
+    granted_only_what_is_available: ("owners",),
+    offsets_move_forward_over_what_was_processed: ("offsets",),
+    only_the_newest_epoch_coordinates: EVERY,
+    coordinator_checks_record_and_state: ("made_commands", "owners"),
+    consumers_touch_only_their_own: ("gone_commands", "owners"),
+    offsets_are_fenced: ("offsets",),
+    statuses_are_fenced: EVERY,
+    one_command_per_partition: ("made_commands",),
+    nothing_is_written_blindly: EVERY,
+    generations_grow_with_the_target: ("states",),
+    offsets_are_dropped_only_with_their_topic: ("offsets",),
+    incarnations_only_grow: ("marks",),
+    eager_groups_stop_before_they_start: ("owners", "states"),
+    records_are_peoples: ("records",),
+    wishes_are_obeyed: ("made_commands",),
+    quarantined_partitions_are_not_granted: ("owners",),
+}
+"""Each checker with the lists of facts that it looks at. It is asked only when one of them is not empty."""
+
+
+@lru_cache
+def asked(held: tuple[bool, ...]) -> tuple[Checker, ...]:
+    """Return the checkers of a transaction that has facts in these of `LISTS`."""
+    there = {name for name, is_there in zip(LISTS, held, strict=True) if is_there}
+    return tuple(check for check, needs in TRANSACTION_CHECKERS.items() if not needs or there.intersection(needs))
+
+
 JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader_by_journal, no_record_is_skipped)
 
 
@@ -337,7 +348,7 @@ def watch(world: World) -> Field:
 
     def applied(txn: Txn) -> None:
         facts = field.read(txn)
-        for check in TRANSACTION_CHECKERS:
+        for check in asked(facts.held()):
             for complaint in check(facts, field):
                 world.fail(f"{check.__name__}: {complaint}")
         field.take(facts)

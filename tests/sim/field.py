@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tests.sim.zookeeper import Ensemble, Session, Txn
@@ -104,6 +105,10 @@ class Facts:
     states: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     epoch_raised: bool = False
 
+    def held(self) -> tuple[bool, ...]:
+        """Of each of `LISTS`, whether it holds anything."""
+        return tuple(map(bool, _IN_LISTS(self)))
+
     def checks(self, path: str) -> bool:
         """True when the transaction is fenced by a node's version (a check of mere existence is none)."""
         return any(type(w) in (CheckNode, SetNode) and w.path == path and w.version >= 0 for w in self.txn.writes)  # type: ignore[union-attr]
@@ -111,6 +116,12 @@ class Facts:
     def checks_exists(self, path: str) -> bool:
         """True when the transaction asks that a node is there."""
         return any(type(w) is CheckNode and w.path == path for w in self.txn.writes)
+
+
+LISTS = ("made_commands", "gone_commands", "owners", "offsets", "marks", "records", "states")
+"""The facts by which checkers are chosen."""
+
+_IN_LISTS = attrgetter(*LISTS)
 
 
 def consumer_of(thread: str) -> str:
@@ -127,11 +138,39 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-@lru_cache(maxsize=1_000)
-def parts_of(path: str) -> tuple[str, ...] | None:
-    """A group's node in parts: group, place, name, item (or None); of its record or state: group, "/state" or None."""
-    match = GROUP_PATH.match(path) or RECORD_PATH.match(path)
-    return None if match is None else match.groups()
+class Place(NamedTuple):
+    """What stands at a group's path: `kind` is one of the constants below."""
+
+    kind: str
+    group: str
+    name: str = ""  # of a consumer, or a topic
+    item: str = ""  # a command's sequence
+    partition: TopicPartition | None = None
+
+
+REGISTRATION, MARK, OWNER, OFFSET = "ids", "mark", "owner", "offset"
+CHANNEL, EVICTED, COMMAND = "channel", "evicted", "command"
+RECORD, STATE = "record", "state"
+
+
+@lru_cache(maxsize=4_000)
+def place_of(path: str) -> Place | None:
+    """What stands at a path; None: nothing that belongs to a group, or that a checker looks at."""
+    if (match := RECORD_PATH.match(path)) is not None:
+        return Place(STATE if match[2] else RECORD, match[1])
+    if (match := GROUP_PATH.match(path)) is None:
+        return None
+    group, place, name, item = match.groups()
+    if place in ("owners", "offsets"):
+        if item is None:
+            return Place(MARK, group, name) if place == "owners" else None
+        partition = TopicPartition(name, int(item)) if PARTITION.fullmatch(item) else None
+        return partition and Place(OWNER if place == "owners" else OFFSET, group, name, item, partition)
+    if place == "ids":
+        return Place(REGISTRATION, group, name) if item is None else None
+    if item is None or item == EVICTED:
+        return Place(item or CHANNEL, group, name)
+    return Place(COMMAND, group, name, item) if item.isascii() and item.isdigit() else None
 
 
 parsed = lru_cache(maxsize=1_000)(parse_json)
@@ -175,43 +214,42 @@ class Field:
         """The facts of a transaction; the field is still as before it."""
         facts = Facts(txn, txn.session)
         for path, before, after in txn.changes:
-            if path == EPOCH:
+            place = place_of(path)
+            if place is not None:
+                self._read_group(facts, place, before and before.data, after and after.data)
+            elif path == EPOCH:
                 facts.epoch_raised = facts.epoch_raised or before is not None
-            elif (parts := parts_of(path)) is None:
-                continue
-            elif len(parts) == 4:
-                self._read_group(facts, parts, before and before.data, after and after.data)
-            else:
-                old, new = (parsed(node.data) if node else {} for node in (before, after))
-                (facts.states if parts[1] else facts.records).append((parts[0], old, new))
         return facts
 
-    def _read_group(self, facts: Facts, parts: tuple[str, ...], before: bytes | None, after: bytes | None) -> None:
-        group, place, name, item = parts
-        if place == "ids" and item is None:
-            if before is None:
-                facts.registered.append((group, name, parsed(after or b"")))
-            elif after is None:
-                facts.unregistered.append((group, name))
-        elif place == "owners" and item is None:
-            facts.marks.append((group, name, parsed(before or b""), parsed(after or b"")))
-        elif place in ("owners", "offsets") and PARTITION.fullmatch(item or ""):
-            values = facts.owners if place == "owners" else facts.offsets
-            partition = TopicPartition(name, int(item or ""))
+    def _read_group(self, facts: Facts, place: Place, before: bytes | None, after: bytes | None) -> None:
+        kind, group, name, item, partition = place
+        if partition is not None:
+            values = facts.owners if kind == OWNER else facts.offsets
             values.append(Value(group, partition, _text(before), _text(after)))
-        elif place == "channel" and item is None:
-            if after is None:
-                facts.channels_gone.append((group, name))
-            elif before is None:
-                self.channels.add((group, name))
-        elif place == "channel" and item == "evicted":
-            if before is None:
-                facts.evicted_marks.append((group, name))
-        elif place == "channel" and item is not None and item.isascii() and item.isdigit():
+        elif kind == COMMAND:
             if before is not None:
                 facts.gone_commands.append(parse_command(group, name, item, before))
             if after is not None:
                 facts.made_commands.append(parse_command(group, name, item, after))
+        elif kind == REGISTRATION:
+            if before is None:
+                facts.registered.append((group, name, parsed(after or b"")))
+            elif after is None:
+                facts.unregistered.append((group, name))
+        elif kind == CHANNEL:
+            if after is None:
+                facts.channels_gone.append((group, name))
+            elif before is None:
+                self.channels.add((group, name))
+        elif kind == EVICTED:
+            if before is None:
+                facts.evicted_marks.append((group, name))
+        elif kind == MARK:
+            facts.marks.append((group, name, parsed(before or b""), parsed(after or b"")))
+        else:
+            (facts.states if kind == STATE else facts.records).append(
+                (group, parsed(before or b""), parsed(after or b""))
+            )
 
     def take(self, facts: Facts) -> None:
         """Let the field be as after the transaction."""
