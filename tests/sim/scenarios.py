@@ -48,6 +48,7 @@ class Scene:
         self.field: Field = checkers.watch(world)
         self.world.reads_disturb = False
         make_topics(world, topics)
+        self._topics = topics
         self.logs = Logs(world)
         self.consumers = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), rebalance_timeout_ms=rebalance_timeout_ms)
         if batches:
@@ -64,6 +65,18 @@ class Scene:
     def join(self, name: str) -> None:
         """One more consumer starts."""
         self.world.spawn(name, self.consumers)
+
+    def share(self) -> None:
+        """Run until everything is read, each consumer has a share of it, and no command stands."""
+        field, consumers = self.field, sum(bool(process.group) for process in self.world.processes.values())
+        total = sum(self._topics.values())
+
+        def shared() -> bool:
+            if len(field.holdings) < total or any(field.commands.values()):
+                return False
+            return len({held.consumer for held in field.holdings.values()}) == consumers
+
+        self.world.run_until(shared, what="a share for each")
 
     def calm(self) -> None:
         """No more faults; everything must come to rest."""
@@ -133,13 +146,13 @@ class Scene:
 def storm(seed: int) -> World:
     """One seed: two coordinators and three consumers in a storm, then the calm; returns the world at rest.
 
-    Every other group has come to rest before the storm. While it blows a consumer joins, one leaves, a topic grows,
-    another is deleted; it may be created again, or not.
+    In every other group each consumer has its share before the storm. While it blows a consumer joins, one leaves, a
+    topic grows, another is deleted; it may be created again, or not.
     """
     world = World(seed)
     scene = Scene(world)
     if seed % 2:
-        world.run_for(5_000)
+        scene.share()
     kinds = tuple(kind for kind in ("eager", "cooperative") if world.rng.random() < world.options.eager_rate)
     for kind in kinds:
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance=kind))
@@ -169,7 +182,7 @@ def announcing_storm(seed: int) -> Scene:
     world = World(seed)
     scene = Scene(world, topics={"t": 5}, batches=True, hold_ms=(0, 0, 8_000)[seed % 3])
     if seed % 2:
-        world.run_for(5_000)
+        scene.share()
     if world.rng.random() < world.options.eager_rate:
         world.at(world.now_ms + int(world.rng.random() * STORM_MS), partial(scene.edit_record, rebalance="eager"))
     for action in (

@@ -26,6 +26,11 @@ from tests.sim.wire import COMMIT, Ask
 from tests.sim.zookeeper import Ensemble, Result
 from zkcoord.tree.writes import Transaction
 
+QUIET_MS = 5_000
+"""A world is at rest when nothing is written for a session timeout and so much more: a program of which nothing is
+heard has lost its session by then (a server notices within TICK_MS), and the others have written what they make of it.
+No other wait that ends with a write is longer, but for those in which a rest check complains."""
+
 
 class World:
     """An ensemble, processes, and the scheduler that lets one of them do one thing at a time."""
@@ -178,8 +183,11 @@ class World:
             faults.inject(self)
         elif options.time_rate and random() < options.time_rate and not self._behind():
             self._pass_time(self.now_ms + 1 + int(random() * options.time_step_ms_max))
-        elif not self._work() and not self._jump():
-            return False
+        elif not self._work():
+            if not self._jump():
+                return False
+            if self.draining:
+                self._work()  # a calm is mostly waits: the moment that was waited for is not another step
         if self._failure is not None:
             raise self._failure
         return True
@@ -230,10 +238,7 @@ class World:
         random = self.rng.random
         draw = int(random() * total)
         if draw < of_steps:
-            process = one_of(steps, random())
-            process.step()
-            if process.dies_after_step is not None:
-                self.crash(process.name, restart_after_ms=process.dies_after_step.restart_after_ms, exact=True)
+            self._step(one_of(steps, random()))
         elif draw < of_executes:
             store = one_of(executes, random())
             if self.reads_disturb and store.reads_next:
@@ -247,6 +252,21 @@ class World:
         else:
             one_of(ghosts, random()).execute_ghost()
         return True
+
+    def _step(self, process: SimProcess) -> None:
+        process.step()
+        if process.dies_after_step is not None:
+            self.crash(process.name, restart_after_ms=process.dies_after_step.restart_after_ms, exact=True)
+        if process.wake_ms > self.now_ms and not process.inbox.items:
+            self.awake.pop(process, None)
+            if self.draining and not self.awake and len(self.busy) == 1:
+                self._answer_lone_sync(process)
+
+    def _answer_lone_sync(self, process: SimProcess) -> None:
+        """In a calm a sync and its answer are one step when nothing else is on its way."""
+        (store,) = self.busy
+        if store.process is process and store.execute_lone_sync():
+            self._step(process)
 
     def _deliver(self, store: SimStore) -> None:
         store.deliver()
@@ -319,16 +339,18 @@ class World:
         self.run(steps)
         self.stormy = False
 
-    def calm(self, budget_steps: int, *, quiet_ms: int = 20_000) -> None:
+    def calm(self, budget_steps: int, *, quiet_ms: int | None = None) -> None:
         """End all faults; then everything must come to rest.
 
-        At rest: no write (no read, while `reads_disturb`) for `quiet_ms` of virtual time, and no rest check complains.
+        At rest: no write (no read, while `reads_disturb`) for `quiet_ms` of virtual time (by default a session timeout
+        and QUIET_MS), and no rest check complains.
         While a check complains, time goes on: a wait may be documented. The budget ends it.
         """
         self.stormy = False
         faults.heal(self)
         self.drain_from_ms = self.now_ms
         self.last_activity_ms = self.now_ms
+        quiet_ms = self.options.session_timeout_ms + QUIET_MS if quiet_ms is None else quiet_ms
         complaints = ["never quiet"]
         for _ in range(budget_steps):
             if self.now_ms - self.last_activity_ms >= quiet_ms:
