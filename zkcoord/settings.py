@@ -1,11 +1,27 @@
-"""The defaults of the public classes and of the command line, each with its reason. Times in milliseconds.
+"""What the public classes and the command line can be told: each setting's type, default, range and help.
 
-Formats and policies have theirs beside them: what an absent key means is no choice of this program's.
+Times are in milliseconds. Formats and policies have their defaults beside them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib import metadata
+from typing import Any, TypedDict
+
+from zkcoord.core.given import (
+    NUMBER_MAX,
+    given_choice,
+    given_config,
+    given_flag,
+    given_function,
+    given_number,
+    given_text,
+)
+from zkcoord.tree.codec import INT32_MAX
+from zkcoord.tree.registration import THREADS_MAX
 
 SESSION_TIMEOUT_MS = 10_000
 """A dead consumer is noticed after this; shorter ones suffer from garbage collections and slow disks of an ensemble."""
@@ -27,6 +43,133 @@ TOOL_TIMEOUT_MS = 15_000
 
 DEMO_SECONDS, DEMO_RATE, DEMO_PARTITIONS = 40, 10_000, 8
 """The demo: long enough to see calm between its events, little enough for a small machine beside three Sparks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one setting may be, and how it is spelled outside of Python."""
+
+    kind: str  # "number", "text", "flag", "choice", "function", "config", or "other", which its user checks
+    least: int = 0
+    most: int = NUMBER_MAX
+    among: tuple[str, ...] = ()
+    option: str = ""  # of format("zkcoord")
+    flag: str = ""  # of `zkcoord consume`, with its placeholder
+    help: str = ""  # of that flag
+
+    def check(self, name: str, value: object) -> None:
+        """UsageError for a value that this setting cannot have."""
+        checks: Mapping[str, Callable[[str, object], object]] = {
+            "number": partial(given_number, low=self.least, high=self.most),
+            "text": given_text,
+            "flag": given_flag,
+            "choice": partial(given_choice, among=self.among),
+            "function": given_function,
+            "config": given_config,
+        }
+        if self.kind in checks:
+            checks[self.kind](name, value)
+
+
+def setting(kind: str, **limits: Any) -> Mapping[str, Setting]:
+    """The metadata of a field that is a setting; `limits` are the other fields of `Setting`."""
+    return {"setting": Setting(kind=kind, **limits)}
+
+
+class MemberChoices(TypedDict, total=False):
+    """The keyword arguments of `MemberOptions`, for type checkers (a test compares)."""
+
+    include: str | None
+    exclude: str | None
+    threads: int
+    instance: str | None
+    hold_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: Sequence[str]
+    rack: str | None
+    capacity: int | None
+    zookeeper_config: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """What every consumer can be told about its membership; `zkcoord.Consumer` says what each means."""
+
+    include: str | None = field(
+        default=None,
+        metadata=setting(
+            "text",
+            option="subscribePattern",
+            flag="--include REGEX",
+            help="All topics whose whole names match this Java regex.",
+        ),
+    )
+    exclude: str | None = field(
+        default=None,
+        metadata=setting(
+            "text", flag="--exclude REGEX", help="All topics whose names do not match, without Kafka's internal ones."
+        ),
+    )
+    threads: int = field(
+        default=1,
+        metadata=setting(
+            "number", least=1, most=THREADS_MAX, option="threads", flag="--threads N", help="Shares of the work."
+        ),
+    )
+    instance: str | None = field(
+        default=None,
+        metadata=setting(
+            "text",
+            option="instance",
+            flag="--consumer-id C",
+            help="A stable name for this consumer (its instance); part of its id.",
+        ),
+    )
+    hold_ms: int = field(
+        default=0,
+        metadata=setting("number", option="holdMs", flag="--hold-ms N", help="Its share waits so long for its return."),
+    )
+    session_timeout_ms: int = field(
+        default=SESSION_TIMEOUT_MS, metadata=setting("number", least=1, option="sessionTimeoutMs")
+    )
+    rebalance_timeout_ms: int = field(
+        default=REBALANCE_TIMEOUT_MS, metadata=setting("number", least=1, option="rebalanceTimeoutMs")
+    )
+    assignors: Sequence[str] = field(
+        default=ASSIGNORS,
+        metadata=setting("other", option="assignors", flag="--assignor A", help="What it offers, most wanted first."),
+    )
+    rack: str | None = field(
+        default=None,
+        metadata=setting(
+            "text", option="rack", flag="--rack R", help="Where it runs; `sticky` prefers partitions of that rack."
+        ),
+    )
+    capacity: int | None = field(
+        default=None,
+        metadata=setting(
+            "number",
+            least=1,
+            most=INT32_MAX,
+            option="capacity",
+            flag="--capacity N",
+            help="The most partitions (by weight) that it takes.",
+        ),
+    )
+    zookeeper_config: Any = field(default=None, metadata=setting("other", option="zookeeperConfig"))
+
+    def check_values(self) -> None:
+        """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                each.metadata["setting"].check(each.name, value)
+
+
+def settings_of(kind: type[MemberOptions]) -> dict[str, Setting]:
+    """Name -> setting, in their order."""
+    return {each.name: each.metadata["setting"] for each in fields(kind)}
 
 
 def version() -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from zkcoord.core.given import given_number, given_text, seen
 from zkcoord.errors import CorruptError, UsageError
-from zkcoord.tree.codec import INT32_MAX, is_topic
+from zkcoord.settings import MemberOptions
+from zkcoord.tree.codec import is_topic
 from zkcoord.tree.registration import BLACK_LIST, MARKER, THREADS_MAX, WHITE_LIST, Registration
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
@@ -15,19 +16,15 @@ NAME_CHARS_MAX = 249
 """Of a topic, since Kafka makes a folder `<topic>-<partition>` of it; groups and instances are held to the same."""
 
 
-def subscription_of(
-    topics: Sequence[str] | Mapping[str, int], include: str | None, exclude: str | None, threads: int
-) -> Registration:
+def subscription_of(topics: Sequence[str] | Mapping[str, int], options: MemberOptions) -> Registration:
     """A registration for these topics, or by a wildcard; UsageError unless it is exactly one of the three.
 
-    >>> subscription_of((), "clicks, views.*", None, 2).wildcard
+    >>> subscription_of((), MemberOptions(include="clicks, views.*", threads=2)).wildcard
     'clicks|views.*'
     """
+    options.check_values()
+    include, exclude, threads = options.include, options.exclude, options.threads
     given = [name for name, value in (("include", include), ("exclude", exclude)) if value is not None]
-    for name, value in (("include", include), ("exclude", exclude)):
-        if value is not None:
-            given_text(name, value)
-    given_number("threads", threads, 1, THREADS_MAX)
     if len(given) + bool(topics) > 1:
         raise UsageError(
             f"name topics, or give include, or exclude: not {' and '.join([*['topics'] * bool(topics), *given])}"
@@ -48,35 +45,27 @@ def subscription_of(
 
 
 def registration_of(
-    topics: Sequence[str] | Mapping[str, int],
-    *,
-    include: str | None,
-    exclude: str | None,
-    threads: int,
-    instance: str | None,
-    hold_ms: int,
-    replaces: str | None,
-    rebalance_timeout_ms: int,
-    rack: str | None,
-    capacity: int | None,
+    topics: Sequence[str] | Mapping[str, int], options: MemberOptions, replaces: str | None = None
 ) -> Registration:
-    """The registration of a consumer with these arguments; UsageError for what can never work."""
-    check_instance(instance, hold_ms)
-    document = subscription_of(topics, include, exclude, threads)
-    given_number("rebalance_timeout_ms", rebalance_timeout_ms, 1)
-    for name, text in (("replaces", replaces), ("rack", rack)):
-        if text is not None:
-            given_text(name, text)
-    if capacity is not None:
-        given_number("capacity", capacity, 1, INT32_MAX)
-    document = replace(document, instance=instance, hold_ms=hold_ms, replaces=replaces, rack=rack, capacity=capacity)
-    return replace(document, rebalance_timeout_ms=rebalance_timeout_ms)
+    """The registration of a consumer with these options; UsageError for what can never work."""
+    document = subscription_of(topics, options)
+    check_instance(options.instance, options.hold_ms)
+    if replaces is not None:
+        given_text("replaces", replaces)
+    return replace(
+        document,
+        replaces=replaces,
+        assignors=tuple(options.assignors),
+        **{
+            name: getattr(options, name) for name in ("instance", "hold_ms", "rack", "capacity", "rebalance_timeout_ms")
+        },
+    )
 
 
 def asked_for(document: Registration, topics: Iterable[str]) -> list[str]:
     """Those of the topics that a registration asks for, in their order; UsageError for a regex that takes too long.
 
-    >>> asked_for(subscription_of((), None, "test-.*", 1), ["clicks", "test-1", "__consumer_offsets"])
+    >>> asked_for(subscription_of((), MemberOptions(exclude="test-.*")), ["clicks", "test-1", "__consumer_offsets"])
     ['clicks']
     """
     if document.wildcard is None:
@@ -116,7 +105,6 @@ def check_name(what: str, name: str) -> None:
 
 def check_instance(name: str | None, hold_ms: int) -> None:
     """UsageError for what cannot be an instance's name, and for a hold without an instance."""
-    given_number("hold_ms", hold_ms)
     if hold_ms and name is None:
         raise UsageError("hold_ms is for static members: give this consumer an instance, its own stable name")
     if name is not None:

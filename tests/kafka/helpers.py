@@ -18,7 +18,7 @@ from zkcoord.kafka.client import Message
 from zkcoord.kafka.consumer import KafkaConsumer
 
 PATIENCE_SECONDS = 20.0
-TOPICS = itertools.count(1)
+TOPICS = itertools.count(1000)  # so many digits that names sort as they are made
 Open = Callable[..., KafkaConsumer]  # the fixture `open_consumer`
 QUIET = logging.getLogger("test.librdkafka")  # what a client of the test itself logs is nobody's business
 QUIET.propagate = False

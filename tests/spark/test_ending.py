@@ -13,7 +13,6 @@ import pytest
 from tests.spark.fakes import InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.spark.options import Choices, Options
 from zkcoord.spark.pace import Pace
 from zkcoord.spark.progress import Metrics
 from zkcoord.spark.ranges import Batch, OffsetRange
@@ -239,11 +238,6 @@ def test_what_commands_take_is_told_once(monkeypatch: pytest.MonkeyPatch) -> Non
     with times.measuring("drain"):
         pass
     assert (times.take(), times.take()) == ((5, 5), (0, 0))
-
-
-def test_the_typed_arguments_are_the_options() -> None:
-    assert list(Choices.__annotations__) == list(Options.__dataclass_fields__)
-    assert {name: kind.__forward_arg__ for name, kind in Choices.__annotations__.items()} == Options.__annotations__
 
 
 def test_workers_without_confluent_kafka_are_told_what_to_install(

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord.cli.options import BOOTSTRAP_SERVERS, Command, Settings, at_least, pass_settings
+from zkcoord.cli.options import (
+    BOOTSTRAP_SERVERS,
+    MEMBER_FLAGS,
+    Command,
+    Settings,
+    at_least,
+    member_options,
+    pass_settings,
+)
 from zkcoord.cli.output import cell
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
@@ -37,15 +45,8 @@ POLL_SECONDS = 0.2  # how late a signal is noticed
 @click.command(cls=Command)
 @click.option("--group", required=True, metavar="G", help="The consumer group.")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; may be given several times.")
-@click.option("--include", metavar="REGEX", help="All topics whose whole names match this Java regex.")
-@click.option("--exclude", metavar="REGEX", help="All topics whose names do not match, without Kafka's internal ones.")
-@click.option("--threads", type=at_least(1), default=1, show_default=True, metavar="N", help="Shares of the work.")
+@member_options
 @click.option("--from-beginning", is_flag=True, help="Start partitions without an offset at their beginning.")
-@click.option("--consumer-id", metavar="C", help="A stable name for this consumer (its instance); part of its id.")
-@click.option("--hold-ms", type=at_least(0), default=0, metavar="N", help="Its share waits so long for its return.")
-@click.option("--assignor", "assignors", multiple=True, metavar="A", help="What it offers, most wanted first.")
-@click.option("--rack", metavar="R", help="Where it runs; `sticky` prefers partitions of that rack.")
-@click.option("--capacity", type=at_least(1), metavar="N", help="The most partitions (by weight) that it takes.")
 @click.option("--max-messages", type=at_least(1), metavar="N", help="Stop after so many messages.")
 @click.option(
     "--timeout-ms",
@@ -66,7 +67,7 @@ def consume(settings: Settings, **options: Any) -> None:
     if servers is None:
         raise UsageError(f"where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…], or set {BOOTSTRAP_SERVERS}")
     topics = _topics(options["topics"], options["include"], options["exclude"])
-    if options["hold_ms"] and options["consumer_id"] is None:
+    if options["hold_ms"] and options["instance"] is None:
         raise UsageError("--hold-ms is for a consumer that comes back: give it a stable name with --consumer-id")
     from zkcoord.kafka.consumer import KafkaConsumer
 
@@ -75,18 +76,11 @@ def consume(settings: Settings, **options: Any) -> None:
         servers,
         options["group"],
         topics,
-        include=options["include"],
-        exclude=options["exclude"],
-        threads=options["threads"],
-        instance=options["consumer_id"],
-        hold_ms=options["hold_ms"],
         from_beginning=options["from_beginning"],
         config=settings.kafka_settings(),
         membership=keeping_offsets if options["no_commit"] else None,
         zookeeper_config=settings.zookeeper_settings(),
-        rack=options["rack"],
-        capacity=options["capacity"],
-        **({"assignors": options["assignors"]} if options["assignors"] else {}),
+        **{name: options[name] for name in MEMBER_FLAGS if name != "assignors" or options[name]},
     )
     printing = Printing(
         consumer,

@@ -89,6 +89,24 @@ def at_least(smallest: int) -> click.IntRange:
     return kind
 
 
+MEMBER_FLAGS = {name: each for name, each in settings.settings_of(settings.MemberOptions).items() if each.flag}
+
+
+def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the options by which a command's user chooses the settings of a membership."""
+    defaults = settings.MemberOptions()
+    for name, each in reversed(MEMBER_FLAGS.items()):
+        flag, metavar = each.flag.split()
+        default = getattr(defaults, name)
+        how: dict[str, Any] = {"default": default, "show_default": bool(default)}
+        if name == "assignors":
+            how = {"multiple": True}  # without any the consumer's own default counts
+        elif each.kind == "number":
+            how["type"] = at_least(each.least)
+        command = click.option(flag, name, metavar=metavar, help=each.help, **how)(command)
+    return command
+
+
 COMMON = frozenset(field.name for field in fields(Settings))
 
 

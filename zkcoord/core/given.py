@@ -6,7 +6,7 @@ TopicPartition, and an offset is a plain integer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import index
 from typing import Any
 
@@ -114,6 +114,30 @@ def given_function(name: str, given: object) -> None:
     """
     if not callable(given):
         raise UsageError(f"{name} is {seen(given)}: pass a function")
+
+
+def given_flag(name: str, given: object) -> None:
+    """UsageError unless True or False was given for the argument `name`."""
+    if not isinstance(given, bool):
+        raise UsageError(f"{name} is {seen(given)}: pass True or False")
+
+
+def given_choice(name: str, given: object, among: Collection[str]) -> None:
+    """UsageError unless one of these was given for the argument `name`.
+
+    >>> given_choice("reader", "jar", ["kafka", "python"])
+    Traceback (most recent call last):
+    ...
+    zkcoord.errors.UsageError: reader is 'jar': pass 'kafka' or 'python'
+    """
+    if not isinstance(given, str) or given not in among:
+        raise UsageError(f"{name} is {seen(given)}: pass {' or '.join(map(repr, among))}")
+
+
+def given_config(name: str, given: object) -> None:
+    """UsageError unless a mapping was given for the argument `name`."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{name} is {seen(given)}: pass a mapping of Kafka settings")
 
 
 def given_text(name: str, given: object) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from zkcoord.core.given import given_number, given_partition, given_partitions
+from zkcoord.core.given import given_config, given_flag, given_number, given_partition, given_partitions
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.kafka.client import Message, check_servers
@@ -47,8 +47,8 @@ class KafkaConsumer:
     polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
     in work as finished: it comes again.
 
-    `topics` (or, by name, `include` or `exclude`), `instance`, `threads` and all further settings (`Options`) go to
-    `zkcoord.Consumer`; `config` holds librdkafka's.
+    `topics` (or, by name, `include` or `exclude`) and all `settings` (`instance`, `threads`, ...: see `Options`) go to
+    `zkcoord.Consumer`; `threads` is of each topic that is named alone. `config` holds librdkafka's settings.
     A partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
     its start. Joins the group at `start`, at `with`, or at the first `poll`.
     """
@@ -60,8 +60,6 @@ class KafkaConsumer:
         group: str,
         topics: Sequence[str] | Mapping[str, int] = (),
         *,
-        threads: int = 1,
-        instance: str | None = None,
         from_beginning: bool = False,
         config: Mapping[str, str] | None = None,
         membership: MembershipFactory | None = None,
@@ -69,13 +67,12 @@ class KafkaConsumer:
     ) -> None:
         """Connects to nothing yet. UsageError for what can never work, as an illegal name or setting, or no topics.
 
-        `threads` is of each topic that is named alone. `membership` is made in place of `zkcoord.Consumer`.
+        `membership` is made in place of `zkcoord.Consumer`.
         """
         check_servers(bootstrap_servers)
-        if not isinstance(config, Mapping | None):
-            raise UsageError(f"config is {type(config).__name__}: pass a mapping of librdkafka's settings")
-        if not isinstance(from_beginning, bool):
-            raise UsageError(f"from_beginning is {from_beginning!r}: pass True or False")
+        if config is not None:
+            given_config("config", config)
+        given_flag("from_beginning", from_beginning)
         timeout_ms = given_number("rebalance_timeout_ms", settings.get("rebalance_timeout_ms", REBALANCE_TIMEOUT_MS), 1)
         near = {} if settings.get("rack") is None else {"client.rack": str(settings["rack"])}
         kafka = {**near, **(config or {})}
@@ -91,8 +88,6 @@ class KafkaConsumer:
             zookeeper,
             group,
             topics,
-            threads=threads,
-            instance=instance,
             on_start=self._on_start,
             on_stop=self._on_stop,
             on_lost=self._on_lost,

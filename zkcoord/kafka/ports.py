@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.settings import MemberChoices
 
 
 class Membership(Protocol):
@@ -28,16 +29,7 @@ class Membership(Protocol):
 MembershipFactory = Callable[..., Membership]
 
 
-class Options(TypedDict, total=False):
-    """What a KafkaConsumer passes on as it is given; `zkcoord.Consumer` says what each means, and has the defaults."""
+class Options(MemberChoices, total=False):
+    """What a KafkaConsumer passes on as it is given; `zkcoord.Consumer` says what each means."""
 
-    include: str | None
-    exclude: str | None
-    hold_ms: int
     replaces: str | None
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    assignors: Sequence[str]
-    rack: str | None
-    capacity: int | None
-    zookeeper_config: Any

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
+from zkcoord.core.given import given_number
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.signals import Handlers, at_signals
@@ -23,7 +24,7 @@ from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import error_line
 from zkcoord.spark.loop import DriverLoop, LoopSettings
-from zkcoord.spark.options import Choices, Options, check_number, options_of
+from zkcoord.spark.options import Choices, Options, options_of
 from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import Metrics, Reports, log_event
 from zkcoord.spark.ranges import OffsetRange
@@ -148,7 +149,7 @@ class SparkConsumer:
             raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
         for name, value in (("max_batches", max_batches), ("idle_timeout_ms", idle_timeout_ms)):
             if value is not None:
-                check_number(name, value, 0)
+                given_number(name, value)
         jobs = self._parts.jobs()
         run = _Run(jobs, self._options)
         with self._lock:

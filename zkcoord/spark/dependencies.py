@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.logs import json_log
+from zkcoord.settings import MemberOptions, settings_of
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
@@ -73,22 +74,12 @@ class Dependencies:
             self._zookeeper,
             self._group,
             self._topics,
-            include=self._options.include,
-            exclude=self._options.exclude,
-            threads=self._options.threads,
-            instance=self._options.instance,
-            hold_ms=self._options.hold_ms,
             on_start=on_start,
             on_stop=stop,
             on_lost=on_lost,
             on_replay=on_replay,
             reset=reset,
-            session_timeout_ms=self._options.session_timeout_ms,
-            rebalance_timeout_ms=self._options.rebalance_timeout_ms,
-            assignors=self._options.assignors,
-            rack=self._options.rack,
-            capacity=self._options.capacity,
-            zookeeper_config=self._options.zookeeper_config,
+            **{name: getattr(self._options, name) for name in settings_of(MemberOptions)},
         )
         return consumer
 

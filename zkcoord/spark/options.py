@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
 
 from zkcoord import settings
 from zkcoord.errors import UsageError
+from zkcoord.settings import MemberChoices, MemberOptions, setting
 from zkcoord.spark.ports import Report
 from zkcoord.spark.settings import KafkaSettings, split_settings
 from zkcoord.spark.starting import OutOfRange, StartingOffsets, StartingPoints
@@ -22,34 +23,6 @@ BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout: then a stop th
 ReaderName = Literal["kafka", "python"]
 Ending = Literal["finish", "cancel"]
 
-LEAST = {  # of each option that is a number
-    "threads": 1,
-    "hold_ms": 0,
-    "max_offsets_per_batch": 1,
-    "max_offsets_per_task": 1,
-    "min_offsets_per_task": 0,
-    "min_batch_ms": 0,
-    "max_batch_ms": 1,
-    "session_timeout_ms": 1,
-    "rebalance_timeout_ms": 1,
-    "capacity": 1,
-}
-KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {  # and of each other one whose kind can be told
-    **dict.fromkeys(
-        ("include_headers", "announce", "measure_bytes"), (lambda value: isinstance(value, bool), "True or False")
-    ),
-    **dict.fromkeys(("on_report", "warm_up"), (callable, "a function")),
-    **dict.fromkeys(("include", "exclude", "instance", "rack"), (lambda value: isinstance(value, str), "text")),
-    "config": (lambda value: isinstance(value, Mapping), "a mapping of Kafka settings"),
-}
-ALLOWED = {
-    "reader": ("kafka", "python"),
-    "out_of_range": ("earliest", "latest", "fail"),
-    "at_stop": ("finish", "cancel"),
-    "at_rebalance": ("finish", "cancel"),
-}
-
-
 MEANT_MAX = 2  # options that an error suggests
 SPARKS_NAMES = {  # options of Spark's own source -> the same thing here
     "subscribePattern": "include",
@@ -60,14 +33,9 @@ SPARKS_NAMES = {  # options of Spark's own source -> the same thing here
 }
 
 
-class Choices(TypedDict, total=False):
+class Choices(MemberChoices, total=False):
     """The keyword arguments of `SparkConsumer`, for type checkers; `Options` has their defaults (a test compares)."""
 
-    include: str | None
-    exclude: str | None
-    threads: int
-    instance: str | None
-    hold_ms: int
     reader: ReaderName
     starting_offsets: StartingOffsets
     out_of_range: OutOfRange | None
@@ -83,46 +51,38 @@ class Choices(TypedDict, total=False):
     measure_bytes: bool
     on_report: Callable[[Report], object] | None
     config: Mapping[str, str] | None
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    assignors: Sequence[str]
-    rack: str | None
-    capacity: int | None
-    zookeeper_config: Any
     warm_up: Callable[[DataFrame], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(MemberOptions):
     """What was chosen; `SparkConsumer`'s docstring explains it."""
 
-    include: str | None = None
-    exclude: str | None = None
-    threads: int = 1
-    instance: str | None = None
-    hold_ms: int = 0
-    reader: ReaderName = "kafka"
-    starting_offsets: StartingOffsets = "latest"
-    out_of_range: OutOfRange | None = None
-    include_headers: bool = False
-    max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
-    max_offsets_per_task: int | None = None
-    min_offsets_per_task: int = 0
-    min_batch_ms: int = 0
-    max_batch_ms: int | None = None
-    at_stop: Ending = "finish"
-    at_rebalance: Ending = "finish"
-    announce: bool = True
-    measure_bytes: bool = False
-    on_report: Callable[[Report], object] | None = None
-    config: Mapping[str, str] | None = None
-    session_timeout_ms: int = settings.SESSION_TIMEOUT_MS
-    rebalance_timeout_ms: int = settings.SPARK_REBALANCE_TIMEOUT_MS
-    assignors: Sequence[str] = settings.ASSIGNORS
-    rack: str | None = None
-    capacity: int | None = None
-    zookeeper_config: Any = None
-    warm_up: Callable[[DataFrame], object] | None = None
+    rebalance_timeout_ms: int = field(
+        default=settings.SPARK_REBALANCE_TIMEOUT_MS, metadata=setting("number", least=1, option="rebalanceTimeoutMs")
+    )
+    reader: ReaderName = field(default="kafka", metadata=setting("choice", among=get_args(ReaderName)))
+    starting_offsets: StartingOffsets = field(default="latest", metadata=setting("other"))
+    out_of_range: OutOfRange | None = field(
+        default=None, metadata=setting("choice", among=get_args(OutOfRange), option="outOfRange")
+    )
+    include_headers: bool = field(default=False, metadata=setting("flag", option="includeHeaders"))
+    max_offsets_per_batch: int = field(
+        default=MAX_OFFSETS_PER_BATCH, metadata=setting("number", least=1, option="maxOffsetsPerTrigger")
+    )
+    max_offsets_per_task: int | None = field(
+        default=None, metadata=setting("number", least=1, option="maxRecordsPerPartition")
+    )
+    min_offsets_per_task: int = field(default=0, metadata=setting("number", option="minRecordsPerPartition"))
+    min_batch_ms: int = field(default=0, metadata=setting("number"))
+    max_batch_ms: int | None = field(default=None, metadata=setting("number", least=1))
+    at_stop: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
+    at_rebalance: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
+    announce: bool = field(default=True, metadata=setting("flag", option="announce"))
+    measure_bytes: bool = field(default=False, metadata=setting("flag"))
+    on_report: Callable[[Report], object] | None = field(default=None, metadata=setting("function"))
+    config: Mapping[str, str] | None = field(default=None, metadata=setting("config"))
+    warm_up: Callable[[DataFrame], object] | None = field(default=None, metadata=setting("function"))
 
     def kafka(self) -> KafkaSettings:
         """The settings of both Kafka clients. UsageError for one that cannot be."""
@@ -146,12 +106,12 @@ class Options:
 
     def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
         """Those of the existing topics that are read, in their order. UsageError for a wildcard that cannot be."""
-        return asked_for(subscription_of(topics, self.include, self.exclude, self.threads), existing)
+        return asked_for(subscription_of(topics, self), existing)
 
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
         """Refuse now what would be refused when the group is joined, or later. Of names that become parts of paths, and
         of addresses, the membership knows more."""
-        self._check_values()
+        self.check_values()
         if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
         if self.include is not None or self.exclude is not None:
@@ -164,27 +124,8 @@ class Options:
                 f"and rebalance_timeout_ms ({self.rebalance_timeout_ms})"
             )
 
-    def _check_values(self) -> None:
-        """Each option by itself; None where that is the default."""
-        for name, value in ((name, getattr(self, name)) for name in sorted(self.__dataclass_fields__)):
-            if value is None and self.__dataclass_fields__[name].default is None:
-                continue
-            if name in LEAST:
-                check_number(name, value, LEAST[name])
-            if name in ALLOWED and value not in ALLOWED[name]:
-                raise UsageError(f"{name} is {value!r}; it must be {' or '.join(map(repr, ALLOWED[name]))}")
-            is_one, kind = KINDS.get(name, (None, ""))
-            if is_one is not None and not is_one(value):
-                raise UsageError(f"{name} is {value!r}; it must be {kind}")
-
 
 SPELLINGS = {**{name: name for name in Options.__dataclass_fields__}, **SPARKS_NAMES}
-
-
-def check_number(name: str, value: object, least: int) -> None:
-    """UsageError unless it is a whole number, and not less than `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} is {value!r}; it must be a whole number, at least {least}")
 
 
 def options_of(choices: Choices) -> Options:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from zkcoord.errors import UsageError
 from zkcoord.kafka.properties import translate
+from zkcoord.settings import settings_of
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Choices, Options, meant
 from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
@@ -71,24 +72,12 @@ def _file(name: str, text: str) -> Any:
     return load_config(text)
 
 
+READ: Mapping[str, Callable[[str, str], Any]] = {"number": _number, "flag": _flag, "text": _text, "choice": _text}
 ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> field of `Options`, and how it is read
-    "subscribePattern": ("include", _text),
+    **{each.option: (name, READ.get(each.kind, _text)) for name, each in settings_of(Options).items() if each.option},
     "startingOffsets": ("starting_offsets", _starting),
     "startingTimestamp": ("starting_offsets", _since),
-    "outOfRange": ("out_of_range", _text),
-    "announce": ("announce", _flag),
-    "includeHeaders": ("include_headers", _flag),
-    "maxOffsetsPerTrigger": ("max_offsets_per_batch", _number),
-    "maxRecordsPerPartition": ("max_offsets_per_task", _number),
-    "minRecordsPerPartition": ("min_offsets_per_task", _number),
-    "threads": ("threads", _number),
-    "instance": ("instance", _text),
-    "holdMs": ("hold_ms", _number),
     "assignors": ("assignors", _names),
-    "rack": ("rack", _text),
-    "capacity": ("capacity", _number),
-    "sessionTimeoutMs": ("session_timeout_ms", _number),
-    "rebalanceTimeoutMs": ("rebalance_timeout_ms", _number),
     "zookeeperConfig": ("zookeeper_config", _file),
 }
 OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT, JOIN_WAIT)

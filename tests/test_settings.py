@@ -1,0 +1,49 @@
+"""A setting is spelled once: type checkers, the pages, the command line and queries are told what it is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkcoord.consumer import Consumer
+from zkcoord.settings import MemberChoices, MemberOptions
+from zkcoord.spark.options import Choices, Options
+
+PAGE = (Path(__file__).parent.parent / "docs/consumers.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("typed", "options"), [(MemberChoices, MemberOptions), (Choices, Options)])
+def test_the_typed_arguments_are_the_options(typed: Any, options: Any) -> None:
+    told = {name: kind.__forward_arg__ for name, kind in typed.__annotations__.items()}
+    assert told == {each.name: each.type for each in fields(options)}
+    assert list(told) == [each.name for each in fields(options)]
+
+
+def test_a_consumers_arguments_have_the_settings_defaults() -> None:
+    arguments = inspect.signature(Consumer).parameters
+    assert {each.name: arguments[each.name].default for each in fields(MemberOptions)} == {
+        each.name: each.default for each in fields(MemberOptions)
+    }
+
+
+@pytest.mark.parametrize("options", [MemberOptions, Options])
+def test_the_pages_tables_have_each_setting_with_its_default(options: Any) -> None:
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (.*?) \|", PAGE, re.MULTILINE)
+    told = {name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
+    shown = {each.name: shown_default(each.default) for each in fields(options) if each.name != "warm_up"}
+    assert {name: text for name, text in shown.items() if text not in told.get(name, "")} == {}
+    assert shown.keys() <= told.keys()
+
+
+def shown_default(default: object) -> str:
+    """As the tables show it; of what has no plain value nothing."""
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, int):
+        return f"{default:,}"
+    return f'`"{default}"`' if isinstance(default, str) else ""
