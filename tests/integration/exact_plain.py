@@ -26,7 +26,7 @@ from zkcoord.errors import ZkcoordError
 from zkcoord.spark import Batch, SparkConsumer, write_sql
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Options
-from zkcoord.spark.ports import Membership
+from zkcoord.spark.ports import Limits, Membership
 from zkcoord.spark.progress import LogLines
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.stream.parts import UnseenMeter
@@ -81,6 +81,8 @@ class Frame:
 
 class PlainParts:
     """`ports.Parts`: a real membership, and everything else of this page."""
+
+    limits = Limits()
 
     def __init__(self, zookeeper: str, log_ends: Logs, options: Options) -> None:
         self._real = Dependencies(None, zookeeper, "", GROUP, [TOPIC], options)  # type: ignore[arg-type]

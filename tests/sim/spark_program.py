@@ -15,7 +15,6 @@ from tests.sim.programs import ZOOKEEPER, Program
 from tests.sim.sync import SimCondition
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
-from zkcoord.spark.batch_guard import CANCEL_WAIT_MS
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import options_of
@@ -24,7 +23,7 @@ from zkcoord.spark.ranges import Batch, OffsetRange
 
 KAFKA = "kafka:9092"
 CANCEL_MS_MAX = 2_000
-"""How late a cancellation takes effect; more than CANCEL_WAIT_MS when it never does."""
+"""How late a cancellation takes effect; more than `cancel_wait_ms` when it never does."""
 
 CALM_SECONDS = 2.0
 NEVER_RATE = 0.05
@@ -185,7 +184,7 @@ class SparkProgram(Program):
         self.spark = SimSpark(self)
         self.batches = self.lost = 0
         timeout_ms = self.settings["rebalance_timeout_ms"]
-        self.patience_ms = timeout_ms + CANCEL_WAIT_MS
+        self.patience_ms = timeout_ms + SparkParts.limits.cancel_wait_ms
         choices = {
             "max_offsets_per_batch": 50 + int(self.draw() * 500),
             "max_batch_ms": timeout_ms // 2,

@@ -10,7 +10,7 @@ from typing import Any
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.ports import Report
+from zkcoord.spark.ports import Limits, Report
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.readers.kafka import how_to_add, is_unusable
 
@@ -122,6 +122,7 @@ class World:
     """Everything around one consumer, and what happened, in order."""
 
     def __init__(self) -> None:
+        self.limits = Limits()
         self.given: Positions = {}
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}

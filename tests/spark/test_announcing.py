@@ -11,6 +11,7 @@ from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
 from zkcoord.spark.announcing import announced_ranges
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -118,11 +119,8 @@ def test_f61_what_was_announced_of_a_topic_that_was_created_again_is_over_though
     assert running.result() == 2
 
 
-def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("zkcoord.spark.batch_guard.COMMIT_WAIT_MS", 1)
-    holdings = BatchGuard(lambda tag: None)
+def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_the_next_one() -> None:
+    holdings = BatchGuard(lambda tag: None, Limits(commit_wait_ms=1))
     holdings.start(Starting({A: 0}, 1))
     holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())
     assert holdings.claim()

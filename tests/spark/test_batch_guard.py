@@ -5,6 +5,7 @@ import pytest
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import OffsetRange
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -21,10 +22,8 @@ def cancelled() -> list[str]:
 
 
 @pytest.fixture
-def holdings(cancelled: list[str], monkeypatch: pytest.MonkeyPatch) -> BatchGuard:
-    for name in ("CANCEL_WAIT_MS", "COMMIT_WAIT_MS"):
-        monkeypatch.setattr(f"zkcoord.spark.batch_guard.{name}", 1)  # these tests have one thread: nobody comes back
-    made = BatchGuard(cancelled.append)
+def holdings(cancelled: list[str]) -> BatchGuard:
+    made = BatchGuard(cancelled.append, Limits(cancel_wait_ms=1, commit_wait_ms=1))  # one thread: nobody comes back
     made.start(Starting({A: 0, B: 5}, 1))
     return made
 

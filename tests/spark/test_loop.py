@@ -9,6 +9,7 @@ import pytest
 from tests.spark.fakes import DEADLINE_S, InThread, Job, World
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -179,7 +180,7 @@ def test_a_partition_lost_and_started_again_during_a_batch_is_not_committed_by_i
             world.member.lose(A)
             world.member.give({A: 3})  # while the old batch is still there
 
-    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)  # this job does not end by being cancelled
+    world.limits = Limits(cancel_wait_ms=1)  # this job does not end by being cancelled
     seen: list[Batch] = []
     world.consumer().run(process, max_batches=2)
     assert world.cancelled

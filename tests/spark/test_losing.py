@@ -15,10 +15,9 @@ from tests.waiting import wait_until
 from zkcoord.consumer import Consumer
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
-from zkcoord.spark import watch
 from zkcoord.spark.dependencies import Dependencies
-from zkcoord.spark.failures import AWAY_BATCHES_MAX
 from zkcoord.spark.options import Options
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -53,7 +52,7 @@ def test_a_batch_that_kafka_left_is_read_again_when_kafka_answers(
 def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.loop.AWAY_WAIT_MS", (1, 1))
+    world.limits = Limits(away_wait_ms=(1, 1))
     seen: list[Batch] = []
 
     def process(frame: object, batch: Batch) -> None:
@@ -62,7 +61,7 @@ def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
 
     with pytest.raises(UnavailableError, match="nothing came"):
         world.consumer().run(process)
-    assert len(seen) == AWAY_BATCHES_MAX + 1
+    assert len(seen) == world.limits.away_batches_max + 1
     assert world.commits == []
     assert world.events[-1] == "leave"
 
@@ -75,7 +74,7 @@ def test_a_kafka_that_tells_its_ends_and_never_its_records_is_raised(
 def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
     world: World, monkeypatch: pytest.MonkeyPatch, looks: list[Any], progress: int
 ) -> None:
-    monkeypatch.setattr(watch, "LOOK_MS", 1)
+    world.limits = Limits(look_ms=1)
     world.ends = {A: 30}
     calls = itertools.count()
     looked = threading.Event()
@@ -101,7 +100,7 @@ def test_a_long_batch_makes_progress_as_long_as_its_jobs_get_on(
 def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)
+    world.limits = Limits(cancel_wait_ms=1)
     begun, over = threading.Event(), threading.Event()
 
     def hang(frame: object, batch: Batch) -> None:
@@ -124,7 +123,7 @@ def test_who_hangs_in_a_lost_batch_does_not_register_before_it_is_back(
 def test_a_batch_that_is_lost_before_its_jobs_have_their_tag_is_not_begun(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkcoord.spark.batch_guard.CANCEL_WAIT_MS", 1)
+    world.limits = Limits(cancel_wait_ms=1)
 
     @contextmanager
     def running(tag: str, description: str) -> Iterator[None]:

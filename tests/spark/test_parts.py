@@ -282,7 +282,7 @@ def test_the_sink_needs_topic_and_partition_a_batch_and_a_path(tmp_path: Path) -
     ("settings", "text"),
     [
         ({"starting_offsets": "newest"}, "must be 'latest', 'earliest'"),
-        ({"max_offsets_per_batch": 0}, "must be a whole number, at least 1"),
+        ({"max_offsets_per_batch": 0}, "pass an integer of 1 or more"),
         ({"config": {"group.id": "x"}}, "use the argument group"),
         ({"config": {"kafka.auto.offset.reset": "x"}}, "starting_offsets"),
         ({"config": {"max.poll.records": "5"}}, "Java's client alone: write kafka.max.poll.records"),

@@ -23,9 +23,11 @@ from tests.spark.together import DEADLINE_S, ON_REAL_SERVERS, Seen, coordinating
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.spark import Batch, SparkConsumer, failures, watch
+from zkcoord.spark import Batch, SparkConsumer
+from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.readers import ranges as reader_ranges
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.status import decode_status
@@ -53,7 +55,8 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     spark: SparkSession, own_kafka: EmbeddedKafka, chroot: str, monkeypatch: pytest.MonkeyPatch, reader: Any
 ) -> None:
     monkeypatch.setattr(reader_ranges, "POLL_TIMEOUT_MS", 2_000)
-    monkeypatch.setattr(failures, "AWAY_BATCHES_MAX", 50)  # as patient as with 20 s: a broker just started may be slow
+    patient = Limits(away_batches_max=50)  # as patient as with 20 s: a broker just started may be slow
+    monkeypatch.setattr(Dependencies, "limits", patient)
     topic = Topic(own_kafka.bootstrap_servers, 2)
     topic.show_in(chroot)
     topic.fill(0, 20)
@@ -168,7 +171,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
 def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evicted_and_done_again(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LOOK_MS", 200)
+    monkeypatch.setattr(Dependencies, "limits", Limits(look_ms=200))
     topic = make_topic(1)
     topic.fill(0, 20)
     topic.show_in(chroot)

@@ -12,8 +12,8 @@ from tests.spark.fakes import FakeMembership, InThread, World
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, UsageError
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.stream import source as stream
 from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of, ranges_in, to_read
 from zkcoord.spark.stream.options import stream_options
 from zkcoord.spark.stream.source import Source
@@ -175,8 +175,8 @@ def test_a_query_without_partitions_waits_for_the_first_ones_as_long_as_it_was_t
 def test_a_query_that_is_given_nothing_says_so_and_one_that_cannot_join_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 50)
     source = source_of(World(), joinWaitMs="1")
+    world.limits = Limits(member_wait_ms=50)
     assert source.latest(EMPTY) is EMPTY
     source.stop()
     assert "g_here-1-aa is registered: a coordinator must serve, a topic must exist" in caplog.text

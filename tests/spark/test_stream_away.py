@@ -11,8 +11,8 @@ from tests.spark.fakes import DEADLINE_S, FakeMembership, InThread, World
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError
+from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.stream import source as stream
 from zkcoord.spark.stream.offsets import EMPTY, offset_of, ranges_in
 from zkcoord.spark.stream.options import stream_options
 from zkcoord.spark.stream.source import Source
@@ -24,10 +24,10 @@ BROKEN = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=RANGE
 
 
 @pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch) -> World:
+def away() -> World:
     """Kafka is away."""
-    monkeypatch.setattr(stream, "KAFKA_AGAIN_MS", 1)
     made = World()
+    made.limits = Limits(kafka_again_ms=1)
     made.given, made.ends, made.away = {P0: 0}, {P0: 10}, True
     return made
 
@@ -84,7 +84,7 @@ def test_a_query_that_begins_waits_for_kafka_before_it_joins_its_group(
     asking = InThread(lambda: source.latest(EMPTY))
     await_warning(caplog)
     assert away.events == []
-    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 0)  # the time to join begins when Kafka has answered
+    away.limits = Limits(member_wait_ms=0)  # the time to join begins when Kafka has answered
     away.away = False
     assert ranges_in(asking.result()) == (OffsetRange("t", 0, 0, 10),)
     source.stop()
@@ -93,7 +93,7 @@ def test_a_query_that_begins_waits_for_kafka_before_it_joins_its_group(
 def test_a_query_that_begins_waits_for_kafka_no_longer_than_it_was_told(
     away: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "MEMBER_WAIT_MS", 1)
+    away.limits = Limits(kafka_again_ms=1, member_wait_ms=1)
     with pytest.raises(UnavailableError, match="Kafka does not answer"):
         source_of(away, 1).tasks(EMPTY, BROKEN)
     source = source_of(away, 1)

@@ -29,13 +29,11 @@ from typing import NamedTuple
 from zkcoord.clock import mono_ms
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError, invariant
-from zkcoord.spark.ports import Stopped
+from zkcoord.spark.ports import Limits, Stopped
 from zkcoord.spark.ranges import OffsetRange
 
 LEASE_CHECK_MS = 200  # a stop that waits for a batch asks this often whether there still is a lease: T is some seconds
-CANCEL_WAIT_MS = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled at all
 TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
-COMMIT_WAIT_MS = 10_000  # a commit that belongs to a lost session fails with it; longer is a fault
 
 
 class Hold(NamedTuple):
@@ -89,8 +87,8 @@ class View(NamedTuple):
 class BatchGuard:
     """Thread safe. `cancel(tag)` is called when a batch is fenced; it must return at once."""
 
-    def __init__(self, cancel: Callable[[str], None]) -> None:
-        self._cancel = cancel
+    def __init__(self, cancel: Callable[[str], None], limits: Limits) -> None:
+        self._cancel, self._limits = cancel, limits
         self._changed = Condition()
         self._holds: dict[TopicPartition, Hold] = {}
         self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
@@ -119,7 +117,7 @@ class BatchGuard:
 
         with self._changed:
             replay, self._replay = self._replay, {}
-            if not self._changed.wait_for(clear, COMMIT_WAIT_MS / 1000):
+            if not self._changed.wait_for(clear, self._limits.commit_wait_ms / 1000):
                 raise UnavailableError("a commit of an earlier ownership is still under way; start again later")
             for each, position in starting.items():
                 start, end = replay.get(each, (position, None))
@@ -170,7 +168,7 @@ class BatchGuard:
     def lose(self, partitions: Collection[TopicPartition]) -> None:
         """Ownership is gone: drop the partitions, and fence the batch that reads one of them.
 
-        Returns when that batch reads no more, at the latest after CANCEL_WAIT_MS (it stays fenced).
+        Returns when that batch reads no more, at the latest after `cancel_wait_ms` (it stays fenced).
         """
         with self._changed:
             tag = self._reading(partitions)
@@ -328,7 +326,7 @@ class BatchGuard:
     def _end_early(self, tag: str, why: str) -> None:
         """Fence the batch, and wait until it is back."""
         if self.fence(tag, why):
-            self.await_end(tag, CANCEL_WAIT_MS)
+            self.await_end(tag, self._limits.cancel_wait_ms)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Hold these no more; the positions of those that are committed for sure and that no batch still reads."""

@@ -23,9 +23,9 @@ from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.failures import error_line
-from zkcoord.spark.loop import DriverLoop, LoopSettings
+from zkcoord.spark.loop import DriverLoop
 from zkcoord.spark.options import Choices, Options, options_of
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Reader, Stopped
+from zkcoord.spark.ports import Jobs, Limits, LogEnds, Membership, Parts, Process, Reader, Stopped
 from zkcoord.spark.progress import Metrics, Reports, log_event
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.watch import CommandTimes
@@ -96,16 +96,7 @@ class SparkConsumer:
             parts.check()
         self._topics = tuple(topics)
         self._options = options
-        self._loop_settings = LoopSettings(
-            group=group,
-            isolation=options.kafka().isolation,
-            out_of_range=options.resets(),
-            max_offsets_per_batch=options.max_offsets_per_batch,
-            min_batch_ms=options.min_batch_ms,
-            max_batch_ms=options.longest_batch_ms(),
-            rebalance_timeout_ms=options.rebalance_timeout_ms,
-            announce=options.announce,
-        )
+        self._group, self._isolation = group, options.kafka().isolation
         self._parts: Parts = parts
         self._reports = Reports(options.on_report)
         self._lock = threading.Lock()
@@ -151,7 +142,7 @@ class SparkConsumer:
             if value is not None:
                 given_number(name, value)
         jobs = self._parts.jobs()
-        run = _Run(jobs, self._options)
+        run = _Run(jobs, self._options, self._parts.limits)
         with self._lock:
             if self._holdings is not None:
                 raise UsageError("this consumer runs already; make another one")
@@ -194,16 +185,16 @@ class SparkConsumer:
         membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else
         self._reports.shown = self._parts.progress()
         loop = DriverLoop(
-            self._loop_settings,
+            self._options,
+            self._group,
+            self._parts,
             holdings=run.holdings,
             membership=membership,
             log_ends=log_ends,
             reader=reader,
             jobs=run.jobs,
-            meter=self._parts.meter(),
             progress=self._reports,
             command_times=run.times.take,
-            await_turn=self._parts.await_turn,
         )
         with ExitStack() as stack:
             stack.callback(self._reports.close)
@@ -244,7 +235,7 @@ class SparkConsumer:
         read = {*self._options.asked_for(self._topics, sorted(topics))}
         partitions = [each for each in existing if each.topic in read][:PROBED_MAX]
         starts, _ = log_ends.ask_offsets(partitions, "earliest", None, None)
-        ends, failed = log_ends.ask_offsets(partitions, "latest", self._loop_settings.isolation, None)
+        ends, failed = log_ends.ask_offsets(partitions, "latest", self._isolation, None)
         for each in sorted(starts.keys() & ends.keys(), key=lambda one: (starts[one] >= ends[one], one)):
             return (OffsetRange(each.topic, each.partition, max(starts[each], ends[each] - 1), ends[each]),)
         if failed and not isinstance(failed[min(failed)], UnknownPartitionError):  # else it is new, or goes
@@ -255,10 +246,10 @@ class SparkConsumer:
 class _Run:
     """What one `run` shares with the membership's worker thread."""
 
-    def __init__(self, jobs: Jobs, options: Options) -> None:
+    def __init__(self, jobs: Jobs, options: Options, limits: Limits) -> None:
         self.jobs = jobs
         self.times = CommandTimes()
-        self.holdings = BatchGuard(self._cancel)
+        self.holdings = BatchGuard(self._cancel, limits)
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: False  # the membership's, once it is made
         self._options = options
         self._cancellers: list[threading.Thread] = []

@@ -13,7 +13,7 @@ from zkcoord.settings import MemberOptions, settings_of
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
-from zkcoord.spark.ports import Jobs, LogEnds, Membership, Meter, OnStop, Progress, Reader
+from zkcoord.spark.ports import Jobs, Limits, LogEnds, Membership, Meter, OnStop, Progress, Reader
 from zkcoord.spark.progress import progress_to
 from zkcoord.spark.readers.kafka import KafkaReader
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 class Dependencies:
     """`ports.Parts` over ZooKeeper, Kafka and Spark."""
+
+    limits = Limits()
 
     def __init__(
         self,

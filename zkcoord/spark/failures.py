@@ -10,15 +10,13 @@ from zkcoord.spark.ports import Isolation, Reader
 from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch
 
-AWAY_BATCHES_MAX = 5  # in a row: Kafka tells the ends of its logs and delivers none of their records; that is no outage
-
 
 class Failures:
     """Judges the failures of one run. For the batch thread."""
 
-    def __init__(self, reader: Reader, out_of_log: OutOfLog, isolation: Isolation, group: str) -> None:
+    def __init__(self, reader: Reader, out_of_log: OutOfLog, isolation: Isolation, group: str, away_max: int) -> None:
         self._reader, self._out_of_log = reader, out_of_log
-        self._isolation, self._group = isolation, group
+        self._isolation, self._group, self._away_max = isolation, group, away_max
         self._away_batches = 0  # that failed in a row since Kafka was away
 
     def committed(self) -> None:
@@ -27,7 +25,7 @@ class Failures:
 
     def unreachable(self, batch: Batch, error: Exception) -> bool:
         """Whether it failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
-        if self._away_batches == AWAY_BATCHES_MAX or not self._reader.away(error):
+        if self._away_batches == self._away_max or not self._reader.away(error):
             return False
         self._away_batches += 1
         self._tell("batch_failed", f"batch {batch.seq} failed since Kafka is away: {error_line(error)}")

@@ -10,7 +10,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
@@ -20,18 +19,17 @@ from zkcoord.errors import FencedError, UnavailableError, UnknownPartitionError
 from zkcoord.spark.announcing import Announcer, Said, announced_ranges
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold, View
 from zkcoord.spark.failures import Failures
+from zkcoord.spark.options import Options
 from zkcoord.spark.outlog import ASK_TIMEOUT_MS, OutOfLog
 from zkcoord.spark.pace import Pace
-from zkcoord.spark.ports import Isolation, Jobs, LogEnds, Membership, Meter, Process, Progress, Reader, Report
+from zkcoord.spark.ports import Jobs, LogEnds, Membership, Parts, Process, Progress, Reader, Report
 from zkcoord.spark.progress import log_event, tell_in_vain
 from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, describe, offsets_in, plan_ranges
-from zkcoord.spark.starting import StartingPoints
 from zkcoord.spark.watch import ProgressHeartbeat, slow_batch_alarm
 
 IDLE_POLL_MS = 50  # below the fixed cost of a tiny batch (about 70 ms); 20 requests of 1 ms a second
 ALLOWED_POLL_MS = 10  # a start is acknowledged milliseconds after it was told; asking costs nothing
 MEMBER_CHECK_MS = 1_000  # a membership that ended by itself sends no command: look
-AWAY_WAIT_MS = (100, 5_000)  # Kafka or ZooKeeper is away: first and longest wait before the next try; commands end it
 COMMIT_RETRY_MS = 200  # the session reconnects or ends within its timeout, which is seconds
 FENCED_WAIT_MS = 2_000  # after a refused commit the command that explains it is on its way; do not read again before
 
@@ -60,59 +58,46 @@ WAIT_MS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
-    """What a user chose, as far as the loop needs it."""
-
-    group: str
-    isolation: Isolation
-    out_of_range: StartingPoints | None  # where to go on when a position is not in its log; None: fail
-    max_offsets_per_batch: int
-    min_batch_ms: int
-    max_batch_ms: int
-    rebalance_timeout_ms: int
-    announce: bool
-
-
 class DriverLoop:
     """One run of one consumer. All its methods belong to the batch thread."""
 
     def __init__(
         self,
-        settings: LoopSettings,
+        options: Options,
+        group: str,
+        parts: Parts,
         *,
         holdings: BatchGuard,
         membership: Membership,
         log_ends: LogEnds,
         reader: Reader,
         jobs: Jobs,
-        meter: Meter,
         progress: Progress,
         command_times: Callable[[], tuple[int, int]],
-        await_turn: Callable[[], None],
     ) -> None:
-        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called;
-        `await_turn` returns when the next turn may begin."""
-        self._settings = settings
+        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called."""
+        self._options, self._group = options, group
+        self._isolation = options.kafka().isolation
         self._holdings = holdings
         self._membership = membership
         self._log_ends = log_ends
         self._reader = reader
         self._jobs = jobs
-        self._meter = meter
+        self._meter = parts.meter()
         self._progress = progress
         self._command_times = command_times
-        self._await_turn = await_turn
-        self._announcer = Announcer(membership, holdings, settings.group)
-        self._out_of_log = OutOfLog(log_ends, membership, holdings, settings.out_of_range)
-        self._failures = Failures(reader, self._out_of_log, settings.isolation, settings.group)
+        self._await_turn = parts.await_turn
+        self._limits = limits = parts.limits
+        self._announcer = Announcer(membership, holdings, group)
+        self._out_of_log = OutOfLog(log_ends, membership, holdings, options.resets())
+        self._failures = Failures(reader, self._out_of_log, self._isolation, group, limits.away_batches_max)
         self._pace = Pace(
-            max_offsets=settings.max_offsets_per_batch,
-            min_batch_ms=settings.min_batch_ms,
-            max_batch_ms=settings.max_batch_ms,
+            max_offsets=options.max_offsets_per_batch,
+            min_batch_ms=options.min_batch_ms,
+            max_batch_ms=options.longest_batch_ms(),
         )
         self._run_id = uuid.uuid4().hex[:12]  # two consumers of one session never cancel each other's batches
-        self._pulse = ProgressHeartbeat(meter, membership)
+        self._pulse = ProgressHeartbeat(self._meter, membership, limits.look_ms)
         self._seq = 0
         self._away_ms = 0
         self._untold: frozenset[TopicPartition] = frozenset()
@@ -146,7 +131,7 @@ class DriverLoop:
             left_ms = None if idle_timeout_ms is None else busy_ms + idle_timeout_ms - mono_ms()
             if left_ms is not None and left_ms <= 0:
                 if not self._given:
-                    tell_in_vain(self._settings.group, self._membership.consumer_id, mono_ms() - began_ms)
+                    tell_in_vain(self._group, self._membership.consumer_id, mono_ms() - began_ms)
                 break
             wait_ms = self._wait_ms(turn)
             self._holdings.await_change(view.change, wait_ms if left_ms is None else min(wait_ms, left_ms))
@@ -155,7 +140,8 @@ class DriverLoop:
     def _wait_ms(self, turn: Turn) -> int:
         """How long to wait after an idle turn; a command ends it."""
         if turn is Turn.AWAY:
-            self._away_ms = min(max(AWAY_WAIT_MS[0], self._away_ms * 2), AWAY_WAIT_MS[1])
+            first_ms, longest_ms = self._limits.away_wait_ms
+            self._away_ms = min(max(first_ms, self._away_ms * 2), longest_ms)
             return self._away_ms
         self._away_ms = 0
         return WAIT_MS[turn]
@@ -174,7 +160,7 @@ class DriverLoop:
             ends = self._ends(leased)
             if not ends:
                 return Turn.AWAY
-            if self._out_of_log.repair(leased, ends, self._settings.isolation):
+            if self._out_of_log.repair(leased, ends, self._isolation):
                 return Turn.AGAIN
         except (UnavailableError, UnknownPartitionError, FencedError) as error:
             self._tell(logging.WARNING, "planning_failed", f"no batch can be planned: {error}")
@@ -196,7 +182,7 @@ class DriverLoop:
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
         """The ends of those partitions whose leader answers; says once which do not, and when they do again."""
-        ends, failed = self._log_ends.ask_offsets(view.holds, "latest", self._settings.isolation, ASK_TIMEOUT_MS)
+        ends, failed = self._log_ends.ask_offsets(view.holds, "latest", self._isolation, ASK_TIMEOUT_MS)
         if failed.keys() != self._untold:
             self._untold = frozenset(failed)
             names = [str(each) for each in sorted(failed)]
@@ -209,7 +195,7 @@ class DriverLoop:
         return ends
 
     def _batch(self, process: Process, view: View, ranges: tuple[OffsetRange, ...], lag: int, began_ns: int) -> Turn:
-        tag = f"zkcoord-{self._settings.group}-{self._run_id}-{self._seq}"
+        tag = f"zkcoord-{self._group}-{self._run_id}-{self._seq}"
         kept = self._holdings.begin(tag, ranges, view)
         if not kept:
             return Turn.AGAIN
@@ -245,7 +231,7 @@ class DriverLoop:
 
     def _announce(self, view: View, batch: Batch) -> Turn | None:
         """None when the batch, which has begun, may read; else it is over."""
-        if not self._settings.announce:
+        if not self._options.announce:
             return None
         said = Said.FENCED
         try:
@@ -280,7 +266,7 @@ class DriverLoop:
             self._tell(
                 logging.WARNING,
                 "batch_too_long",
-                f"batch {batch.seq} took {process_ms} ms, more than the {self._settings.max_batch_ms} ms of "
+                f"batch {batch.seq} took {process_ms} ms, more than the {self._options.longest_batch_ms()} ms of "
                 f"max_batch_ms: the next ones have at most {self._pace.offsets:,} offsets",
                 batch=batch.id,
                 took_ms=process_ms,
@@ -306,13 +292,11 @@ class DriverLoop:
 
     def _process(self, process: Process, batch: Batch, tag: str) -> bool:
         """Run the user's function; False when the batch was fenced meanwhile, whatever the function made of that."""
-        description = (
-            f"zkcoord group {self._settings.group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
-        )
+        description = f"zkcoord group {self._group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
         try:
             with (
                 self._jobs.running(tag, description),
-                slow_batch_alarm(batch, self._settings.group, self._settings.rebalance_timeout_ms),
+                slow_batch_alarm(batch, self._group, self._options.rebalance_timeout_ms),
             ):
                 if self._holdings.fenced:  # before its tag was known: its cancellation found nothing
                     return False
@@ -347,7 +331,7 @@ class DriverLoop:
         self._tell(
             logging.WARNING,
             "batch_lost",
-            f"batch {batch.seq} of group {self._settings.group} is not committed: {why or end.value}",
+            f"batch {batch.seq} of group {self._group} is not committed: {why or end.value}",
             batch=batch.id,
             seq=batch.seq,
             generation=batch.generation,
@@ -366,4 +350,4 @@ class DriverLoop:
             self._holdings.await_change(now.change, FENCED_WAIT_MS)
 
     def _tell(self, level: int, event: str, text: str, **fields: object) -> None:
-        log_event(level, event, text, group=self._settings.group, **fields)
+        log_event(level, event, text, group=self._group, **fields)

@@ -46,6 +46,19 @@ class Report:
         return offsets_in(self.batch.ranges)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a consumer waits, and how often it tries."""
+
+    away_wait_ms: tuple[int, int] = (100, 5_000)  # Kafka or ZooKeeper is away: the first and the longest wait
+    away_batches_max: int = 5  # that fail in a row though Kafka tells the ends of its logs: that is no outage
+    look_ms: int = 1_000  # between looks at a running batch: probes come seconds apart
+    cancel_wait_ms: int = 5_000  # a cancelled batch is back within a second; code outside Spark cannot be cancelled
+    commit_wait_ms: int = 10_000  # a commit that belongs to a lost session fails with it; longer is a fault
+    member_wait_ms: int = 30_000  # at a query's start: for Kafka at least, and then for the registration
+    kafka_again_ms: int = 500  # between two questions to a Kafka that is away; each takes up to 10 s by itself
+
+
 class Membership(Protocol):
     """`zkcoord.Consumer` as the loop uses it."""
 
@@ -141,6 +154,8 @@ class Progress:
 class Parts(Protocol):
     """Makes what a consumer is wired from; `zkcoord.spark.dependencies` has the real ones."""
 
+    @property
+    def limits(self) -> Limits: ...
     def membership(
         self,
         *,

@@ -14,7 +14,6 @@ from zkcoord.spark.progress import log_event
 from zkcoord.spark.ranges import Batch
 
 NEAR_SHARE = 0.7  # of the rebalance timeout: rare in a healthy consumer, early enough to look at the job
-LOOK_MS = 1_000  # probes come seconds apart; a batch that is shorter costs no look at all
 
 
 class CommandTimes:
@@ -81,9 +80,8 @@ class ProgressHeartbeat:
     that works is not taken for one that hangs (F6). For the batch thread; `during` has a thread of its own.
     """
 
-    def __init__(self, meter: Meter, membership: Membership) -> None:
-        self._meter = meter
-        self._membership = membership
+    def __init__(self, meter: Meter, membership: Membership, look_ms: int) -> None:
+        self._meter, self._membership, self._look_ms = meter, membership, look_ms
         self._count = 0
 
     def report(self, lag: int, offsets: int = 0) -> None:
@@ -98,7 +96,7 @@ class ProgressHeartbeat:
 
         def watch() -> None:
             seen: object = None
-            while not over.wait(LOOK_MS / 1000):
+            while not over.wait(self._look_ms / 1000):
                 now = self._meter.activity(tag)
                 if now is None:
                     continue

@@ -141,6 +141,7 @@ class StreamParts:
         self._handover = handover
         self._known = known
         self._membership: Membership | None = None
+        self.limits = parts.limits
 
     def membership(
         self,

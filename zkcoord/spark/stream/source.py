@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
@@ -35,14 +35,9 @@ from zkcoord.spark.stream.offsets import EMPTY, Offset, check_group, offset_of, 
 from zkcoord.spark.stream.options import StreamOptions, consumer_choices
 from zkcoord.spark.stream.parts import StreamParts, StreamPositions
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 ASK_WAIT_MS = 1_000  # while nothing is held, or Kafka is away; `query.stop()` waits for it
-MEMBER_WAIT_MS = 30_000  # at a query's start: for Kafka at least, and then for the registration
 MEMBER_POLL_MS = 20
-KAFKA_AGAIN_MS = 500  # between two questions to a Kafka that is away; each of them takes up to 10 s by itself
 LEAVE_WAIT_MS = 15_000  # for offsets, releases and the session's end; above what `Consumer.stop` gives its threads
 AT_END = "the query ends; whether Spark has completed it, the query's next run knows from its checkpoint"
 TOO_EARLY = (
@@ -57,7 +52,7 @@ class Source:
     def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
         """Nothing is connected before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
         self._chosen = chosen
-        self._parts = parts or Dependencies(
+        self._parts: Parts = parts or Dependencies(
             None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, chosen.topics, chosen.options
         )
         self._run_id = run_id or uuid.uuid4().hex[:12]
@@ -91,28 +86,29 @@ class Source:
     def _await_member(self, parts: StreamParts) -> None:
         """Returns when the query is a member of its group. A query that begins where nobody answers fails: one that
         shall read what is there and end would end well, without a word."""
+        wait_ms = self._parts.limits.member_wait_ms
         deadline_ms: int | None = None  # not before Kafka has answered, for which the other thread waits
         while parts.consumer_id is None:
             if parts.joins and deadline_ms is None:
-                deadline_ms = mono_ms() + MEMBER_WAIT_MS
+                deadline_ms = mono_ms() + wait_ms
             if deadline_ms is not None and mono_ms() >= deadline_ms:
-                raise UnavailableError(in_vain(None, MEMBER_WAIT_MS))
+                raise UnavailableError(in_vain(None, wait_ms))
             self._handover.await_end(MEMBER_POLL_MS)
 
     def _patiently(self, ask: Callable[[], T], begun: Callable[[], bool] = lambda: False) -> T:
         """Returns what `ask` returns. While Kafka is away at the query's start, it is asked again, for `joinWaitMs` and
-        at least for MEMBER_WAIT_MS: as a query that runs, one that begins survives an outage.
+        at least for `member_wait_ms`: as a query that runs, one that begins survives an outage.
 
         Raises its UnavailableError when that time is over, the query is stopped, or `begun()` says that the start is
         over.
         """
-        patience_ms = max(self._chosen.join_wait_ms, MEMBER_WAIT_MS)
+        patience_ms = max(self._chosen.join_wait_ms, self._parts.limits.member_wait_ms)
         deadline_ms = mono_ms() + patience_ms
         while True:
             try:
                 return ask()
             except UnavailableError as error:
-                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(KAFKA_AGAIN_MS / 1000):
+                if begun() or mono_ms() >= deadline_ms or self._stopped.wait(self._parts.limits.kafka_again_ms / 1000):
                     raise
                 if not self._was_away:
                     text = f"the query begins when Kafka answers, which is waited for {patience_ms} ms: {error}"
