@@ -38,7 +38,9 @@ from zkcoord.core.assignors import ASSIGNORS, AssignorInput, check_assignment
 from zkcoord.core.coordinate import decide
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
-from zkcoord.core.view import Announced, Channel, GroupView, Member, Owner
+from zkcoord.core.record import GroupRecord, Policy
+from zkcoord.core.state import Announced, GroupState
+from zkcoord.core.view import Channel, GroupView, Member, Owner
 from zkcoord.tree.state import digest
 
 TOPICS = [f"topic-{number:02d}" for number in range(10)]
@@ -138,7 +140,12 @@ def settled_group() -> GroupView:
     )
     target = decide(view, Memory(), 0, digest).memory.target
     owners = {partition: Owner(thread, 1) for partition, thread in target.assignment.items()}
-    return replace(view, owners=owners, target_digest=target.digest, generation=1)
+    return replace(view, owners=owners, state=GroupState(generation=1, target=target.digest))
+
+
+def limited(view: GroupView) -> GroupView:
+    """The view with a budget of moves."""
+    return replace(view, record=GroupRecord(policy=Policy(max_moves=10)))
 
 
 def announced(view: GroupView) -> GroupView:
@@ -199,7 +206,7 @@ def all_measures(*, quick: bool) -> list[Measure]:
         value = measure(kind, 1_000, 10_000, event=event, runs=3)
         add(f"{kind}_1000x10000_{event}_ms", value, goal)
     settled = settled_group()
-    steps = {"": settled, "_max_moves": replace(settled, max_moves=10), "_announced": announced(settled)}
+    steps = {"": settled, "_max_moves": limited(settled), "_announced": announced(settled)}
     for name, view in steps.items():
         add(f"step{name}_5000x100000_ms", step_ms(view, runs=5), STEP_MS_MAX)
     topics = group("topics", 1_000, 10_000)

@@ -43,14 +43,16 @@ from floor_actors import TOPIC_PATH, FloorCoordinator, FloorMembers
 from floor_plan import Plan, Planner
 from verdict import Measure, conclude
 
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.state import GroupState
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.migrate import first_revision_reads, first_revision_writes
 from zkcoord.shell.ports import Outcome
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, parents
-from zkcoord.tree.record import DEFAULT_RECORD, encode_record
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.state import GroupState, encode_state
+from zkcoord.tree.state import encode_state
 from zkcoord.tree.writes import CreateNode, Transaction, Write
 
 COMMANDS = 15  # idle commands a run

@@ -14,13 +14,14 @@ from common import GROUP, TOPIC
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.core.state import GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.snapshot import Node, Read
-from zkcoord.tree.state import GroupState, digest, encode_state
+from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Write
 

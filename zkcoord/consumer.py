@@ -28,8 +28,8 @@ from zkcoord.core.given import (
 )
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
+from zkcoord.core.state import Announced as Announcement
 from zkcoord.core.view import PING
-from zkcoord.core.view import Announced as Announcement
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.member.announcing import Announced

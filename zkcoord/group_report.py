@@ -17,9 +17,9 @@ from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
-from zkcoord.core.phase import PENDING, outlook
+from zkcoord.core.phase import outlook, pending
 from zkcoord.core.racks import broker_racks, partition_racks, racked
-from zkcoord.core.requests import PAUSE
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import CorruptError, SchemaError, UsageError
@@ -40,7 +40,7 @@ from zkcoord.tree.paths import (
     layout_named,
     partition_numbers,
 )
-from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
+from zkcoord.tree.record import decode_record
 from zkcoord.tree.schema import Schema, decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
@@ -102,7 +102,7 @@ class GroupReport:
     @property
     def paused(self) -> bool:
         """True while a pause is wished, carried out or not."""
-        return PAUSE in self.view.wishes
+        return PAUSE in self.view.record.requests
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All that the group has to do with: of its topics, owned, or with an offset; in order."""
@@ -263,7 +263,6 @@ class _Reading:
         known = assignors_of(candidates[0].data) if candidates else None
         decided = decide(view, Memory(), 0, digest, _assignors(view, known))
         decisions, memory = decided.decisions, decided.memory
-        pending = any(isinstance(decision, PENDING) for decision in decisions)
         found = [d for d in decisions if isinstance(d, FoundGroup)]
         now = outlook(view, memory.target, memory.differences.answer.owning, found)
         if now in (Phase.STABLE, Phase.AWAITING_MEMBER) and (memory.target.waiting or recreated(view)):
@@ -272,14 +271,14 @@ class _Reading:
         return GroupReport(
             view=view,
             phase=now,
-            settled=now is Phase.STABLE and not pending and view.unreadable is None,
+            settled=now is Phase.STABLE and not any(map(pending, decisions)) and view.unreadable is None,
             offsets=offsets,
             idle=set_aside(view, rejected) | rejected,
             target=memory.target.assignment,
             awaited=_awaited(view, memory),
-            wishes={name: wish for name, wish in self._nodes.record.wish.items() if wish is not None},
+            wishes={name: wish for name, wish in view.record.wish.items() if wish is not None},
             problems={**self._nodes.problems, **self._problems},
-            deleted=_deleted(view.deleted, self._nodes.record, view.members),
+            deleted=_deleted(view.state.deleted, view.record, view.members),
         )
 
     def _read_candidates(self) -> list[Node]:
@@ -362,7 +361,7 @@ class _Reading:
             with suppress(CorruptError):  # as a broker that is away
                 if node.exists:
                     known[numbers[node.path]] = decode_broker(node.data).rack
-        racks = broker_racks(replicas.values(), known, self._nodes.state.brokers)
+        racks = broker_racks(replicas.values(), known, view.state.brokers)
         return replace(view, brokers=racks, replica_racks=partition_racks(replicas, racks))
 
     def _read_changes(self, topics: Sequence[str]) -> dict[str, TopicChange]:

@@ -6,14 +6,16 @@ from typing import Any
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.state import GroupState
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, parents
-from zkcoord.tree.record import DEFAULT_RECORD, encode_record
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.state import GroupState, digest, encode_state
+from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 A, B = "g_h-1-aaaaaaaa", "g_h-2-bbbbbbbb"

@@ -8,12 +8,13 @@ from tests.cli.group_tree import P0, P1, TARGET, A, B, World
 from tests.cli.program import Run
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.state import GroupState, digest, encode_state
+from zkcoord.tree.state import digest, encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 
 pytestmark = pytest.mark.zookeeper

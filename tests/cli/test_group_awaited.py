@@ -7,12 +7,13 @@ import pytest
 
 from tests.cli.group_tree import P0, P1, A, B, World
 from tests.cli.program import Run, Spawn
+from zkcoord.core.state import GroupState
 from zkcoord.core.view import Instance
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.state import GroupState, digest, encode_state
+from zkcoord.tree.state import digest, encode_state
 
 pytestmark = pytest.mark.zookeeper
 

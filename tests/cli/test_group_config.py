@@ -11,9 +11,10 @@ from tests.integration.world import World as RealWorld
 from tests.integration.world import named
 from tests.waiting import wait_until
 from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord, Policy
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, Policy, decode_record
+from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Read
 
 pytestmark = pytest.mark.zookeeper

@@ -7,9 +7,10 @@ import pytest
 
 from tests.cli.group_tree import P0, A, World
 from tests.cli.program import Run, Spawn
+from zkcoord.core.state import Failure, GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.state import Failure, GroupState, encode_state
+from zkcoord.tree.state import encode_state
 
 pytestmark = pytest.mark.zookeeper
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.coordinate import decide
-from zkcoord.core.decisions import Decision
+from zkcoord.core.decisions import Decision, SetState, StateEvent
 from zkcoord.core.difference import difference
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.record import GroupRecord, Policy
+from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, GroupView, Member, Outstanding, Owner, phase
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
@@ -23,15 +25,25 @@ def digest(target: Mapping[TopicPartition, str]) -> str:
     return ",".join(f"{p}={thread}" for p, thread in sorted(target.items()))
 
 
-def member(name: str, czxid: int = 1, **fields: object) -> Member:
+def member(name: str, czxid: int = 1, **values: object) -> Member:
     """A consumer that reads t."""
-    values = {"threads": {"t": 1}, "assignors": ("sticky", "range"), **fields}
+    values = {"threads": {"t": 1}, "assignors": ("sticky", "range"), **values}
     return Member(consumer_id=name, czxid=czxid, **values)  # type: ignore[arg-type]
 
 
-def channel(name: str, *commands: Outstanding, **fields: object) -> Channel:
+def state_set(view: GroupView, event: StateEvent, why: str, **changes: object) -> SetState:
+    """The decision that writes the view's state with these changes."""
+    return SetState(state=replace(view.state, **changes), event=event, why=why)  # type: ignore[arg-type]
+
+
+def states(decisions: Iterable[Decision], event: StateEvent) -> list[GroupState]:
+    """What is written of the state with this event."""
+    return [d.state for d in decisions if isinstance(d, SetState) and d.event is event]
+
+
+def channel(name: str, *commands: Outstanding, **values: object) -> Channel:
     """A channel that was registered with."""
-    return Channel(consumer_id=name, version=1, commands=commands, **fields)  # type: ignore[arg-type]
+    return Channel(consumer_id=name, version=1, commands=commands, **values)  # type: ignore[arg-type]
 
 
 def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread: str = "") -> Outstanding:
@@ -39,19 +51,36 @@ def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread:
     return Outstanding(sequence=f"{sequence:010d}", version=0, option=option, threads=dict.fromkeys(partitions, thread))
 
 
-def group(members: list[Member], owners: Mapping[TopicPartition, str], **fields: object) -> GroupView:
-    """A group whose topic t has four partitions."""
-    values: dict[str, object] = {
-        "members": {m.consumer_id: m for m in members},
-        "channels": {m.consumer_id: channel(m.consumer_id) for m in members},
-        "owners": {p: Owner(thread, 5) for p, thread in owners.items()},
-        "topics": {"t": (0, 1, 2, 3)},
-        "marked": frozenset({"t"}),
-        "record_version": 0,
-        "state_version": 0,
-        **fields,
-    }
-    return GroupView(group="g", **values)  # type: ignore[arg-type]
+def altered(view: GroupView, **values: object) -> GroupView:
+    """The view with these values, each where it stands: in the view, its record, the record's policy, or its state."""
+    of_record, of_policy, of_state = ({f.name for f in fields(kind)} for kind in (GroupRecord, Policy, GroupState))
+    own = {name: value for name, value in values.items() if name in view.__slots__}
+    policy = {name: value for name, value in values.items() if name in of_policy}
+    record = {name: value for name, value in values.items() if name in of_record - {"policy"}}
+    state = {name: value for name, value in values.items() if name in of_state - own.keys()}
+    assert own.keys() | policy.keys() | record.keys() | state.keys() == values.keys()
+    asked = replace(view.record, policy=replace(view.record.policy, **policy), **record)  # type: ignore[arg-type]
+    return replace(view, **{"record": asked, "state": replace(view.state, **state), **own})  # type: ignore[arg-type]
+
+
+def runs(**wishes: str) -> dict[str, dict[str, str]]:
+    """Requests as they stand in a record: what is asked for -> the run that asks."""
+    return {name: {"run": run} for name, run in wishes.items()}
+
+
+def group(members: list[Member], owners: Mapping[TopicPartition, str], **values: object) -> GroupView:
+    """A group whose topic t has four partitions; `values` as of `altered`."""
+    view = GroupView(
+        group="g",
+        members={m.consumer_id: m for m in members},
+        channels={m.consumer_id: channel(m.consumer_id) for m in members},
+        owners={p: Owner(thread, 5) for p, thread in owners.items()},
+        topics={"t": (0, 1, 2, 3)},
+        marked=frozenset({"t"}),
+        record_version=0,
+        state_version=0,
+    )
+    return altered(view, **values)
 
 
 def phase_of(view: GroupView, target: Mapping[TopicPartition, str]) -> Phase:
@@ -87,4 +116,4 @@ def decided(view: GroupView, steps: Steps | None = None, now_ms: int = NOW) -> l
 def settled(view: GroupView) -> GroupView:
     """The view once the raise that its target asks for has been written."""
     target = decide(view, Memory(), NOW, digest).memory.target
-    return replace(view, target_digest=target.digest, generation=view.generation + 1)
+    return altered(view, target=target.digest, generation=view.state.generation + 1)

@@ -9,15 +9,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.groups import NOW, Steps, channel, command, group, member, phase_of
+from tests.core.groups import NOW, Steps, altered, channel, command, group, member, phase_of
 from zkcoord.core.budget import moves
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
     MarkTopic,
-    NoteProblem,
     PurgeChannel,
-    RaiseGeneration,
+    SetState,
     StopFetching,
 )
 from zkcoord.core.difference import difference
@@ -45,10 +44,8 @@ def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, l
     owners = dict(view.owners)
     for decision in decisions:
         match decision:
-            case RaiseGeneration():
-                view = replace(
-                    view, generation=decision.generation, target_digest=decision.digest, until=decision.until
-                )
+            case SetState():
+                view = replace(view, state=decision.state)
             case StopFetching():
                 stopped += list(decision.partitions)
                 owners.update((p, Owner("", owners[p].version + 1)) for p in decision.partitions)
@@ -57,8 +54,6 @@ def done(view: GroupView, decisions: tuple[Decision, ...]) -> tuple[GroupView, l
             case PurgeChannel():
                 channels = {name: c for name, c in view.channels.items() if name != decision.consumer_id}
                 view = replace(view, channels=channels)
-            case NoteProblem():
-                view = replace(view, problem=decision.problem)
             case MarkTopic():
                 view = replace(view, marked=view.marked | {decision.topic})
             case _:
@@ -79,7 +74,7 @@ def to_rest(view: GroupView, steps: Steps, *, failover: random.Random | None = N
             decisions, steps = decisions[: failover.randint(0, len(decisions))], Steps()
         view, stopped = done(view, decisions)
         if stopped:
-            moved[view.generation] = moved.get(view.generation, 0) + len(stopped)
+            moved[view.state.generation] = moved.get(view.state.generation, 0) + len(stopped)
     raise AssertionError("it does not come to rest")
 
 
@@ -91,11 +86,11 @@ def shares(view: GroupView) -> list[int]:
 
 def test_a_join_moves_so_many_a_raise_and_the_rest_in_later_ones() -> None:
     view, _ = to_rest(view_of(2, evenly(2), None), Steps())
-    joined = replace(view_of(3, evenly(2), 3), target_digest=view.target_digest, generation=view.generation)
+    joined = altered(view_of(3, evenly(2), 3), target=view.state.target, generation=view.state.generation)
     at_rest, moved = to_rest(joined, Steps())
     assert moved == [3, 1]
     assert shares(at_rest) == [4, 4, 4]
-    unlimited, _ = to_rest(replace(joined, max_moves=None), Steps())
+    unlimited, _ = to_rest(altered(joined, max_moves=None), Steps())
     assert {p: o.thread for p, o in at_rest.owners.items()} == {p: o.thread for p, o in unlimited.owners.items()}
 
 
@@ -106,10 +101,10 @@ def test_between_two_raises_the_group_is_not_stable() -> None:
         decisions, _ = steps.step(view, NOW)
         if not decisions:
             break
-        generations.append(view.generation)
+        generations.append(view.state.generation)
         view, _ = done(view, decisions)
     assert phase_of(view, steps.last.target.assignment) is Phase.STABLE
-    assert view.generation == 3
+    assert view.state.generation == 3
     assert not steps.last.target.waiting
 
 
@@ -137,7 +132,7 @@ def test_it_comes_to_rest_at_the_unlimited_target_whoever_coordinates(
 ) -> None:
     owners = {p: f"m{holder}-0" for p, holder in zip(evenly(1), holders, strict=True)}
     view = view_of(members, owners, max_moves)
-    wanted, _ = to_rest(replace(view, max_moves=None), Steps())
+    wanted, _ = to_rest(altered(view, max_moves=None), Steps())
     limited, moved = to_rest(view, Steps())
     interrupted, moved_too = to_rest(view, Steps(), failover=choose)
     assert limited.owners.keys() == wanted.owners.keys()

@@ -11,6 +11,7 @@ from tests.core.groups import (
     T2,
     T3,
     Steps,
+    altered,
     channel,
     command,
     decided,
@@ -18,22 +19,24 @@ from tests.core.groups import (
     member,
     phase_of,
     settled,
+    state_set,
 )
 from zkcoord.core.ack_timeouts import JOINING_MS, patience_ms
 from zkcoord.core.decisions import (
     EvictMember,
-    FailGroup,
     FoundGroup,
     FreeHalted,
     GrantPartitions,
     MarkTopic,
     PurgeChannel,
-    RaiseGeneration,
     RejectMember,
     RemoveRefused,
+    SetState,
+    StateEvent,
     StopFetching,
 )
 from zkcoord.core.model import Phase
+from zkcoord.core.state import Failure
 from zkcoord.core.view import Channel, GroupView, Owner, Refusal
 
 
@@ -44,8 +47,9 @@ def test_a_group_seen_for_the_first_time_gets_its_record_before_anything_else() 
 
 def test_a_cold_group_is_raised_marked_and_granted_in_one_go() -> None:
     view = group([member("a"), member("b", 2)], {}, marked=frozenset())
+    target = "t-0=a-0,t-1=a-0,t-2=b-0,t-3=b-0"
     assert decided(view) == [
-        RaiseGeneration(generation=1, digest="t-0=a-0,t-1=a-0,t-2=b-0,t-3=b-0", why="the target is another one"),
+        state_set(view, StateEvent.REBALANCE_STARTED, "the target is another one", generation=1, target=target),
         MarkTopic(topic="t", why="members subscribe to it"),
         GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why="available, and in the target"),
         GrantPartitions(consumer_id="b", partitions={T2: "b-0", T3: "b-0"}, why="available, and in the target"),
@@ -121,12 +125,17 @@ def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
     why = "stop-fetcher 0000000004 was not acknowledged within its retries"
     evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=10_000, why=why)
     assert decided(view, steps, NOW + limit_ms) == [evict]
-    failing = replace(view, on_timeout="fail")
+    failing = altered(view, on_timeout="fail")
     error = f"ConsumerRebalanceFailed: a: {why}"
-    assert decided(failing, steps, NOW + limit_ms) == [FailGroup(error=error, why=error)]
-    assert decided(replace(failing, failed=error), steps, NOW + limit_ms) == []
-    acknowledged = replace(failing, failed=error, channels={"a": channel("a"), "b": channel("b")})
-    assert FailGroup(error=None, why="acknowledged after all") in decided(acknowledged, steps, NOW + limit_ms)
+    failure = Failure(error=error, since_generation=1)
+    assert decided(failing, steps, NOW + limit_ms) == [
+        state_set(failing, StateEvent.REBALANCE_FAILED, error, failed=failure)
+    ]
+    assert decided(altered(failing, failed=failure), steps, NOW + limit_ms) == []
+    acknowledged = altered(failing, failed=failure, channels={"a": channel("a"), "b": channel("b")})
+    assert state_set(failing, StateEvent.REBALANCE_RECOVERED, "acknowledged after all") in decided(
+        acknowledged, steps, NOW + limit_ms
+    )
 
 
 def test_a_channel_without_registration_is_left_to_a_joining_consumer_for_a_while() -> None:
@@ -185,7 +194,7 @@ def test_every_partial_tree_leads_to_the_same_target() -> None:
     for released in ([], [T2], [T3], [T2, T3]):
         owners = {p: Owner("" if p in released else "a-0", 6) for p in (T0, T1, T2, T3)}
         after = replace(start, owners=owners)
-        assert not any(isinstance(d, RaiseGeneration) for d in decided(after)), released
+        assert not any(isinstance(d, SetState) for d in decided(after)), released
 
 
 def test_an_owner_that_names_nobody_is_granted_to_nobody() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import T0, T1, T2, T3, channel, group, member
+from tests.core.groups import T0, T1, T2, T3, altered, channel, group, member
 from zkcoord.core.difference import Difference, Differences, difference
 from zkcoord.core.negotiation import Negotiation
 from zkcoord.core.view import GroupView, Instance, Owner
@@ -38,8 +38,8 @@ STATIC = Instance(last_id="x", hold_ms=9, threads={"t": 1}, share={}, assignor="
 @pytest.mark.parametrize(
     "changed",
     [
-        replace(AGED, assignor="range"),
-        replace(AGED, session_timeout_min_ms=5_000),
+        altered(AGED, assignor="range"),
+        altered(AGED, session_timeout_min_ms=5_000),
         replace(AGED, protocols=(2, 2)),
         replace(AGED, instances={"i": STATIC}),
         replace(AGED, members={**AGED.members, "d": member("d", 4, assignors=("mine",))}, channels={
@@ -51,7 +51,7 @@ STATIC = Instance(last_id="x", hold_ms=9, threads={"t": 1}, share={}, assignor="
 )  # fmt: skip
 def test_who_takes_part_is_asked_again_when_something_that_it_depends_on_changes(changed: GroupView) -> None:
     known = Negotiation().of(AGED, KNOWN)
-    assert known.of(replace(AGED, generation=9), KNOWN) is known
+    assert known.of(altered(AGED, generation=9), KNOWN) is known
     after = known.of(changed, KNOWN)
     assert after.answer == Negotiation().of(changed, KNOWN).answer
     assert after.answer != known.answer

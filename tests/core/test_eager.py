@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tests.core.groups import T0, T1, T2, T3, channel, command, decided, group, member, phase_of, settled
-from zkcoord.core.decisions import GrantPartitions, RaiseGeneration, SetStopping, StopFetching
+from tests.core.groups import (
+    T0,
+    T1,
+    T2,
+    T3,
+    altered,
+    channel,
+    command,
+    decided,
+    group,
+    member,
+    phase_of,
+    settled,
+    state_set,
+)
+from zkcoord.core.decisions import GrantPartitions, StateEvent, StopFetching
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.view import Owner
 
@@ -19,7 +31,9 @@ def test_a_join_stops_everybody_and_grants_nothing() -> None:
     view = group(members, {T0: "a-0", T1: "a-0", T2: "b-0"}, **EAGER)
     target = "t-0=a-0,t-1=a-0,t-2=b-0,t-3=c-0"
     assert decided(view) == [
-        RaiseGeneration(generation=1, digest=target, stopping=True, why="the target is another one"),
+        state_set(
+            view, StateEvent.REBALANCE_STARTED, "the target is another one", generation=1, target=target, stopping=True
+        ),
         StopFetching(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=STOP_WHY),
         StopFetching(consumer_id="b", partitions={T2: "b-0"}, why=STOP_WHY),
     ]
@@ -29,7 +43,7 @@ def test_a_cold_eager_group_has_nobody_to_stop() -> None:
     view = group([member("a")], {}, **EAGER)
     digest = "t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0"
     assert decided(view) == [
-        RaiseGeneration(generation=1, digest=digest, why="the target is another one"),
+        state_set(view, StateEvent.REBALANCE_STARTED, "the target is another one", generation=1, target=digest),
         GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why="available, and in the target"),
     ]
 
@@ -39,7 +53,7 @@ def test_nothing_is_granted_while_one_living_member_still_owns_something() -> No
     stop = command("stop-fetcher", T1)
     channels = {"a": channel("a", stop), "b": channel("b")}
     view = settled(group(members, {T1: "a-0"}, channels=channels, **EAGER))
-    view = replace(view, stopping=True, owners={**view.owners, T0: Owner("", 3), T2: Owner("gone-0", 3)})
+    view = altered(view, stopping=True, owners={**view.owners, T0: Owner("", 3), T2: Owner("gone-0", 3)})
     assert decided(view) == []
     assert phase_of(view, {}) is Phase.PREPARING_REBALANCE
 
@@ -47,10 +61,10 @@ def test_nothing_is_granted_while_one_living_member_still_owns_something() -> No
 def test_when_no_living_owner_is_left_the_stop_ends_and_all_is_granted_in_one_go() -> None:
     members = [member("a"), member("b", 2)]
     owners = {T0: "", T1: "gone-0", T2: "", T3: ""}
-    view = replace(settled(group(members, owners, **EAGER)), stopping=True)
+    view = altered(settled(group(members, owners, **EAGER)), stopping=True)
     why = "available, and in the target"
     assert decided(view) == [
-        SetStopping(stopping=False, why="everybody has stopped"),
+        state_set(view, StateEvent.STOPPED, "everybody has stopped", stopping=False),
         GrantPartitions(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=why),
         GrantPartitions(consumer_id="b", partitions={T2: "b-0", T3: "b-0"}, why=why),
     ]
@@ -74,8 +88,8 @@ def test_a_group_switched_to_eager_in_the_middle_stops_everybody() -> None:
     owners = {T0: "a-0", T1: "a-0", T2: "a-0", T3: "b-0"}
     view = settled(group(members, owners, channels=channels))
     assert decided(view) == []
-    assert decided(replace(view, rebalance=Rebalance.EAGER)) == [
-        SetStopping(stopping=True, why="something must move, and the group is eager"),
+    assert decided(altered(view, rebalance=Rebalance.EAGER)) == [
+        state_set(view, StateEvent.STOPPING, "something must move, and the group is eager", stopping=True),
         StopFetching(consumer_id="a", partitions={T0: "a-0", T1: "a-0"}, why=STOP_WHY),
         StopFetching(consumer_id="b", partitions={T3: "b-0"}, why=STOP_WHY),
     ]
@@ -86,10 +100,10 @@ def test_a_group_switched_to_cooperative_in_the_middle_grants_what_is_free() -> 
     stop = command("stop-fetcher", T0, thread="a-0")
     channels = {"a": channel("a", stop), "b": channel("b")}
     owners = {T0: "a-0", T1: "", T2: "", T3: "b-0"}
-    view = replace(settled(group(members, owners, channels=channels)), stopping=True)
+    view = altered(settled(group(members, owners, channels=channels)), stopping=True)
     why = "available, and in the target"
     assert decided(view) == [
-        SetStopping(stopping=False, why="the group is not eager any more"),
+        state_set(view, StateEvent.STOPPED, "the group is not eager any more", stopping=False),
         GrantPartitions(consumer_id="a", partitions={T1: "a-0"}, why=why),
         GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why=why),
     ]

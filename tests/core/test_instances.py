@@ -5,20 +5,36 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, decided, group, member, settled
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    altered,
+    channel,
+    decided,
+    group,
+    member,
+    runs,
+    settled,
+    state_set,
+    states,
+)
 from zkcoord.core.decisions import (
     Decision,
     GrantPartitions,
     PurgeChannel,
-    RaiseGeneration,
     RejectMember,
     RememberInstances,
+    StateEvent,
     StopFetching,
 )
 from zkcoord.core.instances import remembered
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.phase import cause, outlook
-from zkcoord.core.view import Done, GroupView, Instance, Member, Owner, Wish
+from zkcoord.core.view import GroupView, Instance, Member, Owner
 
 HOLD_MS = 30_000
 WHY = "what static members have, and who is waited for"
@@ -57,11 +73,11 @@ def without_a(view: GroupView, owners: dict[TopicPartition, str] | None = None, 
 def test_f65_that_a_share_waits_is_written_down_once_and_that_its_instance_is_back_with_its_share() -> None:
     note = RememberInstances(known={"a": replace(SHARES["a"], away=True)}, forgotten=(), away=("a",), why=WHY)
     assert decided(without_a(full(), noted=False)) == [note]
-    paused = {"wishes": {"pause": Wish(run="r")}, "done": {"pause": Done("r", "paused")}}
+    paused = {"wish": {"pause": {"run": "r"}}, "done": {"pause": {"run": "r", "state": "paused"}}}
     freed = dict.fromkeys(OWNERS, "")
-    assert decided(replace(without_a(full(), freed, noted=False), **paused)) == [note]
+    assert decided(altered(without_a(full(), freed, noted=False), **paused)) == [note]
     back = without_a(full(), freed)
-    back = replace(back, members={**back.members, "a2": static("a2", 9)}, **paused)
+    back = altered(back, members={**back.members, "a2": static("a2", 9)}, **paused)
     assert decided(replace(back, channels={**back.channels, "a2": channel("a2")})) == [
         RememberInstances(known={"a": SHARES["a"]}, forgotten=(), returned=("a",), why=WHY)
     ]
@@ -84,19 +100,20 @@ def test_f65_a_group_is_not_stable_while_a_share_waits_for_its_instance() -> Non
 
 
 def test_a_paused_group_that_has_come_to_rest_is_told_apart_from_one_at_work() -> None:
-    stopping = replace(full(), wishes={"pause": Wish(run="r")})
+    stopping = altered(full(), wish=runs(pause="r"))
     assert phase_now(stopping)[0] is Phase.PREPARING_REBALANCE
-    rest = replace(stopping, done={"pause": Done("r", "paused")}, owners={p: Owner("", 6) for p in OWNERS})
+    rest = altered(stopping, done={"pause": {"run": "r", "state": "paused"}}, owners={p: Owner("", 6) for p in OWNERS})
     assert phase_now(rest) == (Phase.PAUSED, "it is paused (run r)")
     assert phase_now(replace(rest, members={}, channels={}))[0] is Phase.EMPTY
-    again = replace(rest, wishes={"pause": Wish(run="s")})
+    again = altered(rest, wish=runs(pause="s"))
     assert phase_now(again)[0] is Phase.PREPARING_REBALANCE
 
 
 def test_what_static_members_are_given_is_written_down_beside_the_raise() -> None:
     view = group([static("a1"), static("b1", 2)], {})
+    target = "t-0=@a-0,t-1=@a-0,t-2=@b-0,t-3=@b-0"
     assert decided(view) == [
-        RaiseGeneration(generation=1, digest="t-0=@a-0,t-1=@a-0,t-2=@b-0,t-3=@b-0", why="the target is another one"),
+        state_set(view, StateEvent.REBALANCE_STARTED, "the target is another one", generation=1, target=target),
         RememberInstances(known=SHARES, forgotten=(), why=WHY),
         GrantPartitions(consumer_id="a1", partitions={T0: "a1-0", T1: "a1-0"}, why=GRANT_WHY),
         GrantPartitions(consumer_id="b1", partitions={T2: "b1-0", T3: "b1-0"}, why=GRANT_WHY),
@@ -110,11 +127,9 @@ def test_a_share_waits_for_its_instance_after_a_death_and_after_a_clean_leave_an
         assert steps.step(away, NOW) == ((), NOW + HOLD_MS)
         assert decided(away, steps, NOW + HOLD_MS - 1) == []
         assert decided(away, Steps(), NOW + HOLD_MS) == []  # a new coordinator waits the whole hold again
-        raised = RaiseGeneration(
-            generation=2, digest="t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0", why="the target is another one"
-        )
         over = decided(away, steps, NOW + HOLD_MS)
-        assert over[0] == replace(raised, why=over[0].why)
+        target = "t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0"
+        assert over[0] == state_set(away, StateEvent.REBALANCE_STARTED, over[0].why, generation=2, target=target)
         assert over[1:] == [
             RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY),
             GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY),
@@ -143,7 +158,7 @@ def test_an_eviction_and_a_wished_rebalance_end_the_hold() -> None:
     away = without_a(full())
     marked = replace(away, channels={**away.channels, "a1": channel("a1", evicted_ms=6_000)})
     assert RememberInstances(known={"b": known("b1", T0, T1, T2, T3)}, forgotten=("a",), why=WHY) in decided(marked)
-    wished = replace(away, wishes={"rebalance": Wish(run="r")})
+    wished = altered(away, wish=runs(rebalance="r"))
     grant = GrantPartitions(consumer_id="b1", partitions={T0: "b1-0", T1: "b1-0"}, why=GRANT_WHY)
     assert grant in decided(wished)
 
@@ -232,12 +247,11 @@ def test_the_assignor_stays_while_the_oldest_is_away_and_when_it_is_back_as_the_
     back = replace(away, members={**away.members, "a2": static("a2", 9, assignors=likes["a1"])})
     back = replace(back, channels={**back.channels, "a2": channel("a2")})
     assert [type(decision) for decision in decided(back)] == [RememberInstances, GrantPartitions]
-    asked = replace(away, wishes={"rebalance": Wish("r1")})
-    assert decided(asked)[0] == RaiseGeneration(
-        generation=2, digest="t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0", why="the target is another one"
-    )
+    asked = altered(away, wish=runs(rebalance="r1"))
+    raised = {"generation": 2, "target": "t-0=@b-0,t-1=@b-0,t-2=@b-0,t-3=@b-0"}
+    assert decided(asked)[0] == state_set(asked, StateEvent.REBALANCE_STARTED, "the target is another one", **raised)
     other = replace(away.members["b1"], assignors=("range",))  # who is there cannot use it
-    assert RaiseGeneration in [type(decision) for decision in decided(replace(away, members={"b1": other}))]
+    assert states(decided(replace(away, members={"b1": other})), StateEvent.REBALANCE_STARTED)
 
 
 def test_who_is_away_keeps_its_rack_and_its_capacity() -> None:
@@ -245,13 +259,13 @@ def test_who_is_away_keeps_its_rack_and_its_capacity() -> None:
     near = {T0: "east", T1: "east"}
     members = [static("a1", rack="east"), static("b1", 2, rack="east")]
     shares = {i: replace(share, rack="east") for i, share in SHARES.items()}
-    full_ = replace(settled(group(members, OWNERS, instances=shares)), racks=near)
+    full_ = altered(settled(group(members, OWNERS, instances=shares)), racks=near)
     assert decided(full_) == []
     assert decided(without_a(full_)) == []
     members = [static("a1", capacity=2), static("b1", 2)]
     owners = {T0: "b1-0", T1: "b1-0", T2: "a1-0", T3: "a1-0"}
     shares = {"a": replace(known("a1", T2, T3), capacity=2), "b": known("b1", T0, T1)}
-    full_ = replace(group(members, owners, instances=shares), weights={T0: 3, T1: 3, T2: 1})
+    full_ = altered(group(members, owners, instances=shares), weights={T0: 3, T1: 3, T2: 1})
     full_ = settled(full_)
     assert decided(full_) == []
     assert decided(without_a(full_, owners)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, settled
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, altered, channel, command, decided, group, member, settled
 from zkcoord.core.decisions import EvictMember, PingMember, RejectMember
 from zkcoord.core.view import GroupView, Outstanding
 
@@ -18,7 +18,7 @@ def probed(*commands: Outstanding, pinged: str = "", **said: Any) -> GroupView:
     """A group of one member that owns everything and is probed."""
     view = settled(group([member("a", offers=OFFERS)], dict.fromkeys((T0, T1, T2, T3), "a-0")))
     channels = {"a": channel("a", *commands, pinged=pinged, **said)}
-    return replace(view, channels=channels, probe_interval_ms=EVERY_MS, max_probes=2)
+    return altered(view, channels=channels, probe_interval_ms=EVERY_MS, max_probes=2)
 
 
 def test_a_member_that_offers_it_is_probed_at_the_interval_from_its_last_answer_and_once_at_a_time() -> None:
@@ -35,7 +35,7 @@ def test_a_member_that_offers_it_is_probed_at_the_interval_from_its_last_answer_
 
 def test_nobody_is_probed_unasked_or_without_the_offer() -> None:
     steps = Steps()
-    for view in (replace(probed(), probe_interval_ms=None), replace(probed(), members={"a": member("a")})):
+    for view in (altered(probed(), probe_interval_ms=None), altered(probed(), members={"a": member("a")})):
         for at_ms in (NOW, NOW + EVERY_MS, NOW + 100 * EVERY_MS):
             assert decided(view, steps, at_ms) == []
 
@@ -45,7 +45,7 @@ def answers(*said: tuple[int | None, int | None], **fields: Any) -> list[Any]:
     steps, decisions = Steps(), []
     for number, (progress, lag) in enumerate(said):
         pinged = f"{number:010d}" if number else ""
-        view = replace(probed(pinged=pinged, progress=progress, lag=lag), **fields)
+        view = altered(probed(pinged=pinged, progress=progress, lag=lag), **fields)
         decisions = decided(view, steps, NOW + number * EVERY_MS)
     return decisions
 
@@ -66,14 +66,14 @@ def test_who_moves_has_nothing_to_do_or_says_nothing_is_not_evicted() -> None:
 
 
 def test_a_session_timeout_below_the_groups_minimum_is_rejected_with_the_reason() -> None:
-    view = replace(probed(), probe_interval_ms=None, session_timeout_min_ms=10_001)
+    view = altered(probed(), probe_interval_ms=None, session_timeout_min_ms=10_001)
     reason = "its session timeout of 10000 ms is below the group's minimum of 10001 ms"
     assert RejectMember(consumer_id="a", why=reason) in decided(view)
-    assert decided(replace(view, session_timeout_min_ms=10_000)) == []
+    assert decided(altered(view, session_timeout_min_ms=10_000)) == []
 
 
 def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_reason() -> None:
-    view = replace(probed(), probe_interval_ms=None)
+    view = altered(probed(), probe_interval_ms=None)
     assert decided(replace(view, members={"a": member("a", protocols=(1, 4))})) == []
     reason = "speaks the protocols 2 to 4, the others 1"
     newer = replace(view, members={"a": member("a", protocols=(2, 4))})
@@ -82,7 +82,7 @@ def test_a_member_whose_protocols_have_nothing_in_common_is_rejected_with_the_re
 
 def test_who_is_rejected_and_does_not_go_is_evicted_after_its_rebalance_timeout() -> None:
     reject = replace(command("reject", sequence=3), threads={})
-    view = replace(probed(reject), probe_interval_ms=None, on_timeout="fail")
+    view = altered(probed(reject), probe_interval_ms=None, on_timeout="fail")
     steps = Steps()
     decided(view, steps)
     assert not any(isinstance(d, EvictMember) for d in decided(view, steps, NOW + 59_999))

@@ -7,12 +7,28 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, decided, group, member, settled
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    altered,
+    channel,
+    decided,
+    group,
+    member,
+    runs,
+    settled,
+    states,
+)
 from zkcoord.core import quarantine
-from zkcoord.core.decisions import Decision, GrantPartitions, SetQuarantine, StopFetching
+from zkcoord.core.decisions import Decision, GrantPartitions, StateEvent, StopFetching
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import WHY_CHARS_MAX, state_bytes
-from zkcoord.core.view import GroupView, Owner, Quarantine, Refusal, Wish
+from zkcoord.core.state import Quarantine
+from zkcoord.core.view import GroupView, Owner, Refusal
 
 POISON = Refusal(1, "0000000001", "start: ValueError: poison")
 AWAY = Refusal(1, "0000000001", "broker: start: UnavailableError: no broker")
@@ -33,12 +49,12 @@ def granted(decisions: list[Decision]) -> dict[TopicPartition, str]:
 
 def quarantines(decisions: list[Decision]) -> list[Mapping[TopicPartition, Quarantine]]:
     """What is written of quarantines."""
-    return [d.quarantined for d in decisions if isinstance(d, SetQuarantine)]
+    return [state.quarantined for state in states(decisions, StateEvent.QUARANTINED)]
 
 
 def sets(decisions: list[Decision]) -> list[tuple[Mapping[TopicPartition, Quarantine], Mapping[str, str]]]:
     """The same, with what is written of refusals that a wish forgave."""
-    return [(d.quarantined, d.forgiven) for d in decisions if isinstance(d, SetQuarantine)]
+    return [(state.quarantined, state.forgiven) for state in states(decisions, StateEvent.QUARANTINED)]
 
 
 def test_what_one_cannot_start_goes_to_another_that_has_not_refused_it() -> None:
@@ -61,7 +77,7 @@ def test_f45_a_third_consumer_is_the_last_one_that_a_partition_breaks() -> None:
     decisions = decided(view)
     assert granted(decisions) == {}
     assert quarantines(decisions) == [{T0: Quarantine("broke b, c, d: start: ValueError: poison", 4)}]
-    written = settled(replace(view, quarantined=quarantines(decisions)[0]))
+    written = settled(altered(view, quarantined=quarantines(decisions)[0]))
     assert decided(written) == []
 
 
@@ -80,7 +96,7 @@ def test_f45_a_member_that_joins_gets_one_try_and_a_wished_rebalance_forgives_al
     assert (quarantines(joined), granted(joined)) == ([{}], {T0: "e-0"})
     again = decided(refused("abcde", "b", "c", "d", "e"))
     assert quarantines(again) == [{T0: Quarantine("broke b, c, d, e: start: ValueError: poison", 5)}]
-    wished = refused("abcd", "b", "c", "d", quarantined=entry, wishes={"rebalance": Wish(run="r")})
+    wished = refused("abcd", "b", "c", "d", quarantined=entry, wish=runs(rebalance="r"))
     assert sets(decided(wished)) == [({}, dict.fromkeys("bcd", POISON.sequence))]
 
 
@@ -96,20 +112,20 @@ def test_what_a_wish_forgave_the_state_remembers_while_it_stands_in_a_status() -
     later = POISON._replace(sequence="0000000002")
     [(found, kept)] = sets(decided(refused("abcd", "b", "c", "d", refusal=later, forgiven=forgiven)))
     assert (list(found), kept) == ([T0], {})
-    wished = refused("abcd", "b", refusal=AWAY, wishes={"rebalance": Wish(run="r")})
+    wished = refused("abcd", "b", refusal=AWAY, wish=runs(rebalance="r"))
     assert sets(decided(wished)) == []  # there is nothing to forgive
 
 
 def test_no_more_is_forgiven_than_the_state_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "FORGIVEN_BYTES_MAX", 2 * (1 + 10 + 6))
-    wished = refused("abcd", "b", "c", "d", wishes={"rebalance": Wish(run="r")})
+    wished = refused("abcd", "b", "c", "d", wish=runs(rebalance="r"))
     assert sets(decided(wished)) == [({}, dict.fromkeys("bc", POISON.sequence))]
 
 
 def test_who_has_its_try_keeps_what_it_was_given() -> None:
     """Once it is owned the others are given it as little as before: else the assignor's first choice would get it."""
     others = {T1: Owner("b-0", 5), T2: Owner("c-0", 5), T3: Owner("d-0", 5)}
-    view = settled(replace(refused("abcde", "b", "c", "d", assignor="range"), owners=others))
+    view = settled(altered(refused("abcde", "b", "c", "d", assignor="range"), owners=others))
     assert granted(decided(view)) == {T0: "e-0"}
     assert decided(replace(view, owners={**others, T0: Owner("e-0", 1)})) == []
 
@@ -155,7 +171,7 @@ def test_no_more_is_quarantined_than_the_state_has_room_for_and_what_is_beyond_i
     later = granted(decided(view, steps, NOW + 2_000))
     assert T1 in later
     assert T0 not in later
-    assert quarantines(decided(settled(replace(view, quarantined={T0: entry})))) == []
+    assert quarantines(decided(settled(altered(view, quarantined={T0: entry})))) == []
     long = Refusal(1, "0000000001", "x" * 10_000)
     channels = {n: replace(c, refusals={T0: long}) for n, c in channels.items()}
     monkeypatch.undo()

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import T0, T1, channel, decided, group, member
+from tests.core.groups import T0, T1, altered, channel, decided, group, member, states
 from zkcoord.core import replay
-from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RaiseGeneration, RemoveRefused, SetReplay
+from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import open_ranges, replays
 from zkcoord.core.replay_quota import range_bytes
-from zkcoord.core.view import Announced, Channel, GroupView, Outstanding, Owner
+from zkcoord.core.state import Announced
+from zkcoord.core.view import Channel, GroupView, Outstanding, Owner
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
 OFFERS = {"offers": frozenset({"ping", "replay"})}
@@ -84,11 +85,25 @@ def test_nothing_is_granted_or_purged_before_the_offset_is_known() -> None:
     assert set(open_ranges(view)) == {T0}
 
 
+def kept_ranges(view: GroupView) -> list[dict[TopicPartition, Announced]]:
+    """What is written of announced ranges that stand nowhere else."""
+    return [dict(state.replay) for state in states(decided(view), StateEvent.REPLAY_KEPT)]
+
+
+def kept_and_removed(view: GroupView) -> list[object]:
+    """The same, and which refused commands are removed, in the order of writing."""
+    return [
+        dict(d.state.replay) if isinstance(d, SetState) else d.sequence
+        for d in decided(view)
+        if isinstance(d, RemoveRefused) or (isinstance(d, SetState) and d.event is StateEvent.REPLAY_KEPT)
+    ]
+
+
 def test_the_state_holds_a_range_while_its_offset_is_not_known() -> None:
     view = orphaned({}, replay={T0: EARLY}, committed={})
-    assert [d for d in decided(view) if isinstance(d, SetReplay)] == []
+    assert kept_ranges(view) == []
     passed = orphaned({}, replay={T0: EARLY}, committed={T0: 600})
-    assert [dict(d.replay) for d in decided(passed) if isinstance(d, SetReplay)] == [{}]
+    assert kept_ranges(passed) == [{}]
 
 
 def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
@@ -108,27 +123,23 @@ def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> N
     )
     view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
     view = replace(view, channels={"a": channel("a", start)})
-    kinds = [d for d in decided(view) if isinstance(d, SetReplay | RemoveRefused)]
-    assert [type(d) for d in kinds] == [SetReplay, RemoveRefused]
-    assert isinstance(kinds[0], SetReplay)
-    assert dict(kinds[0].replay) == {T0: EARLY}
-    again = replace(view, replay={T0: EARLY})
-    assert [d for d in decided(again) if isinstance(d, SetReplay)] == []
+    assert kept_and_removed(view) == [{T0: EARLY}, "0000000000"]
+    again = altered(view, replay={T0: EARLY})
+    assert kept_ranges(again) == []
 
 
 def test_the_state_holds_a_range_until_it_is_handed_on_or_over() -> None:
     view = group([member("a", **OFFERS)], {T0: ""}, topics={"t": (0,)}, replay={T0: EARLY, T1: LATE})
     view = replace(view, committed={T0: 100, T1: 700})
-    sets = [d for d in decided(view) if isinstance(d, SetReplay)]
-    assert [dict(d.replay) for d in sets] == [{T0: EARLY}]
-    owned = replace(view, owners={T0: Owner("a-0", 6)}, replay={T0: EARLY})
-    assert [dict(d.replay) for d in decided(owned) if isinstance(d, SetReplay)] == [{}]
+    assert kept_ranges(view) == [{T0: EARLY}]
+    owned = altered(view, owners={T0: Owner("a-0", 6)}, replay={T0: EARLY})
+    assert kept_ranges(owned) == [{}]
 
 
 def test_a_group_that_announces_nothing_decides_as_ever() -> None:
     view = orphaned({}, committed={})
     kinds = [type(d) for d in decided(view)]
-    assert kinds == [RaiseGeneration, GrantPartitions, PurgeChannel]
+    assert kinds == [SetState, GrantPartitions, PurgeChannel]
 
 
 def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> Outstanding:
@@ -147,16 +158,14 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(monkeypa
     monkeypatch.setattr(replay, "KEPT_BYTES_MAX", range_bytes(T0, EARLY))
     view = group([member("a", **OFFERS)], {T0: "a-0", T1: "a-0"}, topics={"t": (0, 1)})
     view = replace(view, channels={"a": channel("a", refused_start("a", T0), refused_start("a", T1, 1))})
-    kinds = [d for d in decided(view) if isinstance(d, SetReplay | RemoveRefused)]
-    assert [dict(d.replay) if isinstance(d, SetReplay) else d.sequence for d in kinds] == [{T0: EARLY}, "0000000000"]
+    assert kept_and_removed(view) == [{T0: EARLY}, "0000000000"]
     first = replace(
         view, channels={"a": channel("a", refused_start("a", T1, 1))}, owners={**view.owners, T0: Owner("", 6)}
     )
-    full = replace(first, replay={T0: EARLY}, committed={T0: 100})
-    assert [d for d in decided(full) if isinstance(d, SetReplay | RemoveRefused)] == []
+    full = altered(first, replay={T0: EARLY}, committed={T0: 100})
+    assert kept_and_removed(full) == []
     handed = replace(full, owners={**view.owners, T0: Owner("a-0", 7)}, committed={})
-    kinds = [d for d in decided(handed) if isinstance(d, SetReplay | RemoveRefused)]
-    assert [dict(d.replay) if isinstance(d, SetReplay) else d.sequence for d in kinds] == [{T1: EARLY}, "0000000001"]
+    assert kept_and_removed(handed) == [{T1: EARLY}, "0000000001"]
 
 
 def test_a_range_of_another_incarnation_counts_not_and_one_that_does_not_say_it_does() -> None:

@@ -13,7 +13,8 @@ from zkcoord.core import replay_quota as room
 from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, ReplayQuota, range_bytes
-from zkcoord.core.view import Announced, GroupView, Outstanding, Owner
+from zkcoord.core.state import Announced
+from zkcoord.core.view import GroupView, Outstanding, Owner
 from zkcoord.tree.status import ANNOUNCED_BYTES_MAX
 
 WIDE = Announced(2**62, 2**62 + 9, 4)

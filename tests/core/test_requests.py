@@ -13,21 +13,28 @@ from tests.core.groups import (
     T2,
     T3,
     Steps,
+    altered,
     channel,
     command,
     decided,
     group,
     member,
     phase_of,
+    runs,
     settled,
+    state_set,
+    states,
 )
 from zkcoord.core.ack_timeouts import patience_ms
-from zkcoord.core.decisions import AnswerWish, FailGroup, GrantPartitions, SetStopping, StopFetching
+from zkcoord.core.decisions import AnswerWish, GrantPartitions, SetState, StateEvent, StopFetching
 from zkcoord.core.model import Phase, Rebalance
-from zkcoord.core.view import Done, GroupView, Owner, Wish
+from zkcoord.core.view import GroupView, Owner
 
 ALL = (T0, T1, T2, T3)
 IN_TARGET = "available, and in the target"
+
+
+FORGIVEN = "the group has changed, or was asked to rebalance"
 
 
 def joined() -> GroupView:
@@ -37,7 +44,7 @@ def joined() -> GroupView:
 
 def wishing(view: GroupView, name: str, **fields: object) -> GroupView:
     """The view with a wish of the run r1."""
-    return replace(view, wishes={name: Wish(run="r1")}, **fields)  # type: ignore[arg-type]
+    return altered(view, wish={name: {"run": "r1"}}, **fields)  # type: ignore[arg-type]
 
 
 def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> AnswerWish:
@@ -49,18 +56,19 @@ def test_a_hold_stops_nothing() -> None:
     view = wishing(joined(), "hold")
     held = answer("hold", "held", "nothing is stopped from now on")
     assert decided(view) == [held]
-    assert decided(replace(view, done={"hold": Done("r1", "held")})) == []
+    assert decided(altered(view, done={"hold": {"run": "r1", "state": "held"}})) == []
 
 
 def test_a_hold_grants_what_is_available() -> None:
-    view = wishing(joined(), "hold", done={"hold": Done("r1", "held")})
+    view = wishing(joined(), "hold", done={"hold": {"run": "r1", "state": "held"}})
     view = replace(view, owners={**view.owners, T2: Owner("", 9)})
     assert decided(view) == [GrantPartitions(consumer_id="b", partitions={T2: "b-0"}, why=IN_TARGET)]
 
 
 def test_a_hold_ends_an_eager_stop() -> None:
-    view = wishing(joined(), "hold", done={"hold": Done("r1", "held")}, rebalance=Rebalance.EAGER, stopping=True)
-    assert decided(view) == [SetStopping(stopping=False, why="the group is held or paused")]
+    held = {"hold": {"run": "r1", "state": "held"}}
+    view = wishing(joined(), "hold", done=held, rebalance=Rebalance.EAGER, stopping=True)
+    assert decided(view) == [state_set(view, StateEvent.STOPPED, "the group is held or paused", stopping=False)]
 
 
 def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_stopped() -> None:
@@ -71,17 +79,17 @@ def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_s
     stop = command("stop-fetcher", T0)
     assert decided(replace(acknowledged, channels={"a": channel("a", stop)})) == []
     assert decided(acknowledged) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
-    assert decided(replace(acknowledged, done={"pause": Done("r1", "paused")})) == []
+    assert decided(altered(acknowledged, done={"pause": {"run": "r1", "state": "paused"}})) == []
     assert phase_of(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
 
 
 def test_a_paused_group_raises_no_generation() -> None:
-    view = wishing(joined(), "pause", target_digest="another", owners={})
+    view = wishing(joined(), "pause", target="another", owners={})
     assert decided(view) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
 
 
 def test_a_resumed_group_is_granted_what_it_had() -> None:
-    view = settled(group([member("a")], dict.fromkeys(ALL, ""), done={"pause": Done("r1", "paused")}))
+    view = settled(group([member("a")], dict.fromkeys(ALL, ""), done={"pause": {"run": "r1", "state": "paused"}}))
     assert decided(view) == [
         GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why=IN_TARGET),
         answer("pause", None, "pause was taken back"),
@@ -104,8 +112,8 @@ def test_a_rebalance_asks_the_assignor_again_once() -> None:
 def test_a_rebalance_of_a_group_that_is_kept_still_is_refused_with_the_reason(standing: str) -> None:
     view = settled(group([member("a")], {}))
     word = {"pause": "paused", "hold": "held"}[standing]
-    wishes = {standing: Wish(run="r0"), "rebalance": Wish(run="r1")}
-    view = replace(view, wishes=wishes, done={standing: Done("r0", word)})
+    wish = runs(**{standing: "r0", "rebalance": "r1"})
+    view = altered(view, wish=wish, done={standing: {"run": "r0", "state": word}})
     reason = f"the group is {word}: resume it first"
     assert answer("rebalance", "refused", reason, ends=True, reason=reason) in decided(view)
 
@@ -118,10 +126,11 @@ def failed(steps: Steps) -> tuple[GroupView, int]:
     members = [silent, member("b", 2)]
     view = settled(group(members, dict.fromkeys(ALL, "a-0"), channels=channels, on_timeout="fail"))
     decided(view, steps)
-    now_ms = NOW + patience_ms(1_000, view.max_rebalance_retries)
+    now_ms = NOW + patience_ms(1_000, view.record.policy.max_rebalance_retries)
     (mark,) = decided(view, steps, now_ms)
-    assert isinstance(mark, FailGroup)
-    return replace(view, failed=mark.error, failed_since=view.generation), now_ms
+    assert isinstance(mark, SetState)
+    assert mark.event is StateEvent.REBALANCE_FAILED
+    return replace(view, state=mark.state), now_ms
 
 
 def test_a_failure_outlives_a_failover() -> None:
@@ -132,23 +141,23 @@ def test_a_failure_outlives_a_failover() -> None:
 def test_a_failure_of_an_earlier_generation_does_not_outlive_a_failover() -> None:
     """It was to be cleared with the raise, by the coordinator that is gone; what was sent before still stands."""
     view, now_ms = failed(Steps())
-    raised = replace(view, generation=view.generation + 1)
+    raised = altered(view, generation=view.state.generation + 1)
     (cleared,) = decided(raised, Steps(), now_ms)
-    assert isinstance(cleared, FailGroup)
-    assert cleared.error is None
+    assert isinstance(cleared, SetState)
+    assert (cleared.event, cleared.state.failed) == (StateEvent.REBALANCE_RECOVERED, None)
 
 
 def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_acknowledged() -> None:
     steps = Steps()
     view, now_ms = failed(steps)
     assert decided(wishing(view, "rebalance"), steps, now_ms) == [
-        FailGroup(error=None, why="the group has changed, or was asked to rebalance"),
+        state_set(view, StateEvent.REBALANCE_RECOVERED, FORGIVEN, failed=None),
         answer("rebalance", "done", "the target was asked for again", ends=True),
     ]
-    cleared = replace(view, failed=None, failed_since=0)
+    cleared = altered(view, failed=None)
     assert decided(cleared, steps, now_ms) == []
-    again_ms = now_ms + patience_ms(1_000, view.max_rebalance_retries)
-    assert decided(cleared, steps, again_ms) == [FailGroup(error=view.failed, why=str(view.failed))]
+    again_ms = now_ms + patience_ms(1_000, view.record.policy.max_rebalance_retries)
+    assert decided(cleared, steps, again_ms) == [state_set(view, StateEvent.REBALANCE_FAILED, view.state.failed.error)]
 
 
 def test_a_failure_is_cleared_by_the_next_change() -> None:
@@ -160,7 +169,10 @@ def test_a_failure_is_cleared_by_the_next_change() -> None:
         channels={**view.channels, "c": channel("c")},
     )
     decisions, _ = steps.step(view, now_ms)
-    assert FailGroup(error=None, why="the group has changed, or was asked to rebalance") in decisions
+    [recovered] = [d for d in decisions if isinstance(d, SetState) and d.event is StateEvent.REBALANCE_RECOVERED]
+    assert (recovered.why, recovered.state.failed) == (FORGIVEN, None)
+    [raised] = states(decisions, StateEvent.REBALANCE_STARTED)
+    assert recovered.state == replace(raised, failed=None)  # written behind the raise, with what that wrote
 
 
 def test_nobody_writes_into_a_record_that_cannot_be_read() -> None:
@@ -176,7 +188,7 @@ def test_a_young_group_waits_for_joins_up_to_a_ceiling() -> None:
     both = group(members, {}, initial_delay_ms=3_000)
     assert steps.step(both, NOW + 2_900) == ((), NOW + 5_000)
     granted = decided(both, steps, NOW + 5_000)
-    assert [type(decision).__name__ for decision in granted] == ["RaiseGeneration", *["GrantPartitions"] * 2]
+    assert [type(decision).__name__ for decision in granted] == ["SetState", *["GrantPartitions"] * 2]
     owned = settled(group(members, dict.fromkeys(ALL, "a-0"), initial_delay_ms=3_000))
     assert [type(decision) for decision in decided(owned, steps, NOW + 5_100)] == [StopFetching]
     assert decided(replace(owned, owners={}), steps, NOW + 5_200) != []  # no waiting again until it was empty

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.groups import NOW, Steps, channel, decided, group, member, settled
-from zkcoord.core.decisions import AnswerWish, NoteEmpty, PurgeChannel, RemoveGroup
+from tests.core.groups import NOW, Steps, altered, channel, decided, group, member, runs, settled, state_set
+from zkcoord.core.decisions import AnswerWish, PurgeChannel, RemoveGroup, StateEvent
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
 from zkcoord.core.phase import cause, outlook
 from zkcoord.core.retention import Retention, asks_for_offsets
 from zkcoord.core.target import Target
-from zkcoord.core.view import Done, GroupView, Wish
+from zkcoord.core.view import GroupView
 
 EMPTY = group([], {})
-BEGUN = {"delete": Done("r1", "deleting")}
+BEGUN = {"delete": {"run": "r1", "state": "deleting"}}
 
 
 def deletion(*, offsets: bool, **fields: object) -> GroupView:
     """An empty group whose deletion has begun."""
-    return replace(EMPTY, wishes={"delete": Wish("r1", offsets)}, done=BEGUN, **fields)  # type: ignore[arg-type]
+    return altered(EMPTY, wish={"delete": {"run": "r1", "offsets": offsets}}, done=BEGUN, **fields)  # type: ignore[arg-type]
 
 
 def test_a_group_with_members_is_not_deleted() -> None:
-    view = replace(settled(group([member("a"), member("b")], {})), wishes={"delete": Wish("r1", True)})
+    view = altered(settled(group([member("a"), member("b")], {})), wish={"delete": {"run": "r1", "offsets": True}})
     reason = "it has 2 members: stop its consumers first"
     refusal = AnswerWish(wish="delete", run="r1", state="refused", reason=reason, ends=True, why=reason)
     assert refusal in decided(view)
 
 
 def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left() -> None:
-    view = replace(EMPTY, wishes={"delete": Wish("r1", True)})
+    view = altered(EMPTY, wish={"delete": {"run": "r1", "offsets": True}})
     assert decided(view) == [
         AnswerWish(wish="delete", run="r1", state="deleting", ends=False, why="the group has no members")
     ]
@@ -71,13 +71,13 @@ def test_who_joins_during_a_deletion_is_given_nothing_and_the_deletion_goes_on()
 def test_a_group_without_members_and_offsets_goes_after_its_retention_over_failovers() -> None:
     first = Steps(Memory(retention=Retention(retention_ms=7_000)))
     assert first.step(EMPTY, NOW) == ((), NOW + 1_000)
-    note = NoteEmpty(empty_ms=1_000, why="without members all that time")
+    note = state_set(EMPTY, StateEvent.GROUP_EMPTY, "without members all that time", empty_ms=1_000)
     assert decided(EMPTY, first, NOW + 1_000) == [note]
-    noted = replace(EMPTY, empty_ms=1_000)
+    noted = altered(EMPTY, empty_ms=1_000)
     assert first.step(noted, NOW + 1_001) == ((), NOW + 2_000)
 
     second = Steps(Memory(retention=Retention(retention_ms=7_000)))  # what the first saw since its note does not count
-    late = replace(EMPTY, empty_ms=6_000)
+    late = altered(EMPTY, empty_ms=6_000)
     assert second.step(late, NOW + 50_000) == ((), NOW + 51_000)
     assert not asks_for_offsets(late, second.last.retention, NOW + 50_999)
     assert decided(late, second, NOW + 51_000) == []
@@ -97,15 +97,18 @@ def test_a_group_with_offsets_stays_and_is_looked_at_once() -> None:
 
 def test_time_with_members_or_under_a_wish_does_not_count() -> None:
     steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
-    held = replace(EMPTY, wishes={"hold": Wish("r1")}, done={"hold": Done("r1", "held")}, empty_ms=3_000)
+    held = altered(EMPTY, wish=runs(hold="r1"), done={"hold": {"run": "r1", "state": "held"}}, empty_ms=3_000)
     assert steps.step(held, NOW) == ((), None)
     assert decided(held, steps, NOW + 90_000) == []
     back = settled(group([member("a")], {}, empty_ms=3_000))
-    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back, steps)
+    assert state_set(back, StateEvent.GROUP_EMPTY, "it has members again", empty_ms=0) in decided(back, steps)
 
 
 def test_a_deleted_group_is_an_ordinary_one_again_with_its_first_member() -> None:
-    deleted = replace(EMPTY, offsets=7, deleted=True)
-    assert decided(deleted) == []
+    deleted = altered(EMPTY, offsets=7, deleted=True)
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    assert decided(deleted, steps) == []
+    note = state_set(deleted, StateEvent.GROUP_EMPTY, "without members all that time", empty_ms=1_000)
+    assert decided(deleted, steps, NOW + 1_000) == [note]
     back = settled(group([member("a")], {}, deleted=True))
-    assert NoteEmpty(empty_ms=0, why="it has members again") in decided(back)
+    assert state_set(back, StateEvent.GROUP_EMPTY, "it has members again", deleted=False) in decided(back)

@@ -7,16 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, phase_of
-from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
-from zkcoord.core.decisions import (
-    Decision,
-    GrantPartitions,
-    NoteProblem,
-    PurgeChannel,
-    RaiseGeneration,
-    StopFetching,
+from tests.core.groups import (
+    NOW,
+    T0,
+    T1,
+    T2,
+    T3,
+    Steps,
+    altered,
+    channel,
+    command,
+    decided,
+    group,
+    member,
+    phase_of,
+    state_set,
+    states,
 )
+from zkcoord.core.assignors import ASSIGNORS, Assignor, AssignorInput
+from zkcoord.core.decisions import Decision, GrantPartitions, PurgeChannel, SetState, StateEvent, StopFetching
 from zkcoord.core.eligibility import Agreement, agree
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.view import GroupView, Owner
@@ -134,8 +143,9 @@ def decide_with(function: Assignor, view: GroupView, steps: Steps) -> list[Decis
 
 def test_a_users_own_assignor_decides() -> None:
     view = own(["a", "b"], {})
+    target = "t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0"
     assert decide_with(by_first, view, Steps()) == [
-        RaiseGeneration(generation=1, digest="t-0=a-0,t-1=a-0,t-2=a-0,t-3=a-0", why="the target is another one"),
+        state_set(view, StateEvent.REBALANCE_STARTED, "the target is another one", generation=1, target=target),
         GrantPartitions(
             consumer_id="a", partitions=dict.fromkeys((T0, T1, T2, T3), "a-0"), why="available, and in the target"
         ),
@@ -155,41 +165,49 @@ def test_plain_tuples_are_taken_for_partitions() -> None:
 def test_a_wrong_answer_leaves_the_group_as_it_is_and_is_told_once(kind: str) -> None:
     function, what = WRONG[kind]
     owners = {T0: "a-0", T1: "a-0", T2: "b-0", T3: "dead-0"}
-    view = own(["a", "b"], owners, target_digest="as it was")
+    view = own(["a", "b"], owners, target="as it was")
     view = replace(view, channels={**view.channels, "dead": channel("dead")})
     steps = Steps()
     told, purged = decide_with(function, view, steps)
-    assert isinstance(told, NoteProblem)
-    assert told.problem is not None
-    assert told.problem.startswith(f"the assignor 'mine' gave no usable answer: {what}")
+    problem = problem_of(told)
+    assert problem.startswith(f"the assignor 'mine' gave no usable answer: {what}")
     assert purged == PurgeChannel(consumer_id="dead", why="its registration is gone")
-    after = replace(view, problem=told.problem, channels={n: view.channels[n] for n in "ab"})
+    after = altered(view, problem=problem, channels={n: view.channels[n] for n in "ab"})
     assert decide_with(function, after, steps) == []
     assert decide_with(function, after, Steps()) == []  # nor after a failover
     target = steps.last.target.assignment
     assert phase_of(after, target) is Phase.PREPARING_REBALANCE  # nobody reads what the dead one had
 
 
+def problem_of(decision: Decision) -> str:
+    """What the decision writes as the group's problem."""
+    assert isinstance(decision, SetState)
+    assert decision.event is StateEvent.ASSIGNMENT_PROBLEM
+    assert decision.state.problem is not None
+    return decision.state.problem
+
+
 def test_the_last_target_stands_until_an_answer_is_right_again() -> None:
     view, steps = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "a-0"}), Steps()
     decide_with(by_first, view, steps)
-    view = replace(view, target_digest=steps.last.target.digest)
-    joined = replace(own(["a", "b", "c"], {T0: "a-0", T1: "a-0", T2: "a-0"}), target_digest=view.target_digest)
+    view = altered(view, target=steps.last.target.digest)
+    joined = altered(own(["a", "b", "c"], {T0: "a-0", T1: "a-0", T2: "a-0"}), target=view.state.target)
     told, grant = decide_with(raises, joined, steps)
-    assert isinstance(told, NoteProblem)
+    problem = problem_of(told)
     assert grant == GrantPartitions(consumer_id="a", partitions={T3: "a-0"}, why="available, and in the target")
-    healed = replace(joined, problem=told.problem, owners={**joined.owners, T3: Owner("a-0", 1)}, topics={"t": (0, 1)})
+    healed = altered(joined, problem=problem, owners={**joined.owners, T3: Owner("a-0", 1)}, topics={"t": (0, 1)})
     decisions = decide_with(by_first, healed, steps)
-    assert NoteProblem(problem=None, why="the assignment is what was asked for") in decisions
+    [state] = states(decisions, StateEvent.ASSIGNMENT_AS_ASKED)
+    assert state.problem is None
     assert StopFetching(consumer_id="a", partitions={T2: "", T3: ""}, why="the target has them elsewhere") in decisions
 
 
 def test_a_hand_over_that_is_under_way_is_finished_although_the_answer_fails_at_the_next_coordinator() -> None:
     stop = command("stop-fetcher", T3, thread="b-0")
-    view = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "b-0", T3: ""}, target_digest="as it was")
+    view = own(["a", "b"], {T0: "a-0", T1: "a-0", T2: "b-0", T3: ""}, target="as it was")
     view = replace(view, channels={"a": channel("a", stop), "b": channel("b")})
     told, grant = decide_with(raises, view, Steps())
-    assert isinstance(told, NoteProblem)
+    assert problem_of(told)
     assert grant == GrantPartitions(consumer_id="b", partitions={T3: "b-0"}, why="available, and in the target")
 
 
@@ -205,9 +223,9 @@ def test_what_was_released_early_is_its_new_owners_though_its_stop_still_stands(
 
 def test_what_finds_no_room_is_told_with_who_must_act() -> None:
     tight = member("a", capacity=3)
-    view = replace(group([tight], dict.fromkeys((T0, T1, T2), "a-0")), target_digest="t-0=a-0,t-1=a-0,t-2=a-0")
+    view = altered(group([tight], dict.fromkeys((T0, T1, T2), "a-0")), target="t-0=a-0,t-1=a-0,t-2=a-0")
     problem = "no consumer has room for 1 partitions (t-3): start more, or with a larger capacity"
-    assert decided(view) == [NoteProblem(problem=problem, why=problem)]
-    told = replace(view, problem=problem)
+    assert decided(view) == [state_set(view, StateEvent.ASSIGNMENT_PROBLEM, problem, problem=problem)]
+    told = altered(view, problem=problem)
     assert decided(told) == []
     assert phase_of(told, dict.fromkeys((T0, T1, T2), "a-0")) is Phase.STABLE

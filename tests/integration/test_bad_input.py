@@ -11,9 +11,11 @@ import pytest
 from tests.integration.world import Member, World, named
 from tests.waiting import wait_until
 from zkcoord import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.state import GroupState
 from zkcoord.tree.paths import BROKERS, DRAFT
-from zkcoord.tree.record import DEFAULT_RECORD, encode_record
-from zkcoord.tree.state import GroupState, encode_state
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.state import encode_state
 
 pytestmark = pytest.mark.zookeeper
 

@@ -61,8 +61,8 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
 
                 wait_until(lambda: bool(tree.read([Read(DRAFT.group(GROUP))])[0].exists), "there is a group")
                 wait_until(settled, f"owners are {wanted}")
-                assert report().view.quarantined == {}
-                generation = report().view.generation
+                assert report().view.state.quarantined == {}
+                generation = report().view.state.generation
                 second.stop()
                 ids = Read(BROKERS, Kind.CHILDREN)
                 wait_until(lambda: tree.read([ids])[0].children == ("1",), "the broker is gone")
@@ -70,4 +70,4 @@ def test_partitions_are_read_in_the_racks_of_their_replicas_and_a_stopped_broker
                 assert (known.view.brokers, known.moves()) == ({1: "east", 2: "west"}, [])
                 second.start()
                 wait_until(settled, f"owners are {wanted}")
-                assert report().view.generation == generation
+                assert report().view.state.generation == generation

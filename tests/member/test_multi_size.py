@@ -9,7 +9,8 @@ import pytest
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import HELD_BYTES_MAX, range_bytes
-from zkcoord.core.view import Announced, Refusal
+from zkcoord.core.state import Announced
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.member.multi_size import too_large
 from zkcoord.member.session import Calls, MemberSession

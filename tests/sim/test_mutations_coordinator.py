@@ -21,7 +21,7 @@ from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.sweep import fingerprints
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
-from zkcoord.core.decisions import FailGroup, RaiseGeneration, SetStopping
+from zkcoord.core.decisions import SetState
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import Replays
 from zkcoord.core.view import Channel
@@ -243,9 +243,7 @@ def unsorted_fingerprint(seed: int) -> tuple[int, int, int, int]:
     original = coordinating.plan
 
     def plan(decisions: Any, *rest: Any) -> list[Transaction]:
-        raised = [
-            d for d in decisions if isinstance(d, RaiseGeneration | SetStopping | FailGroup)
-        ]  # what sets the state
+        raised = [d for d in decisions if isinstance(d, SetState)]
         others = {str(d): d for d in decisions if d not in raised}
         return original([*raised, *(others[text] for text in set(others))], *rest)
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced
+from zkcoord.core.state import Announced
 from zkcoord.errors import CorruptError
 
 QUICK = settings(max_examples=60, deadline=None)

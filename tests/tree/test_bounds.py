@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.groups import NOW, Steps, group, member
+from tests.core.groups import NOW, Steps, group, member, states
 from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
-from zkcoord.core.decisions import NoteProblem, PurgeChannel, RememberInstances
+from zkcoord.core.decisions import PurgeChannel, RememberInstances, StateEvent
 from zkcoord.core.instances import REMEMBERED_BYTES_MAX, state_bytes
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Channel, GroupView, Instance, Outstanding
@@ -42,7 +42,7 @@ def test_a_static_member_may_have_ten_thousand_topics(topics: int) -> None:
 def test_who_has_more_topics_than_the_state_takes_is_not_waited_for_and_that_is_told() -> None:
     decisions, _ = Steps().step(static_member_of(10_000), NOW)
     assert not [d for d in decisions if isinstance(d, RememberInstances)]
-    [problem] = [d.problem for d in decisions if isinstance(d, NoteProblem)]
+    [problem] = [state.problem for state in states(decisions, StateEvent.ASSIGNMENT_PROBLEM)]
     assert problem is not None
     assert problem.startswith("the shares of one do not wait for them: too many topics")
     few, _ = Steps().step(static_member_of(10), NOW)

@@ -6,29 +6,29 @@ from dataclasses import replace
 
 from zkcoord.core.decisions import (
     AnswerWish,
+    DropTopic,
     EvictMember,
     FoundGroup,
     FreeHalted,
     GrantPartitions,
     MarkTopic,
-    NoteEmpty,
-    NoteProblem,
     PurgeChannel,
-    RaiseGeneration,
     RememberInstances,
     RemoveRefused,
-    SetReplay,
+    SetState,
+    StateEvent,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced, Channel, GroupView, Instance, Member, Outstanding, Owner
+from zkcoord.core.state import Announced, GroupState
+from zkcoord.core.view import Channel, GroupView, Instance, Leftovers, Member, Outstanding, Owner
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.record import encode_record
-from zkcoord.tree.state import GroupState, decode_state, encode_state
-from zkcoord.tree.topic import Mark
+from zkcoord.tree.state import decode_state, encode_state
+from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode
 
@@ -44,9 +44,14 @@ VIEW = GroupView(
     owners={T0: Owner("", 8)},
     record_version=2,
     state_version=5,
-    generation=6,
+    state=GroupState(generation=6),
 )
 NODES = GroupNodes(view=VIEW)
+
+
+def state_set(event: StateEvent, **changes: object) -> SetState:
+    """The decision that writes the state of VIEW with these changes."""
+    return SetState(state=replace(VIEW.state, **changes), event=event, why="x")  # type: ignore[arg-type]
 
 
 def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_one_multi() -> None:
@@ -71,7 +76,7 @@ def test_announced_ranges_go_along_with_their_grant_and_only_with_it() -> None:
     start = grant.writes[-1]
     assert isinstance(start, CreateNode)
     assert dict(decode_command(start.data).replay) == {T1: (100, 600)}
-    [kept] = plan([SetReplay(replay={T0: Announced(1, 9, 4)}, why="x")], NODES, TERM, DRAFT)
+    [kept] = plan([state_set(StateEvent.REPLAY_KEPT, replay={T0: Announced(1, 9, 4)})], NODES, TERM, DRAFT)
     assert kept.writes[:2] == GUARDS[:2]
     assert isinstance(kept.writes[2], SetNode)
     assert dict(decode_state(kept.writes[2].data).replay) == {T0: Announced(1, 9, 4)}
@@ -79,7 +84,7 @@ def test_announced_ranges_go_along_with_their_grant_and_only_with_it() -> None:
 
 def test_a_raise_goes_first_and_what_follows_checks_the_state_it_leaves() -> None:
     decisions = [
-        RaiseGeneration(generation=7, digest="new", why="x"),
+        state_set(StateEvent.REBALANCE_STARTED, generation=7, target="new"),
         StopFetching(consumer_id="a", partitions={T0: "b-0"}, why="y"),
     ]
     raised, stop = plan(decisions, NODES, TERM, DRAFT)
@@ -92,6 +97,19 @@ def test_a_raise_goes_first_and_what_follows_checks_the_state_it_leaves() -> Non
     command = stop.writes[3]
     assert isinstance(command, CreateNode)
     assert decode_command(command.data).generation == 7
+
+
+def test_a_state_that_is_written_behind_the_removal_of_a_mark_keeps_the_number_of_that_mark() -> None:
+    view = replace(VIEW, leftovers={"t": Leftovers(version=0)}, owners={})
+    marks = {"t": MarkSeen(replace(MARK, incarnation=8), 6)}
+    decisions = [
+        DropTopic(topic="t", again=False, offsets={}, why="x"),
+        state_set(StateEvent.GROUP_EMPTY, empty_ms=7),
+    ]
+    kept, _, noted = plan(decisions, GroupNodes(view=view, marks=marks), TERM, DRAFT)
+    expected = GroupState(generation=6, incarnations=8)
+    assert kept.writes[-1] == SetNode("/zkcoord/groups/g/state", encode_state(expected), 5)
+    assert noted.writes[-1] == SetNode("/zkcoord/groups/g/state", encode_state(replace(expected, empty_ms=7)), 6)
 
 
 def test_a_new_group_gets_record_and_state_under_the_epoch() -> None:
@@ -172,15 +190,15 @@ def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_d
     """Behind a raise that is the state as the raise leaves it."""
     paused = AnswerWish(wish="pause", run="r1", state="paused", ends=False, why="nobody reads")
     done = AnswerWish(wish="rebalance", run="r2", state="done", ends=True, why="asked again")
-    record = replace(NODES.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
+    record = replace(VIEW.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
     answered = replace(
         record,
         wish={"rebalance": None, "pause": {"run": "r1"}},
         done={"pause": {"run": "r1", "state": "paused"}, "rebalance": {"run": "r2", "state": "done"}},
     )
-    raised = NoteProblem(problem="p", why="x")
+    raised = state_set(StateEvent.ASSIGNMENT_PROBLEM, problem="p")
     for before, version in (([], 5), ([raised], 6)):
-        *others, answer = plan([paused, *before, done], replace(NODES, record=record), TERM, DRAFT)
+        *others, answer = plan([paused, *before, done], replace(NODES, view=replace(VIEW, record=record)), TERM, DRAFT)
         assert len(others) == len(before)
         assert answer.writes == (
             CheckNode(EPOCH, 9),
@@ -192,16 +210,11 @@ def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_d
 def test_the_end_of_a_deletion_that_keeps_the_offsets_is_in_the_state_until_the_group_has_members() -> None:
     state, record = "/zkcoord/groups/g/state", "/zkcoord/groups/g"
     done = AnswerWish(wish="delete", run="r1", state="done", ends=True, why="its offsets stay")
-    empty = replace(NODES, view=replace(VIEW, members={}, channels={}), state=GroupState(generation=6, empty_ms=3))
+    view = replace(VIEW, members={}, channels={}, state=GroupState(generation=6, empty_ms=3))
+    empty = replace(NODES, view=view)
     [ended] = plan([done], empty, TERM, DRAFT)
     deleted = GroupState(generation=6, empty_ms=3, deleted=True)
     assert ended.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), SetNode(state, encode_state(deleted), 5))
-
-    noted = NoteEmpty(empty_ms=7, why="x")
-    [still] = plan([noted], replace(empty, state=deleted), TERM, DRAFT)
-    assert still.writes[-1] == SetNode(state, encode_state(replace(deleted, empty_ms=7)), 5)
-    [again] = plan([NoteEmpty(empty_ms=0, why="x")], replace(NODES, state=deleted), TERM, DRAFT)
-    assert again.writes[-1] == SetNode(state, encode_state(GroupState(generation=6)), 5)
 
     [joined] = plan([done], NODES, TERM, DRAFT)  # somebody joined in the middle of the deletion
     assert joined.writes == (CheckNode(EPOCH, 9), SetNode(record, b"", 2), CheckNode(state, 5))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
 from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy
 from zkcoord.errors import CorruptError
-from zkcoord.tree.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy, decode_record, encode_record
+from zkcoord.tree.record import decode_record, encode_record
 
 EXAMPLE = (
     b'{"version":1,"assignor":"sticky","rebalance":"cooperative",'

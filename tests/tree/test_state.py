@@ -15,10 +15,10 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import FORGIVEN_BYTES_MAX, QUARANTINED_BYTES_MAX, WHY_CHARS_MAX, state_bytes
 from zkcoord.core.replay import KEPT_BYTES_MAX
 from zkcoord.core.replay_quota import range_bytes
-from zkcoord.core.view import Announced, Quarantine
+from zkcoord.core.state import Announced, Failure, GroupState, Quarantine
 from zkcoord.errors import CorruptError
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
-from zkcoord.tree.state import Failure, GroupState, decode_state, digest, encode_state
+from zkcoord.tree.state import decode_state, digest, encode_state
 from zkcoord.tree.writes import BYTES_MAX
 
 EXAMPLE = b'{"version":1,"generation":7,"target":"00ff","stopping":false,"refused":{},"failed":null,"quarantined":{}}'

@@ -175,19 +175,21 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
     view = report.view
     words = [
         f"Group {view.group}: {report.phase.value}",
-        f"generation {view.generation}",
+        f"generation {view.state.generation}",
         f"coordinator {_coordinator(above)}",
         f"epoch {above.epoch}",
         f"{count(report.commands(), 'command')} outstanding",
         count(len(view.members), "member"),
     ]
-    return cell(", ".join([*words, *([f"FAILED: {view.failed}"] if view.failed else []), *_remarks(above, report)]))
+    if view.state.failed is not None:
+        words.append(f"FAILED: {view.state.failed.error}")
+    return cell(", ".join([*words, *_remarks(above, report)]))
 
 
 def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     """What a state alone does not tell."""
     view = report.view
-    quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.quarantined.items())]
+    quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
@@ -197,7 +199,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
         away = {name: waits_for(above, awaited) for name, awaited in report.awaited.items()}
         words += [f"static member {name} is away: {what}" for name, what in away.items()]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
-    return words + ([f"PROBLEM: {view.problem}"] if view.problem else [])
+    return words + ([f"PROBLEM: {view.state.problem}"] if view.state.problem else [])
 
 
 def _changed(report: GroupReport) -> dict[str, str]:
@@ -266,15 +268,15 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "group": view.group,
         "state": report.phase.value,
         "settled": report.settled,
-        "generation": view.generation,
+        "generation": view.state.generation,
         "coordinator": above.coordinator,
         "epoch": above.epoch,
         "commands": report.commands(),
         "member_count": len(view.members),
         "deleted": report.deleted,
-        "failed": view.failed,
-        "quarantined": {str(partition): entry.why for partition, entry in sorted(view.quarantined.items())},
-        "problem": view.problem,
+        "failed": None if view.state.failed is None else view.state.failed.error,
+        "quarantined": {str(partition): entry.why for partition, entry in sorted(view.state.quarantined.items())},
+        "problem": view.state.problem,
         "changed_topics": _changed(report),
         "awaited": {
             name: {

@@ -12,13 +12,14 @@ import click
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.wishing import edit_record, read_record
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import group_names, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.subscription import check_name
 from zkcoord.tree.codec import compact, corrupt, partition_of
 from zkcoord.tree.paths import TOPICS
-from zkcoord.tree.record import DEFAULT_RECORD, POLICY_KEYS, WHAT, GroupRecord, decode_record, encode_record
+from zkcoord.tree.record import POLICY_KEYS, WHAT, decode_record, encode_record
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.topic import topic_of
 

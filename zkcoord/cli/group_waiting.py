@@ -9,7 +9,7 @@ from functools import partial
 from zkcoord.cli.output import say
 from zkcoord.cli.wishing import PROGRESS_SECONDS, TURN_SECONDS
 from zkcoord.core.model import Phase
-from zkcoord.core.requests import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
 from zkcoord.group_report import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current
@@ -41,8 +41,8 @@ class FairQueue:
         while True:
             report = self._report_or_none(layout, name)
             if report is not None:
-                if report.view.failed:
-                    raise ConsumerRebalanceFailed(f"group {name}: {report.view.failed}")
+                if report.view.state.failed is not None:
+                    raise ConsumerRebalanceFailed(f"group {name}: {report.view.state.failed.error}")
                 at_rest = report.settled or (empty_too and report.phase is Phase.EMPTY)
                 if at_rest and before is not None and before.view == report.view:
                     return report

@@ -11,7 +11,8 @@ from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
-from zkcoord.core.requests import DELETE, DONE, HOLD, PAUSE, REBALANCE, REFUSED, STANDING
+from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.core.requests import DONE, REFUSED, STANDING
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group, read_tree
 from zkcoord.migrate import BlockingTree

@@ -16,12 +16,13 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from zkcoord.cli.output import say
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import TOO_LARGE, Outcome
 from zkcoord.tree.paths import Layout
-from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record, encode_record
+from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.wish import wished
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write

@@ -86,7 +86,7 @@ class AckTimeouts:
                 for partition, refusal in channel.refusals.items()
             },
             not_understood=self._refused_commands(view, now_ms),
-            forgave=self.forgave and view.failed is not None,
+            forgave=self.forgave and view.state.failed is not None,
         )
 
     def _refused_commands(self, view: GroupView, now_ms: int) -> _Refused:
@@ -113,10 +113,12 @@ class AckTimeouts:
 
     def unforgiven(self, view: GroupView) -> bool:
         """True while something that stood when the group was marked failed stands, and the group is the same."""
-        if self.forgave or view.generation != view.failed_since:
+        failed = view.state.failed
+        if failed is None or self.forgave or view.state.generation != failed.since_generation:
             return False
         channels = (channel for c, channel in view.channels.items() if c in view.members)
-        return any(command.generation <= view.failed_since for channel in channels for command in channel.commands)
+        since = failed.since_generation
+        return any(command.generation <= since for channel in channels for command in channel.commands)
 
     def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""
@@ -137,7 +139,7 @@ class AckTimeouts:
         if channel is None or channel.evicted_ms is None:
             return 0
         session_ms = channel.evicted_ms
-        grace_ms = max(view.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
+        grace_ms = max(view.record.policy.evict_grace_ms or 0, session_ms)  # a shorter one would let two read
         return self.evictions.get(consumer_id, 0) + grace_ms
 
     def abandoned(self, channel: Channel, now_ms: int) -> bool:
@@ -157,7 +159,7 @@ class AckTimeouts:
 
     def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
         """Who is sent away is not asked twice: it is given its rebalance timeout alone."""
-        retries = 0 if command.option == REJECT else view.max_rebalance_retries
+        retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
         return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 

@@ -23,7 +23,7 @@ from zkcoord.core.view import STOP, GroupView
 
 def limited(view: GroupView) -> bool:
     """True when the group's record limits the moves of a raise; an eager group stops everything, whatever it says."""
-    return view.max_moves is not None and view.rebalance is not Rebalance.EAGER
+    return view.record.policy.max_moves is not None and view.record.rebalance is not Rebalance.EAGER
 
 
 def moves(view: GroupView, wanted: Mapping[TopicPartition, str], misplaced: Pairs) -> dict[TopicPartition, str]:

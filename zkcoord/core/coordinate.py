@@ -7,24 +7,22 @@ what can be done now; the rest becomes possible when something is read again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.budget import limited
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
-    FailGroup,
     FoundGroup,
     MarkTopic,
-    NoteProblem,
     PurgeChannel,
-    RaiseGeneration,
     RejectMember,
     RememberInstances,
     RemoveRefused,
-    SetQuarantine,
-    SetStopping,
+    SetState,
+    StateEvent,
+    written,
 )
 from zkcoord.core.eager import everybody_stops
 from zkcoord.core.fast_replace import fast_replace
@@ -33,10 +31,12 @@ from zkcoord.core.model import consumer_of
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.reconcile import available, grants, halted, stops
+from zkcoord.core.record import HOLD, REBALANCE
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import ReplayQuota, pings
-from zkcoord.core.requests import HOLD, REBALANCE, answers, paused, rebalancing
+from zkcoord.core.requests import answers, paused, rebalancing
 from zkcoord.core.retention import clear
+from zkcoord.core.state import Failure, GroupState
 from zkcoord.core.target import Digest
 from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
@@ -77,14 +77,15 @@ def decide(
     decisions += halted(view)
     memory = _asked_to_rebalance(view, memory)
     barred = memory.quarantines.barred(view, eligible)
-    decisions += _quarantine(view, barred)
+    decisions += _quarantine(view, barred, decisions)
     held = memory.holds.held(view, now_ms)
     target = memory.target.asked(view, admission.assignor, eligible, digest, assignors, held, barred)
     memory = _spent(view, memory.aiming(view, target), now_ms, digest)
-    decisions += _problem(view, admission.problem, memory.target.problem)
+    decisions += _problem(view, decisions, admission.problem, memory.target.problem)
     why, memory = _why(view, memory, admission.assignor, eligible)
     handing = ReplayQuota()
-    rebalance, memory = _rebalance(view, memory, why, announced, handing, now_ms)
+    state = written(view.state, decisions)
+    rebalance, memory = _rebalance(view, state, memory, why, announced, handing, now_ms)
     decisions += rebalance
     memory = fast_replace(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
 
@@ -92,10 +93,10 @@ def decide(
         return available(view, memory.patience, owner, now_ms)
 
     decisions += drops(view, memory.topics, free, now_ms)
-    decisions += _overdue(view, memory, now_ms)
+    decisions += _overdue(view, memory, decisions, now_ms)
     decisions += pings(view, memory.rooms, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
-    decisions += clear(view, memory.retention, now_ms)
+    decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.patience, decisions, now_ms)
     pending |= memory.delay.waits(now_ms)
     decisions += answers(view, free, waiting=pending)  # last: who takes over in between finds the wish
@@ -107,7 +108,7 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     target. What is refused while the wish stands waits as ever."""
     if not rebalancing(view):
         return memory
-    run = view.wishes[REBALANCE].run
+    run = view.record.requests[REBALANCE].run
     if memory.rebalanced == run:
         return memory
     return fast_replace(
@@ -115,11 +116,13 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     )
 
 
-def _problem(view: GroupView, *problems: str | None) -> list[Decision]:
+def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None) -> list[Decision]:
     problem = "; ".join(filter(None, problems)) or None
-    if problem == view.problem:
+    if problem == view.state.problem:
         return []
-    return [NoteProblem(problem=problem, why=problem or "the assignment is what was asked for")]
+    state = replace(written(view.state, before), problem=problem)
+    event = StateEvent.ASSIGNMENT_AS_ASKED if problem is None else StateEvent.ASSIGNMENT_PROBLEM
+    return [SetState(state=state, event=event, why=problem or "the assignment is what was asked for")]
 
 
 def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memory:
@@ -127,7 +130,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
     target = memory.target
     if target.stands_still or not limited(view):
         return memory
-    same = target.digest == view.target_digest
+    same = target.digest == view.state.target
     if same and not target.waiting:
         return memory
     commands = [command for name in view.members if (c := view.channels.get(name)) for command in c.commands]
@@ -156,7 +159,7 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     target = memory.target
     if target.stands_still:
         return "", memory
-    if target.digest == view.target_digest or not (target.assignment or view.target_digest):
+    if target.digest == view.state.target or not (target.assignment or view.state.target):
         settled = RebalanceReason(assignor, frozenset(ids), view.topics, view.replica_racks)
         return "", fast_replace(memory, causes=settled)
     why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
@@ -164,28 +167,34 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
 
 
 def _rebalance(
-    view: GroupView, memory: Memory, changed: str, announced: Replays, handing: ReplayQuota, now_ms: int
+    view: GroupView,
+    state: GroupState,
+    memory: Memory,
+    changed: str,
+    announced: Replays,
+    handing: ReplayQuota,
+    now_ms: int,
 ) -> tuple[list[Decision], Memory]:
-    """From the owners to the target: the raise, marks, stops, grants."""
-    still, hold = paused(view), HOLD in view.wishes
+    """From the owners to the target: the raise, marks, stops, grants. `state`: as it is written before them."""
+    still, hold = paused(view), HOLD in view.record.requests
     raising = changed != "" and not still and not memory.delay.waits(now_ms)
     stopping = not still and not hold and everybody_stops(view, memory.differences.answer.misplaced, raising=raising)
     decisions: list[Decision] = []
     if raising:
-        generation, digest = view.generation + 1, memory.target.digest
-        decisions.append(
-            RaiseGeneration(
-                generation=generation,
-                digest=digest,
-                stopping=stopping,
-                until=memory.target.until,
-                brokers=view.brokers,
-                why=changed,
-            )
+        raised = replace(
+            state,
+            generation=state.generation + 1,
+            target=memory.target.digest,
+            stopping=stopping,
+            until=memory.target.until,
+            brokers=view.brokers,
         )
-    elif stopping is not view.stopping:
-        decisions.append(SetStopping(stopping=stopping, why=_why_stopping(view, stopping)))
-    if view.failed is not None and (raising or rebalancing(view)):
+        decisions.append(SetState(state=raised, event=StateEvent.REBALANCE_STARTED, why=changed))
+    elif stopping is not view.state.stopping:
+        event = StateEvent.STOPPING if stopping else StateEvent.STOPPED
+        why = _why_stopping(view, stopping)
+        decisions.append(SetState(state=replace(state, stopping=stopping), event=event, why=why))
+    if view.state.failed is not None and (raising or rebalancing(view)):
         memory = fast_replace(memory, patience=memory.patience.forgiving(now_ms))
     waiting = still or memory.delay.waits(now_ms)
     decisions += _instances(view, memory, now_ms, waiting=waiting)
@@ -198,16 +207,17 @@ def _rebalance(
     return decisions, memory
 
 
-def _quarantine(view: GroupView, barred: Exclusions) -> list[Decision]:
+def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision]) -> list[Decision]:
     """What the state says of partitions that nobody is given, where it is not what is so now."""
-    if barred.quarantined == view.quarantined and barred.forgiven == view.forgiven:
+    if barred.quarantined == view.state.quarantined and barred.forgiven == view.state.forgiven:
         return []
-    new = sorted(barred.quarantined.keys() - view.quarantined.keys())
+    new = sorted(barred.quarantined.keys() - view.state.quarantined.keys())
     words = [f"{partition} {barred.quarantined[partition].why}" for partition in new]
-    lifted = sorted(view.quarantined.keys() - barred.quarantined.keys())
+    lifted = sorted(view.state.quarantined.keys() - barred.quarantined.keys())
     words += [f"{partition} is tried again" for partition in lifted]
     why = "; ".join(words) or "what a wished rebalance forgave"
-    return [SetQuarantine(quarantined=barred.quarantined, forgiven=barred.forgiven, why=why)]
+    state = replace(written(view.state, before), quarantined=barred.quarantined, forgiven=barred.forgiven)
+    return [SetState(state=state, event=StateEvent.QUARANTINED, why=why)]
 
 
 def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -> list[Decision]:
@@ -249,7 +259,8 @@ def _why_stopping(view: GroupView, stopping: bool) -> str:
         return "something must move, and the group is eager"
     if not view.living_threads():
         return "everybody has stopped"
-    return "the group is held or paused" if paused(view) or HOLD in view.wishes else "the group is not eager any more"
+    held = paused(view) or HOLD in view.record.requests
+    return "the group is held or paused" if held else "the group is not eager any more"
 
 
 def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> list[Decision]:
@@ -261,7 +272,7 @@ def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> 
     ]
 
 
-def _overdue(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
+def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms: int) -> list[Decision]:
     """Members whose patience is over: evicted, or the group is marked failed, by its policy.
 
     The mark stays, also over a failover, until what it is about is acknowledged or the group has changed. The dead
@@ -269,20 +280,28 @@ def _overdue(view: GroupView, memory: Memory, now_ms: int) -> list[Decision]:
     """
     patience = memory.patience
     evictions = {c: _evict(view, c, None, why) for c, why in memory.liveness.dead_inside(view)}
-    error = None
+    error, known = None, view.state.failed.error if view.state.failed is not None else None
     for consumer_id, command in patience.overdue(view, now_ms):
         why = f"{command.option} {command.sequence} was not acknowledged within its retries"
-        if view.on_timeout == "evict" or command.option == REJECT:
+        if view.record.policy.on_timeout == "evict" or command.option == REJECT:
             evictions[consumer_id] = _evict(view, consumer_id, command, why)
         elif error is None:
             error = f"ConsumerRebalanceFailed: {consumer_id}: {why}"
     decisions: list[Decision] = [evictions[c] for c in sorted(evictions)]
-    if error is None and view.failed is not None and patience.unforgiven(view):
-        error = view.failed
-    if error != view.failed:
-        over = "the group has changed, or was asked to rebalance" if patience.forgave else "acknowledged after all"
-        decisions.append(FailGroup(error=error, why=error or over))
+    if error is None and patience.unforgiven(view):
+        error = known
+    if error != known:
+        decisions.append(_failed(written(view.state, before), error, forgave=patience.forgave))
     return decisions
+
+
+def _failed(state: GroupState, error: str | None, *, forgave: bool) -> SetState:
+    """The group is given up with this error, or (None) is not given up any more."""
+    if error is not None:
+        failed = Failure(error=error, since_generation=state.generation)
+        return SetState(state=replace(state, failed=failed), event=StateEvent.REBALANCE_FAILED, why=error)
+    over = "the group has changed, or was asked to rebalance" if forgave else "acknowledged after all"
+    return SetState(state=replace(state, failed=None), event=StateEvent.REBALANCE_RECOVERED, why=over)
 
 
 def _evict(view: GroupView, consumer_id: str, command: Outstanding | None, why: str) -> EvictMember:

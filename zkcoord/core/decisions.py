@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced, Instance, OffsetSeen, Quarantine
+from zkcoord.core.state import GroupState
+from zkcoord.core.view import Instance, OffsetSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,23 +18,27 @@ class FoundGroup:
     why: str
 
 
+class StateEvent(Enum):
+    """What a change of the group's state means. The value is the event's name in the log."""
+
+    REBALANCE_STARTED = "rebalance_started"  # the target is another one: written before anything that serves it
+    STOPPING = "stopping"  # eager: from now on everybody stops, and nothing is granted
+    STOPPED = "stopped"  # that is over
+    REBALANCE_FAILED = "rebalance_failed"  # given up, by the group's policy: ConsumerRebalanceFailed
+    REBALANCE_RECOVERED = "rebalance_recovered"
+    QUARANTINED = "quarantined"  # which partitions are given to nobody, which refusals a request forgave
+    REPLAY_KEPT = "replay_kept"  # which announced ranges stand nowhere else
+    ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment is not what was asked for, and who must act
+    ASSIGNMENT_AS_ASKED = "assignment_as_asked"
+    GROUP_EMPTY = "group_empty"  # how long it has been without members, as far as coordinators have seen it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseGeneration:
-    """The target is another one: write its digest and the next generation, before anything that serves it."""
+class SetState:
+    """Write the group's state. It contains the changes of the decisions before it in the same step: see `written`."""
 
-    generation: int
-    digest: str
-    stopping: bool = False  # eager: everybody stops before anything of this generation is granted
-    until: TopicPartition | None = None  # the last of the moves that this raise may make, see `core.budget`
-    brokers: Mapping[int, str] = field(default_factory=dict)  # the racks that the target was made of
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetStopping:
-    """Eager: from now on everybody stops and nothing is granted, or (False) that is over."""
-
-    stopping: bool
+    state: GroupState
+    event: StateEvent
     why: str
 
 
@@ -111,14 +117,6 @@ class PingMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailGroup:
-    """Give the rebalance up, by the group's policy: ConsumerRebalanceFailed in the state (None clears it)."""
-
-    error: str | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWish:
     """Write into the group's record what became of a wish (None: forget what stands there); `ends`: it is over."""
 
@@ -127,25 +125,6 @@ class AnswerWish:
     state: str | None
     reason: str = ""  # why it cannot be met
     ends: bool
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteProblem:
-    """Say in the state why the assignment is not what was asked for, and who must act (None clears it)."""
-
-    problem: str | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteEmpty:
-    """Note in the state how long the group has been without members, as far as coordinators have seen it.
-
-    Of a group that has members again it is 0, and the group does not count as deleted any more.
-    """
-
-    empty_ms: int
     why: str
 
 
@@ -171,23 +150,6 @@ class FreeHalted:
 
     consumer_id: str
     partitions: tuple[TopicPartition, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetQuarantine:
-    """Write down which partitions are given to nobody, and which refusals a wish forgave: all of them."""
-
-    quarantined: Mapping[TopicPartition, Quarantine]
-    forgiven: Mapping[str, str] = field(default_factory=dict)
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetReplay:
-    """Write down which announced ranges stand nowhere else, all of them."""
-
-    replay: Mapping[TopicPartition, Announced]
     why: str
 
 
@@ -224,8 +186,7 @@ class RemoveRefused:
 
 Decision = (
     FoundGroup
-    | RaiseGeneration
-    | SetStopping
+    | SetState
     | MarkTopic
     | RenewMark
     | LookUpTopic
@@ -233,17 +194,17 @@ Decision = (
     | StopFetching
     | GrantPartitions
     | EvictMember
-    | FailGroup
     | AnswerWish
-    | NoteProblem
-    | NoteEmpty
     | RemoveGroup
     | RejectMember
     | RememberInstances
-    | SetQuarantine
-    | SetReplay
     | FreeHalted
     | PingMember
     | PurgeChannel
     | RemoveRefused
 )
+
+
+def written(state: GroupState, decisions: Sequence[Decision]) -> GroupState:
+    """The state that these decisions leave, beginning with `state`."""
+    return next((decision.state for decision in reversed(decisions) if isinstance(decision, SetState)), state)

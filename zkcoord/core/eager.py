@@ -19,9 +19,9 @@ def everybody_stops(view: GroupView, misplaced: Pairs, *, raising: bool) -> bool
 
     `misplaced`: what is owned and wanted elsewhere, with the thread that owns it.
     """
-    if view.rebalance is not Rebalance.EAGER:
+    if view.record.rebalance is not Rebalance.EAGER:
         return False
-    if raising or view.stopping:
+    if raising or view.state.stopping:
         return bool(view.living_threads())
     if any(consumer_of(thread) in view.members for thread in {thread for _, thread in misplaced}):
         return True

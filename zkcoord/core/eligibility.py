@@ -102,10 +102,10 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
     for member in candidates:
         if member.consumer_id in rejected:
             continue
-        if member.coordinated and member.session_timeout_ms < view.session_timeout_min_ms:
+        if member.coordinated and member.session_timeout_ms < view.record.policy.session_timeout_min_ms:
             rejected[member.consumer_id] = (
                 f"its session timeout of {member.session_timeout_ms} ms is below the group's minimum of "
-                f"{view.session_timeout_min_ms} ms"
+                f"{view.record.policy.session_timeout_min_ms} ms"
             )
         else:
             admitted.append(member)
@@ -149,8 +149,8 @@ def _why_aside(view: GroupView, member: Member, channel: Channel | None, heir: s
         reasons.append("evicted")
     if heir is not None:
         reasons.append(f"replaced by {heir}")
-    if member.stores and view.store not in member.stores:
-        reasons.append(f"cannot use the offset store {view.store!r}")
+    if member.stores and view.record.store_name not in member.stores:
+        reasons.append(f"cannot use the offset store {view.record.store_name!r}")
     if channel is not None and channel.outstanding(REJECT):
         reasons.append("sent away, and has not left yet")
     return reasons

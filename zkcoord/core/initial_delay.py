@@ -23,15 +23,15 @@ class InitialDelay:
 
     def seen(self, view: GroupView, now_ms: int) -> InitialDelay:
         """The delay of the group as it is now."""
-        if not view.members or not view.initial_delay_ms:
+        if not view.members or not view.record.policy.initial_delay_ms:
             return InitialDelay(_began=bool(view.members))
         if self._began or view.living_threads():
             return InitialDelay(0, True, self._since_ms, self._seen)
         if not view.members.keys() - self._seen:
             return self
         since_ms = now_ms if self._since_ms is None else self._since_ms
-        ceiling_ms = max(view.initial_delay_ms, *(m.rebalance_timeout_ms for m in view.members.values()))
-        until_ms = min(now_ms + view.initial_delay_ms, since_ms + ceiling_ms)
+        ceiling_ms = max(view.record.policy.initial_delay_ms, *(m.rebalance_timeout_ms for m in view.members.values()))
+        until_ms = min(now_ms + view.record.policy.initial_delay_ms, since_ms + ceiling_ms)
         return InitialDelay(until_ms, False, since_ms, self._seen | view.members.keys())
 
     def waits(self, now_ms: int) -> bool:

@@ -33,19 +33,19 @@ class Liveness:
     def seen(self, view: GroupView, now_ms: int) -> Liveness:
         """With a judgement of answers that are seen for the first time, without members that are gone."""
         probed: dict[str, _Probe] = {}
-        if view.probe_interval_ms is not None:
+        if view.record.policy.probe_interval_ms is not None:
             owning = {consumer_of(thread) for thread in view.living_threads()}
             for consumer_id, member in view.members.items():
                 channel = view.channels.get(consumer_id)
                 if channel is not None and PING in member.offers:
                     known = self._probes.get(consumer_id)
-                    asked_ms = now_ms if known is None else known.at_ms + view.probe_interval_ms
+                    asked_ms = now_ms if known is None else known.at_ms + view.record.policy.probe_interval_ms
                     probed[consumer_id] = _judged(known, channel, consumer_id in owning, now_ms, asked_ms)
         return Liveness(probed)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
         """Whom to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""
-        interval_ms = view.probe_interval_ms or 0
+        interval_ms = view.record.policy.probe_interval_ms or 0
         return sorted(
             consumer_id
             for consumer_id, probe in self._probes.items()
@@ -61,12 +61,12 @@ class Liveness:
                 f"at {probe.stuck} probes",
             )
             for consumer_id, probe in self._probes.items()
-            if probe.stuck >= view.max_probes
+            if probe.stuck >= view.record.policy.max_probes
         )
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """When the next probe is due; None: nobody is probed, or all are being waited for."""
-        interval_ms = view.probe_interval_ms or 0
+        interval_ms = view.record.policy.probe_interval_ms or 0
         times = (p.at_ms + interval_ms for c, p in self._probes.items() if not busy(view.channels[c]))
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 

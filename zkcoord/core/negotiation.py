@@ -38,7 +38,9 @@ class Negotiation:
         """With the answer for this view, made anew when something that it depends on has changed; `known`: the
         assignors that there are."""
         candidates, kept = candidates_of(view), assignor_of(view)
-        asked = (candidates, kept, view.protocols, view.session_timeout_min_ms, view.assignor, list(known))
+        record = view.record
+        rules = (view.protocols, record.policy.session_timeout_min_ms, record.assignor)
+        asked = (candidates, kept, *rules, list(known))
         if self._asked == asked:
             return self
         answer = _admission(candidates, view, known, kept)
@@ -55,7 +57,7 @@ def _beside(first: Negotiated, again: Negotiated) -> Negotiated:
 
 def _admission(candidates: Sequence[Member], view: GroupView, known: Collection[str], kept: str | None) -> Negotiated:
     admitted, rejected = admit(candidates, view)
-    agreed = agree(admitted, view.assignor, known, kept)
+    agreed = agree(admitted, view.record.assignor, known, kept)
     rejected |= agreed.rejected
     doubled = superseded([m for m in admitted if m.consumer_id not in rejected])
     rejected |= doubled

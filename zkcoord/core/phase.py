@@ -8,17 +8,25 @@ from zkcoord.core.decisions import (
     Decision,
     FoundGroup,
     GrantPartitions,
-    RaiseGeneration,
-    SetStopping,
+    SetState,
+    StateEvent,
     StopFetching,
 )
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
-from zkcoord.core.requests import DELETE, PAUSE, deleting, has_paused
+from zkcoord.core.record import DELETE, PAUSE
+from zkcoord.core.requests import deleting, has_paused
 from zkcoord.core.target import Target
 from zkcoord.core.view import START, STOP, GroupView, phase
 
-PENDING = (FoundGroup, RaiseGeneration, SetStopping, StopFetching, GrantPartitions)
-"""What a coordinator that read the same tree would do now; until then a group is not settled."""
+REBALANCING = (StateEvent.REBALANCE_STARTED, StateEvent.STOPPING, StateEvent.STOPPED)
+"""Changes of the state that partitions wait for."""
+
+
+def pending(decision: Decision) -> bool:
+    """True of what a coordinator that read the same tree would do now; until then a group is not settled."""
+    if isinstance(decision, SetState):
+        return decision.event in REBALANCING
+    return isinstance(decision, FoundGroup | StopFetching | GrantPartitions)
 
 
 def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
@@ -28,7 +36,7 @@ def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: S
     now = phase(view, owning)
     if now is not Phase.EMPTY and has_paused(view):
         return Phase.PAUSED
-    if now is Phase.STABLE and any(isinstance(decision, PENDING) for decision in decisions):
+    if now is Phase.STABLE and any(map(pending, decisions)):
         return Phase.PREPARING_REBALANCE
     if now is Phase.STABLE and target.for_absent:
         return Phase.AWAITING_MEMBER
@@ -37,10 +45,10 @@ def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: S
 
 def cause(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decision]) -> str:
     """Why the group is in the phase `now`, its outlook."""
-    pending = next((decision.why for decision in decisions if isinstance(decision, PENDING)), "")
+    next_step = next((decision.why for decision in decisions if pending(decision)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
     if now is Phase.DEAD:
-        return f"it is being deleted (run {view.wishes[DELETE].run})"
+        return f"it is being deleted (run {view.record.requests[DELETE].run})"
     if now is Phase.EMPTY:
         return "it has no members"
     if now is Phase.STABLE:
@@ -48,10 +56,10 @@ def cause(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decis
     if now is Phase.AWAITING_MEMBER:
         names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.for_absent)})
         return f"{len(target.for_absent)} partitions have no reader: they wait for {', '.join(names)}"
-    if PAUSE in view.wishes:
-        return f"it is paused (run {view.wishes[PAUSE].run})"
-    if pending:
-        return pending
+    if PAUSE in view.record.requests:
+        return f"it is paused (run {view.record.requests[PAUSE].run})"
+    if next_step:
+        return next_step
     option = START if now is Phase.AWAITING_SYNC else STOP
     if option in commands:
         return f"outstanding: {commands.count(option)} {option}"

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from zkcoord.core.ack_timeouts import AckTimeouts
-from zkcoord.core.decisions import Decision, FailGroup, RaiseGeneration, SetStopping
+from zkcoord.core.decisions import Decision, SetState, StateEvent, written
 from zkcoord.core.model import TopicPartition, consumer_of, json_bytes
 from zkcoord.core.requests import rebalancing
-from zkcoord.core.view import GroupView, Member, Quarantine, Refusal
+from zkcoord.core.state import Quarantine
+from zkcoord.core.view import GroupView, Member, Refusal
 
 BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
 """How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet; that nobody
@@ -84,14 +85,14 @@ class Quarantines:
         if not rebalancing(view):
             return Quarantines(evictions, marked)
         refused = (partition for _, partition, _ in _refusals(view))
-        return Quarantines({}, marked, self.pardoned.union(view.quarantined, evictions, refused))
+        return Quarantines({}, marked, self.pardoned.union(view.state.quarantined, evictions, refused))
 
     def pending(
         self,
         view: GroupView,
         target: Container[TopicPartition],
         patience: AckTimeouts,
-        decisions: Iterable[Decision],
+        decisions: Sequence[Decision],
         now_ms: int,
     ) -> bool:
         """True while what a wish forgave cannot be granted yet: an eager group stops, or a grace goes on.
@@ -99,18 +100,15 @@ class Quarantines:
         Without the wish the next coordinator would not forgive it. A group that is given up is waited for no more.
         """
         pardoned = [partition for partition in self.pardoned if partition in target]
-        stopping = view.stopping
-        for decision in decisions:
-            if isinstance(decision, RaiseGeneration | SetStopping):
-                stopping = decision.stopping
-            elif isinstance(decision, FailGroup) and decision.error is not None:
-                return False
+        if any(isinstance(d, SetState) and d.event is StateEvent.REBALANCE_FAILED for d in decisions):
+            return False
+        stopping = written(view.state, decisions).stopping
         owners = {consumer_of(view.owners[partition].thread) for partition in pardoned if partition in view.owners}
         return bool(pardoned) and (stopping or any(patience.in_grace(view, owner, now_ms) for owner in owners))
 
     def barred(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
         """What must not be given to whom."""
-        if not self._evictions and not view.quarantined and not any(c.refusals for c in view.channels.values()):
+        if not self._evictions and not view.state.quarantined and not any(c.refusals for c in view.channels.values()):
             return Exclusions()
         forgiven, wished = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
@@ -176,8 +174,8 @@ def _covered(refusal: Refusal, last: str) -> bool:
 def _forgiven(view: GroupView) -> dict[str, str]:
     """What the state is to say of forgiven refusals: with a wish all that stand, then those of them that still do."""
     wished, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
-    for consumer_id, _, refusal in _refusals(view) if wished or view.forgiven else ():
-        known = view.forgiven.get(consumer_id, "")
+    for consumer_id, _, refusal in _refusals(view) if wished or view.state.forgiven else ():
+        known = view.state.forgiven.get(consumer_id, "")
         if wished:
             found[consumer_id] = max(known, found.get(consumer_id, ""), refusal.sequence)
         elif _covered(refusal, known):
@@ -210,7 +208,7 @@ def _standing(view: GroupView, newest_reader: Callable[[str], int]) -> dict[Topi
         return {}
     return {
         partition: entry
-        for partition, entry in view.quarantined.items()
+        for partition, entry in view.state.quarantined.items()
         if _exists(view, partition) and newest_reader(partition.topic) <= entry.czxid
     }
 

@@ -15,14 +15,15 @@ lives, so only partitions that no living member owns are looked at: nobody can c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from zkcoord.core.decisions import SetReplay
+from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.requests import deleting
-from zkcoord.core.view import PING, Announced, Channel, GroupView, Member, Owner
+from zkcoord.core.state import Announced
+from zkcoord.core.view import PING, Channel, GroupView, Member, Owner
 
 REPLAY = "replay"
 """What a member offers that takes announced ranges with its starts."""
@@ -54,7 +55,7 @@ class OpenRanges:
     def seen(self, view: GroupView) -> OpenRanges:
         """With the answer to this view."""
         same = view.members is self._members and view.owners is self._owners
-        if same and view.replay is self._replay and view.channels is self._channels:
+        if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
         standing = {c: channel for c, channel in view.channels.items() if channel.batch or _handed(channel)}
         known = self._of if same else {}
@@ -67,14 +68,14 @@ class OpenRanges:
                 for c, channel in standing.items()
             }
         found: dict[TopicPartition, list[Announced]] = {}
-        for partition, announced in view.replay.items():
+        for partition, announced in view.state.replay.items():
             owner = view.owners.get(partition)
             if owner is None or consumer_of(owner.thread) not in view.members:
                 found.setdefault(partition, []).append(announced)
         for _, ranges in of.values():
             for partition, announced in ranges:
                 found.setdefault(partition, []).append(announced)
-        return OpenRanges(found, view.members, view.owners, view.replay, view.channels, of)
+        return OpenRanges(found, view.members, view.owners, view.state.replay, view.channels, of)
 
 
 def _handed(channel: Channel) -> bool:
@@ -143,7 +144,7 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
     return same and announced.start == view.committed.get(partition)
 
 
-def kept(view: GroupView, found: Replays) -> tuple[list[SetReplay], frozenset[tuple[str, str]]]:
+def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:
     """What the state must hold, where it does not: of starts that were refused and are about to be removed, until it is
     handed on or over. And the refused starts (consumer, sequence) that must stand until the state has room for theirs.
     """
@@ -153,9 +154,9 @@ def kept(view: GroupView, found: Replays) -> tuple[list[SetReplay], frozenset[tu
         for command in channel.commands
         if command.error is not None and command.replay
     ]
-    if not starts and not view.replay:
+    if not starts and not view.state.replay:
         return [], frozenset()
-    wanted = {p: r for p, r in view.replay.items() if found.counting.get(p) == r or p in found.unknown}
+    wanted = {p: r for p, r in view.state.replay.items() if found.counting.get(p) == r or p in found.unknown}
     over = deleting(view)
     if over:
         wanted.clear()
@@ -169,7 +170,8 @@ def kept(view: GroupView, found: Replays) -> tuple[list[SetReplay], frozenset[tu
         else:
             wanted |= new
             room -= weight
-    if wanted == view.replay:
+    if wanted == view.state.replay:
         return [], frozenset(waiting)
     why = "a refused start had announced ranges" if starts else "announced ranges of the state are handed on, or over"
-    return [SetReplay(replay=wanted, why=why)], frozenset(waiting)
+    state = replace(view.state, replay=wanted)
+    return [SetState(state=state, event=StateEvent.REPLAY_KEPT, why=why)], frozenset(waiting)

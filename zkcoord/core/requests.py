@@ -11,34 +11,35 @@ An answer names the wish's run, so that a tool recognises its own. A wish that c
 from __future__ import annotations
 
 from zkcoord.core.decisions import AnswerWish
+from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE, Request, Response
 from zkcoord.core.topics import Available
-from zkcoord.core.view import Done, GroupView, Wish
+from zkcoord.core.view import GroupView
 
-HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
 STANDING = (HOLD, PAUSE)
 HELD, PAUSED, DONE, REFUSED, DELETING = "held", "paused", "done", "refused", "deleting"
 
 
 def deleting(view: GroupView) -> bool:
     """True once a deletion has begun: whoever joins now waits until it is over."""
-    wish, done = view.wishes.get(DELETE), view.done.get(DELETE)
+    wish, done = view.record.requests.get(DELETE), view.record.responses.get(DELETE)
     return wish is not None and done is not None and done.run == wish.run and done.state == DELETING
 
 
 def paused(view: GroupView) -> bool:
     """True while everything is stopped and nothing granted."""
-    return PAUSE in view.wishes or deleting(view)
+    return PAUSE in view.record.requests or deleting(view)
 
 
 def has_paused(view: GroupView) -> bool:
     """True once a pause was carried out: nobody reads."""
-    wish, done = view.wishes.get(PAUSE), view.done.get(PAUSE)
-    return wish is not None and done == Done(wish.run, PAUSED)
+    wish, done = view.record.requests.get(PAUSE), view.record.responses.get(PAUSE)
+    return wish is not None and done == Response(wish.run, PAUSED)
 
 
 def rebalancing(view: GroupView) -> bool:
     """True while a rebalance is wished, and not refused."""
-    return REBALANCE in view.wishes and not any(standing in view.wishes for standing in _OBSTACLES)
+    requests = view.record.requests
+    return REBALANCE in requests and _OBSTACLES.keys().isdisjoint(requests)
 
 
 def answers(view: GroupView, available: Available, *, waiting: bool) -> list[AnswerWish]:
@@ -49,13 +50,14 @@ def answers(view: GroupView, available: Available, *, waiting: bool) -> list[Ans
     """
     if not view.answerable:
         return []
+    requests, responses = view.record.requests, view.record.responses
     found = [
         AnswerWish(wish=name, run=done.run, state=None, ends=False, why=f"{name} was taken back")
-        for name, done in sorted(view.done.items())
-        if name in STANDING and name not in view.wishes
+        for name, done in sorted(responses.items())
+        if name in STANDING and name not in requests
     ]
-    for name, wish in sorted(view.wishes.items()):
-        done = view.done.get(name)
+    for name, wish in sorted(requests.items()):
+        done = responses.get(name)
         later = waiting and name == REBALANCE and rebalancing(view)
         if not later and (done is None or done.run != wish.run):
             answer = _answer(view, name, wish, available)
@@ -63,7 +65,7 @@ def answers(view: GroupView, available: Available, *, waiting: bool) -> list[Ans
     return found
 
 
-def _answer(view: GroupView, name: str, wish: Wish, available: Available) -> AnswerWish | None:
+def _answer(view: GroupView, name: str, wish: Request, available: Available) -> AnswerWish | None:
     if name == HOLD:
         return AnswerWish(wish=name, run=wish.run, state=HELD, ends=False, why="nothing is stopped from now on")
     if name == PAUSE:
@@ -71,7 +73,7 @@ def _answer(view: GroupView, name: str, wish: Wish, available: Available) -> Ans
         still = _still(view, available)
         return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if still else None
     if name == REBALANCE:
-        obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.wishes), "")
+        obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.record.requests), "")
         state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
         return AnswerWish(wish=name, run=wish.run, state=state, reason=obstacle, ends=True, why=why)
     if name == DELETE:
@@ -86,7 +88,7 @@ _OBSTACLES = {
 }
 
 
-def _begin_deletion(view: GroupView, wish: Wish) -> AnswerWish:
+def _begin_deletion(view: GroupView, wish: Request) -> AnswerWish:
     count = len(view.members)
     if count:
         reason = f"it has {count} member{'' if count == 1 else 's'}: stop its consumers first"

@@ -10,10 +10,12 @@ a group is never removed too early, and at most one such step later for each fai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from zkcoord.core.decisions import AnswerWish, Decision, NoteEmpty, RemoveGroup
-from zkcoord.core.requests import DELETE, DONE, deleting
+from zkcoord.core.decisions import AnswerWish, Decision, RemoveGroup, SetState, StateEvent, written
+from zkcoord.core.record import DELETE
+from zkcoord.core.requests import DONE, deleting
 from zkcoord.core.view import GroupView
 
 RETENTION_MS = 7 * 24 * 3_600_000
@@ -34,10 +36,10 @@ class Retention:
 
     def seen(self, view: GroupView, now_ms: int) -> Retention:
         """The group as it is now."""
-        if view.members or view.wishes:
+        if view.members or view.record.requests:
             return Retention(self.retention_ms)
-        since_ms = now_ms if self._since_ms is None else self._since_ms + view.empty_ms - self._noted_ms
-        return Retention(self.retention_ms, since_ms, view.empty_ms, self.offsets_kept or bool(view.offsets))
+        since_ms = now_ms if self._since_ms is None else self._since_ms + view.state.empty_ms - self._noted_ms
+        return Retention(self.retention_ms, since_ms, view.state.empty_ms, self.offsets_kept or bool(view.offsets))
 
     def empty_ms(self, now_ms: int) -> int:
         """How long it has been empty; 0 while it is not."""
@@ -50,9 +52,9 @@ class Retention:
     def note(self, view: GroupView, now_ms: int) -> int | None:
         """What is to be noted in the state now; None: nothing."""
         if view.members:
-            return 0 if view.empty_ms or view.deleted else None
+            return 0 if view.state.empty_ms or view.state.deleted else None
         empty_ms = self.empty_ms(now_ms)
-        due = empty_ms - view.empty_ms >= self.retention_ms // STEPS
+        due = empty_ms - view.state.empty_ms >= self.retention_ms // STEPS
         return empty_ms if due and not self.past(now_ms) else None
 
     def wake_at_ms(self, now_ms: int) -> int | None:
@@ -69,10 +71,13 @@ def asks_for_offsets(view: GroupView, retention: Retention, now_ms: int) -> bool
     return deleting(view) or (retention.past(now_ms) and not retention.offsets_kept)
 
 
-def clear(view: GroupView, retention: Retention, now_ms: int) -> list[Decision]:
-    """What is to be removed, or noted, now."""
+def clear(view: GroupView, retention: Retention, before: Sequence[Decision], now_ms: int) -> list[Decision]:
+    """What is to be removed, or noted, now; `before`: what was decided before it in the same step.
+
+    Of a group that has members again `empty_ms` is 0, and the group does not count as deleted any more.
+    """
     if deleting(view):
-        wish = view.wishes[DELETE]
+        wish = view.record.requests[DELETE]
         if view.offsets is None:
             return []
         if wish.offsets or not view.offsets:
@@ -84,4 +89,7 @@ def clear(view: GroupView, retention: Retention, now_ms: int) -> list[Decision]:
     noted = retention.note(view, now_ms)
     if noted is None:
         return []
-    return [NoteEmpty(empty_ms=noted, why="it has members again" if noted == 0 else "without members all that time")]
+    state = written(view.state, before)
+    state = replace(state, empty_ms=noted, deleted=state.deleted and not view.members)
+    why = "it has members again" if noted == 0 else "without members all that time"
+    return [SetState(state=state, event=StateEvent.GROUP_EMPTY, why=why)]

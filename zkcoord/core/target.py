@@ -78,8 +78,8 @@ class Target:
             name,
             subscribers,
             view.topics,
-            view.weights,
-            view.racks,
+            view.record.weights,
+            view.record.racks,
             view.replica_racks,
             absent,
             barred.pairs,
@@ -108,7 +108,7 @@ class Target:
         if target.stands_still:
             question = _question(view, subscribers, remembered(view, members))
             return target._standing_still(view, question, barred, _joined(eligible))
-        return target.within_budget(view, view.until, digest)
+        return target.within_budget(view, view.state.until, digest)
 
     def _answered(
         self,
@@ -173,7 +173,7 @@ class Target:
     def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
         """With what a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
         misplaced = self.from_owners.between(view.owners, self.wanted).answer.misplaced
-        moving = list(moves(view, self.wanted, misplaced))[: view.max_moves if at_rest else 0]
+        moving = list(moves(view, self.wanted, misplaced))[: view.record.policy.max_moves if at_rest else 0]
         return self.within_budget(view, moving[-1] if moving else None, digest)
 
     def _standing_still(
@@ -206,7 +206,7 @@ class Target:
                     "" if free else owner,
                 )
         topics = frozenset(given.partitions)
-        return fast_replace(self, assignment=found, topics=topics, until=view.until, waiting={}, _limited=None)
+        return fast_replace(self, assignment=found, topics=topics, until=view.state.until, waiting={}, _limited=None)
 
 
 def _subscriber(member: Member) -> Subscriber:
@@ -238,8 +238,8 @@ def _question(
         subscribers=subscribers,
         partitions=topics,
         owned={**known, **owned} if known else owned,
-        weights=view.weights,
-        racks={**view.replica_racks, **{p: frozenset({rack}) for p, rack in view.racks.items()}},
+        weights=view.record.weights,
+        racks={**view.replica_racks, **{p: frozenset({rack}) for p, rack in view.record.racks.items()}},
     )
 
 

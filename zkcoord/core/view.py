@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from zkcoord.core.model import Phase, Rebalance, TopicPartition, consumer_of
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.state import Announced, GroupState
 
 REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS = 60_000, 10_000
 """Of a member that does not say: part of the registration's format, whatever this version's consumers choose."""
-
-MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
-"""Of a group whose record does not say: part of the record's format."""
 
 START, STOP, OFFSET_STORE, REJECT, PING = "start-fetcher", "stop-fetcher", "offset-store", "reject", "ping"
 """What a command may ask for."""
@@ -83,16 +82,6 @@ class Member:
     capacity: int | None = None
 
 
-class Announced(NamedTuple):
-    """A range that a member was about to process, with the generation of its start, and the number of the topic's
-    incarnation (0: untold). See `core.replay`."""
-
-    start: int
-    end: int
-    generation: int
-    incarnation: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding:
     """A command that stands in a channel: written, not yet acknowledged."""
@@ -117,33 +106,12 @@ class Outstanding:
         return self.threads is None or partition in self.threads
 
 
-class Wish(NamedTuple):
-    """What somebody wishes of the group: the run that asks, and of a deletion whether the offsets go with it."""
-
-    run: str
-    offsets: bool = False
-
-
-class Done(NamedTuple):
-    """What a coordinator did of a wish: of which run, and how far it is."""
-
-    run: str
-    state: str
-
-
 class Refusal(NamedTuple):
     """A start that the consumer could not carry out: its generation, its sequence in the channel ("": untold), why."""
 
     generation: int
     sequence: str
     reason: str
-
-
-class Quarantine(NamedTuple):
-    """Why a partition is given to nobody, and the newest member's czxid then: a newer one is given a try."""
-
-    why: str
-    czxid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,41 +177,13 @@ class GroupView:
     committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     # offsets, where something was announced and no living member is the owner; None: there is none
     offsets: int | None = None  # how many the group has; None: nobody has looked
-    # the group record: what people decided
+    record: GroupRecord = DEFAULT_RECORD  # what people decided
     record_version: int | None = None  # None: there is no record yet
-    assignor: str | None = None
-    rebalance: Rebalance = Rebalance.COOPERATIVE
-    on_timeout: str = "evict"
-    max_rebalance_retries: int = MAX_REBALANCE_RETRIES
-    evict_grace_ms: int | None = None
-    initial_delay_ms: int = 0
-    store: str = "zookeeper"
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    done: Mapping[str, Done] = field(default_factory=dict)
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
-    probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = MAX_PROBES
-    session_timeout_min_ms: int = 0
-    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
-    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
-    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
-    # the group state: what the coordinator wrote last
+    state: GroupState = field(default_factory=GroupState)  # what the coordinator wrote last
     state_version: int | None = None  # None: there is no state yet
-    generation: int = 0
-    target_digest: str = ""
-    stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
-    failed: str | None = None
-    failed_since: int = 0  # the generation in which it was given up
-    empty_ms: int = 0  # how long it was seen without members before this coordinator
-    deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since
-    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
     halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
-    quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
-    forgiven: Mapping[str, str] = field(default_factory=dict)
-    # by a wish: consumer -> what it refused up to this sequence of its channel, while any of that stands in its status
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
-    problem: str | None = None  # why the assignment is not what was asked for
-    until: TopicPartition | None = None  # moves that count stop here, see `core.budget`
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     def living_threads(self) -> set[str]:
@@ -259,7 +199,7 @@ def phase(view: GroupView, owning: Iterable[str]) -> Phase:
     """
     if not view.members:
         return Phase.EMPTY
-    if view.stopping:
+    if view.state.stopping:
         return Phase.PREPARING_REBALANCE
     commands = [command for channel in view.channels.values() for command in channel.commands]
     if any(command.option == STOP for command in commands):

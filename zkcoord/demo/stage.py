@@ -182,7 +182,7 @@ class Stage:
         """The group for a person, in one line."""
         report = self.group()
         held = shares(self.owners(), {self.consumer_id(name): name for name in CONSUMERS})
-        return f"{report.phase.value}, generation {report.view.generation} · {held}"
+        return f"{report.phase.value}, generation {report.view.state.generation} · {held}"
 
     # waiting
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from zkcoord.core.command import Command
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced, Refusal
+from zkcoord.core.state import Announced
+from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import Held, MemberPaths

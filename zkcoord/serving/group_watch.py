@@ -16,8 +16,8 @@ from itertools import repeat
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.racks import broker_racks, partition_racks, racked
+from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import OpenRanges
-from zkcoord.core.requests import REBALANCE
 from zkcoord.core.view import Instance, Member, Wildcard
 from zkcoord.serving.brokers import BrokerTable
 from zkcoord.serving.channels import Channels
@@ -158,7 +158,7 @@ class GroupWatch:
 
     def set_racks(self, table: TopicTable, brokers: BrokerTable) -> None:
         """Take over in which racks there are replicas; nothing of it while no member has a rack."""
-        view, noted = self.nodes.view, self.nodes.state.brokers
+        view, noted = self.nodes.view, self.nodes.view.state.brokers
         made_of = (self.subscribed, table.changes, brokers.changes, noted) if self.racked else ()
         if made_of == self._racks_at:
             return
@@ -218,7 +218,7 @@ class GroupWatch:
 
         Owners, registrations and statuses are not watched, and somebody may have edited one. Returns True if it began.
         """
-        wish = self.nodes.view.wishes.get(REBALANCE)
+        wish = self.nodes.view.record.requests.get(REBALANCE)
         run = None if wish is None else wish.run
         began = run is not None and run != self._read_for
         self._read_for = run

@@ -10,25 +10,20 @@ from zkcoord.core.decisions import (
     Decision,
     DropTopic,
     EvictMember,
-    FailGroup,
     FoundGroup,
     FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
-    NoteEmpty,
-    NoteProblem,
     PingMember,
     PurgeChannel,
-    RaiseGeneration,
     RejectMember,
     RememberInstances,
     RemoveGroup,
     RemoveRefused,
     RenewMark,
-    SetQuarantine,
-    SetReplay,
-    SetStopping,
+    SetState,
+    StateEvent,
     StopFetching,
 )
 from zkcoord.core.model import Phase
@@ -72,17 +67,12 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
                 if isinstance(decision, GrantPartitions) and decision.replay:
                     fields |= {"replay": sorted(decision.replay)}
-            case RaiseGeneration():
-                name = "rebalance_started"
-                fields |= {"generation": decision.generation} | ({"stopping": True} if decision.stopping else {})
+            case SetState():
+                name = decision.event.value
+                fields |= _of_state(decision)
             case AnswerWish():
                 name = "wish_answered"
                 fields |= {"wish": decision.wish, "run": decision.run, "state": decision.state}
-            case SetStopping():
-                name = "stopping" if decision.stopping else "stopped"
-            case FailGroup():
-                name = "rebalance_failed" if decision.error else "rebalance_recovered"
-                fields |= {"level": "warning"}
             case EvictMember() | RejectMember() | PingMember() | PurgeChannel() | RemoveRefused():
                 name = CONSUMERS[type(decision)]
                 fields |= {"consumer": decision.consumer_id}
@@ -91,19 +81,9 @@ class Reporter:
             case FreeHalted():
                 name = "draft_member_stopped"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
-            case SetQuarantine():
-                name = "quarantined"
-                fields |= {"partitions": sorted(decision.quarantined), "forgiven": sorted(decision.forgiven)}
-                fields |= {"level": "warning"} if decision.quarantined else {}
-            case SetReplay():
-                name = "replay_kept"
-                fields |= {"partitions": sorted(decision.replay)}
             case RememberInstances():
                 self._instances(group, decision)
                 return
-            case NoteProblem():
-                name = "assignment_problem" if decision.problem else "assignment_as_asked"
-                fields |= {"level": "warning"} if decision.problem else {}
             case MarkTopic() | RenewMark():
                 name = "topic_marked"
                 fields |= {"topic": decision.topic}
@@ -115,9 +95,6 @@ class Reporter:
                 fields |= {"topic": decision.topic, "offsets": offsets, "level": "warning"}
             case FoundGroup() | RemoveGroup():
                 name = "group_found" if isinstance(decision, FoundGroup) else "group_removed"
-            case NoteEmpty():
-                name = "group_empty"
-                fields |= {"ms": decision.empty_ms, "level": "debug"}
             case _:
                 assert_never(decision)
         self.event(name, fields)
@@ -175,3 +152,24 @@ class Reporter:
         elif self._problems.get(path) != what:
             self._problems[path] = what
             self._tell(path, what, event)
+
+
+def _of_state(decision: SetState) -> dict[str, Any]:
+    """What the event of a change of the state tells beside its group and why."""
+    state = decision.state
+    match decision.event:
+        case StateEvent.REBALANCE_STARTED:
+            return {"generation": state.generation} | ({"stopping": True} if state.stopping else {})
+        case StateEvent.REBALANCE_FAILED | StateEvent.REBALANCE_RECOVERED | StateEvent.ASSIGNMENT_PROBLEM:
+            return {"level": "warning"}
+        case StateEvent.QUARANTINED:
+            told = {"partitions": sorted(state.quarantined), "forgiven": sorted(state.forgiven)}
+            return told | ({"level": "warning"} if state.quarantined else {})
+        case StateEvent.REPLAY_KEPT:
+            return {"partitions": sorted(state.replay)}
+        case StateEvent.GROUP_EMPTY:
+            return {"ms": state.empty_ms, "level": "debug"}
+        case StateEvent.STOPPING | StateEvent.STOPPED | StateEvent.ASSIGNMENT_AS_ASKED:
+            return {}
+        case _:
+            assert_never(decision.event)

@@ -386,7 +386,7 @@ class CoordinatorRole:
         if view.state_version is not None and view.unreadable is None:
             target = memory.target
             now = outlook(view, target, memory.differences.answer.owning, decisions)
-            self._report.phase(group, now, view.generation, lambda: cause(now, view, target, decisions))
+            self._report.phase(group, now, view.state.generation, lambda: cause(now, view, target, decisions))
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""

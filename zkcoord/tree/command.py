@@ -11,7 +11,7 @@ from typing import Any
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced
+from zkcoord.core.state import Announced
 from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, Document, compact, parse_json, partition_of, read_document
 

@@ -7,10 +7,10 @@ that is left alone. Nothing here knows what was read before, or of other nodes: 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.record import CARRIED_OUT, GroupRecord
 from zkcoord.core.view import (
     Channel,
     Instance,
@@ -31,12 +31,9 @@ from zkcoord.tree.command import (
     refused_replay,
 )
 from zkcoord.tree.instance import decode_instance
-from zkcoord.tree.record import GroupRecord
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node, Stat
-from zkcoord.tree.state import GroupState
 from zkcoord.tree.status import Status, decode_status
-from zkcoord.tree.wish import CARRIED_OUT, done_of, wishes_of
 
 UNREADABLE_OWNER = "?"
 """Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
@@ -178,46 +175,7 @@ def instance_of(data: bytes, stat: Stat) -> Instance:
         return Instance(last_id="", hold_ms=0, threads={}, share={}, version=stat.version)
 
 
-def asked(record: GroupRecord) -> dict[str, Any]:
-    """What a record asks for, as fields of the view."""
-    return {
-        "assignor": record.assignor,
-        "rebalance": record.rebalance,
-        "on_timeout": record.policy.on_timeout,
-        "max_rebalance_retries": record.policy.max_rebalance_retries,
-        "evict_grace_ms": record.policy.evict_grace_ms,
-        "max_moves": record.policy.max_moves,
-        "weights": record.weights,
-        "racks": record.racks,
-        "store": record.store_name,
-        "initial_delay_ms": record.policy.initial_delay_ms,
-        "wishes": wishes_of(record),
-        "done": done_of(record),
-        "probe_interval_ms": record.policy.probe_interval_ms,
-        "max_probes": record.policy.max_probes,
-        "session_timeout_min_ms": record.policy.session_timeout_min_ms,
-    }
-
-
 def not_carried_out(record: GroupRecord) -> str | None:
     """What a record asks for that this version does not do; the rest of it holds."""
     names = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
     return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None
-
-
-def remembered(state: GroupState) -> dict[str, Any]:
-    """What the coordinators remember in a state, as fields of the view."""
-    return {
-        "quarantined": state.quarantined,
-        "generation": state.generation,
-        "target_digest": state.target,
-        "stopping": state.stopping,
-        "empty_ms": state.empty_ms,
-        "deleted": state.deleted,
-        "replay": state.replay,
-        "failed": state.failed.error if state.failed else None,
-        "failed_since": state.failed.since_generation if state.failed else 0,
-        "problem": state.problem,
-        "forgiven": state.forgiven,
-        "until": state.until,
-    }

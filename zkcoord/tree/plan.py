@@ -17,37 +17,33 @@ from zkcoord.core.decisions import (
     Decision,
     DropTopic,
     EvictMember,
-    FailGroup,
     FoundGroup,
     FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
-    NoteEmpty,
-    NoteProblem,
     PingMember,
     PurgeChannel,
-    RaiseGeneration,
     RejectMember,
     RememberInstances,
     RemoveGroup,
     RemoveRefused,
     RenewMark,
-    SetQuarantine,
-    SetReplay,
-    SetStopping,
+    SetState,
     StopFetching,
 )
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.requests import DELETE, DONE
+from zkcoord.core.record import DEFAULT_RECORD, DELETE
+from zkcoord.core.requests import DONE
+from zkcoord.core.state import GroupState
 from zkcoord.tree.channel import evict, purge, remove_refused
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.decoders import HALTING
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import EPOCH, Layout
-from zkcoord.tree.record import DEFAULT_RECORD, encode_record
-from zkcoord.tree.state import Failure, GroupState, encode_state
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.state import encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.view import GroupNodes
 from zkcoord.tree.wish import answered
@@ -98,8 +94,7 @@ class _Planner:
     def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
         self._state_version = nodes.view.state_version
-        self._generation = nodes.view.generation
-        self._state, self._parents = nodes.state, set(nodes.parents)
+        self._state, self._parents = nodes.view.state, set(nodes.parents)
         self._owned: dict[str, list[TopicPartition]] = {}  # by topic, once one is dropped
         self._incarnations: dict[str, int] = {}  # of topics that are marked in this plan
 
@@ -113,18 +108,13 @@ class _Planner:
         match decision:
             case FoundGroup():
                 yield self._found_group(decision)
-            case RaiseGeneration() | SetStopping() | SetQuarantine() | SetReplay() | FailGroup() | NoteProblem():
-                self._state = self._state_after(decision)
-                self._generation = self._state.generation
+            case SetState():
+                self._state = replace(decision.state, incarnations=self._state.incarnations)
                 yield self._set_state(decision.why)
             case FreeHalted():
                 for named in self._parts(dict.fromkeys(decision.partitions, "")):
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
                     yield self._guarded([SetNode(path, b"", version) for path, version in owners], decision.why)
-            case NoteEmpty():
-                deleted = self._state.deleted and not self._view.members
-                self._state = replace(self._state, empty_ms=decision.empty_ms, deleted=deleted)
-                yield self._set_state(decision.why)
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
             case AnswerWish():
@@ -163,27 +153,6 @@ class _Planner:
             case _:
                 assert_never(decision)
 
-    def _state_after(
-        self, decision: RaiseGeneration | SetStopping | SetQuarantine | SetReplay | FailGroup | NoteProblem
-    ) -> GroupState:
-        state = self._state
-        match decision:
-            case RaiseGeneration(generation=number, digest=digest, stopping=stopping, until=until, brokers=racks):
-                return replace(state, generation=number, target=digest, stopping=stopping, until=until, brokers=racks)
-            case SetStopping():
-                return replace(state, stopping=decision.stopping)
-            case SetQuarantine():
-                return replace(state, quarantined=decision.quarantined, forgiven=decision.forgiven)
-            case SetReplay():
-                return replace(state, replay=decision.replay)
-            case FailGroup(error=error):
-                failed = None if error is None else Failure(error=error, since_generation=self._generation)
-                return replace(state, failed=failed)
-            case NoteProblem():
-                return replace(state, problem=decision.problem)
-            case _:
-                assert_never(decision)
-
     def _parts(self, partitions: Threads, replay: Replay = NO_REPLAY) -> Iterator[dict[TopicPartition, str]]:
         """A map cut so that neither its grant, nor the release of what it names, outgrows a multi."""
         room = len(self._layout.owner(self._view.group, TopicPartition("", 0)))
@@ -218,7 +187,7 @@ class _Planner:
 
     def answer(self, decisions: Sequence[AnswerWish]) -> Transaction:
         """The record with all answers of a step; the end of a deletion that kept the offsets is in the state, too."""
-        group, record = self._view.group, self._nodes.record
+        group, record = self._view.group, self._view.record
         for decision in decisions:
             record = answered(record, decision)
         deleted = any(d.wish == DELETE and d.state == DONE for d in decisions)  # what people decided goes with the wish
@@ -314,9 +283,9 @@ class _Planner:
             option=option,
             ownership=partitions,
             owner_versions=owner_versions,
-            generation=self._generation,
+            generation=self._state.generation,
             epoch=self._term.epoch,
-            offsets=self._view.store if starting else None,
+            offsets=self._view.record.store_name if starting else None,
             replay={p: replay[p] for p in partitions if p in replay} if replay else NO_REPLAY,
             incarnations={
                 topic: number
@@ -372,7 +341,7 @@ class _Planner:
         self, consumer_id: str, option: Option, reason: str | None = None, *, final: bool = False
     ) -> CreateNode:
         command = Command(
-            option=option, generation=self._generation, epoch=self._term.epoch, reason=reason, final=final
+            option=option, generation=self._state.generation, epoch=self._term.epoch, reason=reason, final=final
         )
         path = self._layout.channel(self._view.group, consumer_id)
         return CreateNode(path, encode_command(command), sequential=True)

@@ -8,14 +8,12 @@ whose keys belong to the tool and the coordinator's part that carries the wish o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from zkcoord.core.model import Rebalance, TopicPartition, is_name
-from zkcoord.core.view import MAX_PROBES, MAX_REBALANCE_RETRIES
+from zkcoord.core.model import Rebalance, is_name
+from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, WISHES, GroupRecord, Policy
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
-WISHES = ("hold", "pause", "rebalance", "reset", "delete")
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
 PROBE_MS_MIN = 1_000  # a probe is two writes of each member
@@ -27,41 +25,6 @@ RARE_KEYS = (
 )  # written when they are not at their default
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 WHAT = "group record"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What happens to a member that does not acknowledge, how long a young group waits for joins, how much may move."""
-
-    on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
-    max_rebalance_retries: int = MAX_REBALANCE_RETRIES
-    evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
-    initial_delay_ms: int = 0
-    probe_interval_ms: int | None = None  # None: nobody is probed
-    max_probes: int = MAX_PROBES  # answers in a row without progress: dead inside
-    session_timeout_min_ms: int = 0  # who registers with less is rejected
-    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
-    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRecord:
-    """What people decided. `assignor` None: what the members have in common."""
-
-    assignor: str | None = None
-    rebalance: Rebalance = Rebalance.COOPERATIVE
-    policy: Policy = Policy()
-    store_name: str = "zookeeper"
-    store_step: int = 0
-    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
-    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # where each is best read; left out when empty
-    wish: Mapping[str, Mapping[str, Any] | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
-    done: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)  # wish -> what the coordinator did of it
-    unknown: Mapping[str, Any] = field(default_factory=dict)  # keys of another version, kept
-    unknown_offsets: Mapping[str, Any] = field(default_factory=dict)  # the same inside `offsets`
-
-
-DEFAULT_RECORD = GroupRecord()
 
 
 def encode_record(record: GroupRecord) -> bytes:

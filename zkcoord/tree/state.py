@@ -7,51 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced, Quarantine
+from zkcoord.core.state import Announced, Failure, GroupState, Quarantine
 from zkcoord.tree.broker import broker_id
 from zkcoord.tree.codec import INT32_MAX, Document, compact, partition_of, read_document
 from zkcoord.tree.status import RANGE_NUMBERS, range_fields
 
 _WHAT = "group state"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why the group was given up, and in which generation. In JSON `{"error":…,"since_generation":…}`."""
-
-    error: str
-    since_generation: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
-    """The group as its coordinators leave it to each other.
-
-    `refused`: consumer id or partition -> why it is left out. `quarantined`: partitions given to nobody.
-    `replay`: announced ranges (start, end, generation) that no member's status holds any more; `until`: the last move
-    of a limited raise; `problem`: why the assignment is not what was asked for; `brokers`: the racks that the target
-    was made of, by broker id; `forgiven`: of a consumer, the sequence up to which a wish forgave what it refused. These
-    are left out when empty.
-    """
-
-    generation: int = 0
-    target: str = ""  # the digest of the assignment that generation stands for
-    stopping: bool = False  # eager: all stop before any starts
-    refused: Mapping[str, str] = field(default_factory=dict)
-    failed: Failure | None = None
-    quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)
-    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)
-    incarnations: int = 0  # the highest number in a mark that was removed; left out when 0
-    until: TopicPartition | None = None
-    problem: str | None = None
-    empty_ms: int = 0  # how long coordinators have seen it without members, left out when 0
-    deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since
-    brokers: Mapping[int, str] = field(default_factory=dict)
-    forgiven: Mapping[str, str] = field(default_factory=dict)
 
 
 def encode_state(state: GroupState) -> bytes:

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Announced, Refusal
+from zkcoord.core.state import Announced
+from zkcoord.core.view import Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
 ANNOUNCED_BYTES_MAX = 256 * 1024  # of a status with an announcement: with the rest of its multi far below 1 MiB

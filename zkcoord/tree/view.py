@@ -13,12 +13,12 @@ from typing import Any
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen
 from zkcoord.errors import CorruptError
 from zkcoord.tree.decoders import (
     HALTING_BYTES,
     UNREADABLE_OWNER,
-    asked,
     decode_evicted,
     instance_of,
     member_of,
@@ -26,13 +26,12 @@ from zkcoord.tree.decoders import (
     offset_seen,
     outstanding,
     owner_of,
-    remembered,
     with_status,
 )
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
-from zkcoord.tree.record import DEFAULT_RECORD, GroupRecord, decode_record
+from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.state import GroupState, decode_state
+from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import MarkSeen, decode_mark
 
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
@@ -43,8 +42,6 @@ class GroupNodes:
     """One group as read: the view, and what only writes need."""
 
     view: GroupView
-    record: GroupRecord = DEFAULT_RECORD
-    state: GroupState = field(default_factory=GroupState)
     parents: frozenset[str] = frozenset()  # parents of marks, offsets and instances that stand
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
     lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
@@ -82,7 +79,7 @@ class _Folder:
         self._before = before
         self._changes: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
-        self._record, self._state, self._problems = before.record, before.state, before.problems
+        self._problems = before.problems
         self._halting: Set[TopicPartition] = before.view.halting
         self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
 
@@ -101,7 +98,7 @@ class _Folder:
             self._own["parents"] = frozenset(self._own["parents"])
         before = self._before
         view = fast_replace(before.view, **self._changes) if self._changes else before.view
-        return fast_replace(before, view=view, record=self._record, state=self._state, **self._own)
+        return fast_replace(before, view=view, **self._own)
 
     def _owned(self, name: str) -> Any:
         """The nodes' map or set of that name, to be changed."""
@@ -326,21 +323,21 @@ class _Folder:
         instances[address.name] = instance_of(node.data, node.stat)
 
     def _group_record(self, node: Node) -> None:
-        record, answerable = DEFAULT_RECORD, node.stat is None
-        if node.stat is not None:
-            try:
-                record = decode_record(node.data)
-                self._problem(node.path, not_carried_out(record))
-                self._unreadable("record", None)
-                answerable = True
-            except CorruptError as error:
-                record = self._record
-                if self._before.view.record_version is None:
-                    self._unreadable("record", str(error))
-                self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
-        self._record = record
-        version = None if node.stat is None else node.stat.version
-        self._changes.update(asked(record), record_version=version, answerable=answerable)
+        if node.stat is None:
+            self._changes.update(record=DEFAULT_RECORD, record_version=None, answerable=True)
+            return
+        self._changes.update(record_version=node.stat.version)
+        try:
+            record = decode_record(node.data)
+        except CorruptError as error:
+            if self._before.view.record_version is None:
+                self._unreadable("record", str(error))
+            self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
+            self._changes.update(answerable=False)
+            return
+        self._problem(node.path, not_carried_out(record))
+        self._unreadable("record", None)
+        self._changes.update(record=record, answerable=True)
 
     def _group_state(self, node: Node) -> None:
         if node.stat is None:
@@ -356,5 +353,4 @@ class _Folder:
             return
         self._unreadable("state", None)
         self._problem(node.path, None)
-        self._state = state
-        self._changes.update(remembered(state))
+        self._changes.update(state=state)

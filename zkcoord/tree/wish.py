@@ -11,30 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.decisions import AnswerWish
-from zkcoord.core.requests import DELETE, HOLD, PAUSE, REBALANCE
-from zkcoord.core.view import Done, Wish
-from zkcoord.tree.record import GroupRecord
-
-CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
-"""Wishes that this version answers; another one stands in the record until a version comes that does."""
-
-
-def wishes_of(record: GroupRecord) -> dict[str, Wish]:
-    """The wishes that stand."""
-    return {
-        name: Wish(run=_run(wish), offsets=wish.get("offsets") is True)
-        for name, wish in record.wish.items()
-        if wish is not None and name in CARRIED_OUT
-    }
-
-
-def done_of(record: GroupRecord) -> dict[str, Done]:
-    """What was answered."""
-    return {
-        name: Done(run=_run(done), state=str(done.get("state")))
-        for name, done in record.done.items()
-        if done is not None and name in CARRIED_OUT
-    }
+from zkcoord.core.record import GroupRecord
 
 
 def answered(record: GroupRecord, answer: AnswerWish) -> GroupRecord:
@@ -51,9 +28,3 @@ def answered(record: GroupRecord, answer: AnswerWish) -> GroupRecord:
 def wished(record: GroupRecord, name: str, wish: Mapping[str, Any] | None) -> GroupRecord:
     """The record with this wish, or (None) with it taken back."""
     return replace(record, wish={**record.wish, name: wish})
-
-
-def _run(value: Mapping[str, Any]) -> str:
-    """The run that asks; whoever edits by hand may leave it out."""
-    run = value.get("run")
-    return run if isinstance(run, str) else ""

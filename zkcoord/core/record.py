@@ -1,0 +1,103 @@
+"""The group record as a value: what people decide about a group. `tree.record` is its codec.
+
+People may also ask something of a group (a *request*), which its coordinator answers (a *response*). In the record's
+JSON these stand under `wish` and `done`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from zkcoord.core.model import Rebalance, TopicPartition
+
+HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
+
+WISHES = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
+"""What can be asked for in a record. `reset` is kept, and not carried out by this version."""
+
+CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
+"""Requests that this version answers; another one stands in the record until a version comes that does."""
+
+MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
+"""Of a group whose record does not say: part of the record's format."""
+
+Fields = Mapping[str, Any]
+"""A JSON object as its writer wrote it."""
+
+
+class Request(NamedTuple):
+    """What somebody asks of the group: the run that asks, and of a deletion whether the offsets go with it."""
+
+    run: str
+    offsets: bool = False
+
+
+class Response(NamedTuple):
+    """What a coordinator did about a request: of which run, and how far it is."""
+
+    run: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What happens to a member that does not acknowledge, how long a young group waits for joins, how much may move."""
+
+    on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
+    max_rebalance_retries: int = MAX_REBALANCE_RETRIES
+    evict_grace_ms: int | None = None  # None: the evicted member's own session timeout
+    initial_delay_ms: int = 0
+    probe_interval_ms: int | None = None  # None: nobody is probed
+    max_probes: int = MAX_PROBES  # answers in a row without progress: dead inside
+    session_timeout_min_ms: int = 0  # who registers with less is rejected
+    max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
+    unknown: Fields = field(default_factory=dict)  # keys of another version, kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """What people decided. `assignor` None: what the members have in common.
+
+    `wish` and `done` are the requests and responses as they stand in the record; a key's value None is none.
+    """
+
+    assignor: str | None = None
+    rebalance: Rebalance = Rebalance.COOPERATIVE
+    policy: Policy = Policy()
+    store_name: str = "zookeeper"
+    store_step: int = 0
+    weights: Mapping[TopicPartition, int] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
+    wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
+    done: Mapping[str, Fields | None] = field(default_factory=dict)
+    unknown: Fields = field(default_factory=dict)  # keys of another version, kept
+    unknown_offsets: Fields = field(default_factory=dict)  # the same inside `offsets`
+
+    @property
+    def requests(self) -> dict[str, Request]:
+        """What is asked of the group, as far as this version carries it out."""
+        return {
+            name: Request(_run(wish), wish.get("offsets") is True)
+            for name, wish in self.wish.items()
+            if wish is not None and name in CARRIED_OUT
+        }
+
+    @property
+    def responses(self) -> dict[str, Response]:
+        """What a coordinator answered."""
+        return {
+            name: Response(_run(done), str(done.get("state")))
+            for name, done in self.done.items()
+            if done is not None and name in CARRIED_OUT
+        }
+
+
+DEFAULT_RECORD = GroupRecord()
+
+
+def _run(fields: Fields) -> str:
+    """The run that asks; whoever edits by hand may leave it out."""
+    run = fields.get("run")
+    return run if isinstance(run, str) else ""
