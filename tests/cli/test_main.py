@@ -276,3 +276,24 @@ def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
 
 def test_these_nouns_and_verbs_exist() -> None:
     assert sorted(cli.commands) == ["consume", "coordinator", "coordinators", "demo", "group", "migrate"]
+
+
+@pytest.mark.parametrize("words", ["migrate history", "--help", "group --help"])
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_a_full_device_is_told_in_one_line_with_an_exit_code(words: str, format_: str) -> None:
+    """What it printed before was `[Errno 28] No space left on device`: nobody knew which device."""
+    command = f'"{sys.executable}" -m zkcoord.cli.main --log-format {format_} {words} >/dev/full'
+
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+
+    text = "standard output cannot be written (No space left on device): make room there, or send it elsewhere"
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, text in line) == (1, True)
+
+
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code() -> None:
+    command = f'"{sys.executable}" -m zkcoord.cli.main group describe 2>/dev/full'
+
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ from zkcoord.errors import InvariantError, ZkcoordError
 from zkcoord.logs import json_log
 
 INTERRUPTED = 130  # as a shell reports SIGINT
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _PipeClosedError(Exception):
@@ -65,7 +67,7 @@ class _Root(Group):
             _forget(sys.stdout)
             code = 0
         except OSError as error:
-            code = _say(str(error), ZkcoordError.exit_code)
+            code = _say(_os_error(error), ZkcoordError.exit_code)
         except Exception as error:
             code = _say_bug(error)
         sys.exit(code)
@@ -81,9 +83,17 @@ def _open_closed_streams() -> None:
 def _say(text: str, code: int) -> int:
     try:
         say("error", text, exit_code=code)
-    except BrokenPipeError:
+    except OSError:  # nobody reads it, or its device is full
         _forget(sys.stderr)
     return code
+
+
+def _os_error(error: OSError) -> str:
+    """In words. An error of a full device that names no file is one of our own output, which is forgotten then."""
+    if error.errno not in FULL or error.filename is not None:
+        return str(error)
+    _forget(sys.stdout)
+    return f"standard output cannot be written ({error.strerror}): make room there, or send it elsewhere"
 
 
 def _say_usage(error: click.UsageError) -> int:
