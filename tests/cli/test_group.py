@@ -293,7 +293,10 @@ def test_no_znode_can_steer_the_terminal(world: World, run: Run) -> None:
 
 
 def test_groups_are_listed(world: World, run: Run) -> None:
-    assert run("group", "list", "--zookeeper", world.address).stdout == ""
+    for options in ([], ["--output", "json"]):
+        none = run("group", "list", "--zookeeper", world.address, *options)
+        told = "" if options else "notice: there is no group: the first consumer that joins one makes it\n"
+        assert (none.stdout, none.stderr) == ("", told)
     world.settle()
     world.put("/consumers/groups/other")
     world.put(DRAFT.record("removed"))  # what an old tool leaves of a group

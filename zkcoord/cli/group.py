@@ -9,7 +9,7 @@ import click
 
 from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, FairQueue, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
-from zkcoord.cli.output import cell, print_json, table, warn
+from zkcoord.cli.output import cell, print_json, say, table, warn
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import TopicChange
 from zkcoord.errors import UsageError, ZkcoordError
@@ -51,6 +51,8 @@ def list_(settings: Settings, state: bool, all_: bool) -> None:
         click.echo(table(STATE_COLUMNS, [_state_row(above, report) for report in reports]))
     elif names:
         click.echo("\n".join(cell(name) for name in names))
+    if not names and not settings.json:
+        say("notice", "there is no group: the first consumer that joins one makes it")
 
 
 @group.command()
