@@ -8,7 +8,7 @@ from dataclasses import replace
 from zkcoord.core.given import given_number, given_text, seen
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.settings import MemberOptions
-from zkcoord.tree.codec import is_topic
+from zkcoord.tree.codec import corrupt, is_topic
 from zkcoord.tree.registration import BLACK_LIST, MARKER, THREADS_MAX, WHITE_LIST, Registration
 from zkcoord.tree.topic_filter import normal_filter, taken, topic_pattern
 
@@ -39,7 +39,8 @@ def subscription_of(topics: Sequence[str] | Mapping[str, int], options: MemberOp
         topic_pattern(regex)
     except CorruptError as error:
         hint = " (a ',' means or in a topic filter: write {2,3} as {2}|{3})" if "," in written else ""
-        raise UsageError(f"{given[0]} {written!r}: {error}{hint}") from None
+        why = str(error).removeprefix(str(corrupt("regex", regex, "")))
+        raise UsageError(f"{given[0]} {written!r}: {why}{hint}") from None
     pattern = WHITE_LIST if include is not None else BLACK_LIST
     return Registration(subscription={regex: threads}, pattern=pattern, coordination=MARKER)
 

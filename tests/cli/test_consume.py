@@ -209,7 +209,7 @@ def test_nothing_is_committed_that_could_not_be_printed(now_ms: list[int], monke
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--include", "c["], "include 'c[': bad regex 'c[': an invalid regex"),
+        (["--include", "c["], "include 'c[': an invalid regex (unterminated character set"),
         (["--exclude", "c{1,2}"], "(a ',' means or in a topic filter: write {2,3} as {2}|{3})"),
         (["--include", "c", "--exclude", "d"], "give either --topic (once or more), or --include, or --exclude"),
         ([], "give either --topic (once or more), or --include, or --exclude"),

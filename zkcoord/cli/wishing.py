@@ -135,7 +135,7 @@ def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: An
 
     standing = edit_record(tree, layout, group, edit).wish.get(name) or mine
     if standing.get("run") != mine["run"]:
-        say("notice", f"group {group}: {name} is already wished by {standing.get('who', 'somebody')}")
+        say("notice", f"group {group}: {standing.get('who', 'somebody')} has already asked for {name}")
     return str(standing.get("run", ""))
 
 
