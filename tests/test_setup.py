@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from zkcoord.cli.demo import demo as demo_command
+from zkcoord.demo.options import PARTITIONS_MAX, PARTITIONS_MIN, RATE_MAX, SECONDS_MAX, SECONDS_MIN
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 SETUP = SCRIPTS / "setup"
 TOOLS = ("bash", "cat", "cp", "cut", "dirname", "flock", "grep", "head", "id", "ls", "mkdir", "mv", "rm", "sha256sum")
@@ -226,3 +229,43 @@ def test_a_journal_is_looked_for_where_the_script_was_called(tmp_path: Path) -> 
     )
     assert (done.returncode, done.stdout) == (6, "")
     assert done.stderr.startswith("error: journal: line 1 is no JSON")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--seconds", "abc"], "--seconds 'abc': choose from 5 to 3600"),
+        (["--keep", "--seconds=4"], "--seconds '4': choose from 5 to 3600"),
+        (["--rate", "100001"], "--rate '100001': choose from 1 to 100000"),
+        (["--partitions", "99999999999999999999"], "--partitions '99999999999999999999': choose from 3 to 1000"),
+        (["--partitions"], "--partitions '': choose from 3 to 1000"),
+        (["--second", "7"], "there is no option --second"),
+        (["now"], "'now' is no option"),
+    ],
+)
+def test_a_demo_that_cannot_be_shown_is_refused_before_anything_is_set_up(
+    checkout: Checkout, words: list[str], why: str
+) -> None:
+    """It fetched 0.6 GB first."""
+    done = demo(checkout, *words)
+    assert (done.returncode, done.stderr) == (2, f"scripts/demo: {why}; see scripts/demo --help\n")
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_the_demos_script_lets_pass_what_the_demo_takes(checkout: Checkout) -> None:
+    least = ["--seconds", SECONDS_MIN, "--rate=1", "--partitions", PARTITIONS_MIN]
+    most = ["--seconds", SECONDS_MAX, "--rate", RATE_MAX, f"--partitions={PARTITIONS_MAX}"]
+    options = [name for option in demo_command.params for name in option.opts if name not in ("--help", "--version")]
+    for words in (least, most):
+        assert demo(checkout, *map(str, words)).returncode == 127  # nothing was installed here
+    for option in options:
+        assert "there is no option" not in demo(checkout, option, "7").stderr
+
+
+def demo(checkout: Checkout, *words: str) -> subprocess.CompletedProcess[str]:
+    """scripts/demo in this checkout."""
+    shutil.copy(SCRIPTS / "demo", checkout.folder / "scripts")
+    command = ["bash", checkout.folder / "scripts" / "demo", *words]
+    return subprocess.run(
+        command, env={"PATH": str(checkout.bin)}, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )

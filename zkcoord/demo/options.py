@@ -14,6 +14,7 @@ CONSUMERS = ("a", "b", "c")  # `c` joins later; `b` is killed, `a` leaves
 COORDINATORS = (1, 2)
 
 SECONDS_MIN = 5  # a second of calm around each event
+SECONDS_MAX = 3_600
 PARTITIONS_MIN = len(CONSUMERS)  # each has something to read
 PARTITIONS_MAX = 1_000  # one process writes a file for each in every batch
 RATE_MAX = 100_000  # what one Python producer can make on a small machine
@@ -36,7 +37,7 @@ class Options:
     def check(self) -> None:
         """UsageError for what cannot be shown."""
         limits = {
-            "seconds": (self.seconds, SECONDS_MIN, 3_600),
+            "seconds": (self.seconds, SECONDS_MIN, SECONDS_MAX),
             "rate": (self.rate, 1, RATE_MAX),
             "partitions": (self.partitions, PARTITIONS_MIN, PARTITIONS_MAX),
         }
