@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -218,3 +219,15 @@ def test_without_a_repository_the_error_says_what_from_where_and_what_to_do(
     assert "Connect to 127.0.0.1:1" in message
     assert message.endswith(f"or copy {tmp_path}/cache/jars/spark-kafka-connector-4.0.0 from a machine that has it.")
     assert tree(tmp_path / "cache") == ["jars", "spark-kafka-connector-4.0.0.lock"]
+
+
+def test_the_program_that_fetches_explains_itself_and_fetches_nothing(tmp_path: Path) -> None:
+    """It fetched for minutes, whatever it was asked."""
+    environment = {**os.environ, "ZKCOORD_CACHE": str(tmp_path / "cache")}
+    for words, code in ((["--help"], 0), (["--halp"], 2)):
+        command = [sys.executable, "-m", "zkcoord.embedded", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        told = done.stdout if code == 0 else done.stderr
+        assert (done.returncode, told.startswith("usage: python -m zkcoord.embedded [-h]")) == (code, True)
+        assert "ZKCOORD_CACHE" in told or code
+    assert not (tmp_path / "cache").exists()
