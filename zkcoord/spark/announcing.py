@@ -1,8 +1,8 @@
-"""Announce and replay: a range is written down before it is processed, and what was written down is processed as it is.
+"""Announces ranges before they are processed, and chooses announced ranges to be processed again.
 
-So whoever comes after a crash, this program or another one, processes the same range again, and a sink that keys by
-ranges holds nothing twice (docs/protocol.md, section 7). A range that was announced comes first, in a batch of such
-ranges only; it is never split, merged or joined by fresh ones.
+After a crash the next owner of a partition, in this program or another, processes the same range again. So a sink that
+keys by ranges holds nothing twice (docs/protocol.md, section 7). Announced ranges come first, in batches of their own;
+they are never split, merged or mixed with new ones.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Said(Enum):
 def announced_ranges(
     holds: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int], max_offsets: int
 ) -> tuple[OffsetRange, ...]:
-    """The announced ranges to read next: whole ones, `max_offsets` in all or a single larger one. Sorted.
+    """Return the announced ranges to read next, sorted: whole ranges, `max_offsets` in all or a single larger one.
 
-    Those whose log does not answer, or does not show their end to us yet, are left for later.
+    A range is left for later while its log does not answer, or does not show the range's end yet.
 
     >>> holds = {TopicPartition("t", n): Hold(0, 1, announced=end) for n, end in ((0, 70), (1, 60), (2, 20), (3, None))}
     >>> [str(each) for each in announced_ranges(holds, dict.fromkeys(holds, 100), 100)]
@@ -60,14 +60,15 @@ class Announcer:
         self._ranges_max: int | None = None
 
     def fitting(self, ranges: tuple[OffsetRange, ...], turn: int) -> tuple[OffsetRange, ...]:
-        """As many of these as one announcement takes; `turn`, a number that rises, says whose turn it is."""
+        """Return as many of these ranges as fit into one announcement. `turn` is a number that rises; it chooses
+        which."""
         if self._ranges_max is None or len(ranges) <= self._ranges_max:
             return ranges
         first = turn * self._ranges_max % len(ranges)
         return tuple(sorted((ranges + ranges)[first : first + self._ranges_max]))
 
     def announce(self, ranges: tuple[OffsetRange, ...]) -> Said:
-        """Announce the running batch, whose ranges these are; only ANNOUNCED lets it begin to read."""
+        """Announce the ranges of the running batch. The batch may read only after ANNOUNCED."""
         if not self._holdings.claim():
             return Said.FENCED
         try:

@@ -39,8 +39,8 @@ TOO_LONG = "raise rebalance_timeout_ms, or lower max_offsets_per_batch"
 class Hold(NamedTuple):
     """A held partition: the next offset to read, and the number of the start that it is held by.
 
-    `sure` is False after a commit that failed: then nobody may call `position` the committed offset. `announced`: where
-    the range ends that was announced from this position on.
+    After a commit that failed, `sure` is False: `position` may differ from the committed offset. `announced` is the end
+    of the range that was announced from this position on.
     """
 
     position: int
@@ -67,7 +67,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """The batch under way: `tag` names it for a cancellation, `epochs` are those that its partitions are held by."""
+    """The running batch. `tag` names it for a cancellation; `epochs` are those of its partitions' holds."""
 
     tag: str
     ranges: tuple[OffsetRange, ...]
@@ -77,7 +77,7 @@ class Running:
 
 
 class View(NamedTuple):
-    """What may be planned now; `change` rises with every change, so that no wait misses one."""
+    """Holds that may be planned now. `change` rises with every change, so that no wait misses one."""
 
     holds: Mapping[TopicPartition, Hold]
     change: int
@@ -85,7 +85,7 @@ class View(NamedTuple):
 
 
 class BatchGuard:
-    """Thread safe. `cancel(tag)` is called when a batch is fenced; it must return at once."""
+    """Thread safe. It calls `cancel(tag)` when it fences a batch; `cancel` must return at once."""
 
     def __init__(self, cancel: Callable[[str], None], limits: Limits) -> None:
         self._cancel, self._limits = cancel, limits
@@ -100,15 +100,15 @@ class BatchGuard:
     # the worker thread: commands
 
     def replay(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """These ranges were announced, and no commit has passed them; the `start` that names them is next."""
+        """Remember ranges that were announced and that no commit has passed, for the `start` that comes next."""
         with self._changed:
             self._replay = dict(ranges)
 
     def start(self, starting: Starting) -> None:
         """Hold these partitions from now on, read from these offsets; they take part in the very next batch.
 
-        Waits while a batch that read one of them before is being committed: that commit was decided without knowing
-        of this start. UnavailableError if it does not end.
+        A commit under way for one of them was decided without knowing of this start: wait for its end. UnavailableError
+        if it does not end.
         """
 
         def clear() -> bool:
@@ -134,12 +134,11 @@ class BatchGuard:
         *,
         cancel: bool = False,
     ) -> dict[TopicPartition, int]:
-        """Give up these partitions; returns the final offsets of those whose committed offset is known.
+        """Give up these partitions; return the final offsets of those whose committed offset is known.
 
-        Returns at once for partitions that no batch reads, and for the others when the batch is committed, or, with
-        `cancel`, fenced and back; of both kinds, the first are told to `stopped` at once, with their final offsets.
-        When the batch is not over within `timeout_ms`, or the lease ends meanwhile, it is fenced: nothing of it is
-        committed.
+        Partitions that no batch reads are given up at once; if others are read, `stopped` is called with the first kind
+        and their final offsets. The others wait until the batch is committed, or with `cancel` until it is fenced and
+        back. The batch is fenced, and not committed, if it is not over within `timeout_ms` or the lease ends.
         """
         with self._changed:
             mine = {each for each in partitions if each in self._holds}
@@ -166,7 +165,7 @@ class BatchGuard:
         return self._drop(mine)
 
     def lose(self, partitions: Collection[TopicPartition]) -> None:
-        """Ownership is gone: drop the partitions, and fence the batch that reads one of them.
+        """Drop these partitions, whose ownership is gone, and fence the batch that reads one of them.
 
         Returns when that batch reads no more, at the latest after `cancel_wait_ms` (it stays fenced).
         """
@@ -179,15 +178,15 @@ class BatchGuard:
     # the batch thread
 
     def view(self) -> View:
-        """What may be planned now."""
+        """Return what may be planned now."""
         with self._changed:
             holds = {each: hold for each, hold in self._holds.items() if each not in self._stopping}
             return View(holds, self._change, self._leaving)
 
     def begin(self, tag: str, ranges: Iterable[OffsetRange], seen: View) -> tuple[OffsetRange, ...]:
-        """Begin a batch planned on `seen`; returns the ranges whose partitions are still held as they were then.
+        """Begin a batch planned on `seen`; return the ranges whose partitions are still held as they were then.
 
-        From here on a stop of these waits for the batch. Nothing is begun when nothing is left, or the consumer leaves.
+        From here on a stop of these waits for the batch. If nothing is left, or the consumer leaves, nothing begins.
         """
         with self._changed:
             invariant(self._running is None, "a batch begins while another one runs")
@@ -204,8 +203,8 @@ class BatchGuard:
             return kept
 
     def claim(self) -> bool:
-        """Whether the running batch may be announced or committed now. If so, a new start of its partitions waits until
-        it is."""
+        """Return True if the running batch may be announced or committed now. A new start of its partitions then waits
+        for the end of that write."""
         with self._changed:
             batch = self._batch()
             if batch.fenced or len(self._still_held(batch)) < len(batch.epochs):
@@ -214,7 +213,7 @@ class BatchGuard:
             return True
 
     def announced(self) -> bool:
-        """The running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
+        """Note that the running batch is announced: its ranges stay as they are. False if it was fenced meanwhile."""
         with self._changed:
             batch = self._batch()
             self._running = replace(batch, phase=Phase.RUNNING)
@@ -225,22 +224,22 @@ class BatchGuard:
             return not batch.fenced
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was announced of these cannot be read any more."""
+        """Forget the announced ranges of these partitions: they cannot be read any more."""
         with self._changed:
             for each in partitions:
                 if each in self._holds:
                     self._holds[each] = self._holds[each]._replace(announced=None)
 
     def commit_failed(self) -> None:
-        """The commit may have failed and will be tried again, after another `claim`."""
+        """Note that the commit may have failed. It is tried again after another `claim`."""
         with self._changed:
             self._running = replace(self._batch(), phase=Phase.RUNNING)
             self._notify()
 
     def finish(self, end: End, offsets: Mapping[TopicPartition, int]) -> str:
-        """The batch is over. COMMITTED moves the positions of what is still held to `offsets`.
+        """End the batch. COMMITTED moves the positions of what is still held to `offsets`.
 
-        Returns why it was fenced, "" if it was not.
+        Returns why the batch was fenced, "" if it was not.
         """
         with self._changed:
             batch = self._batch()
@@ -256,8 +255,7 @@ class BatchGuard:
     # any thread
 
     def leave(self, *, cancel: str | None = None) -> None:
-        """Ask the batch thread to finish its batch, or drop it (`cancel`: why), and go; `view().leaving` says so from
-        now on."""
+        """Ask the batch thread to finish its batch and go. `cancel` says why to drop the batch instead."""
         with self._changed:
             self._leaving = True
             tag = self._running.tag if self._running is not None else None
@@ -266,9 +264,10 @@ class BatchGuard:
             self.fence(tag, cancel)
 
     def fence(self, tag: str, why: str) -> bool:
-        """Batch `tag` may not be committed any more, and is cancelled; returns at once, True if there is its end to
-        wait for. One that is being announced will not read, one that is being committed reads no more: whether that
-        succeeds decides."""
+        """Forbid batch `tag` to commit, and cancel it. Returns at once; True if the caller should wait for its end.
+
+        False while its announcement or commit is under way: it reads nothing, and the commit's outcome decides.
+        """
         with self._changed:
             batch = self._running
             if batch is None or batch.tag != tag:
@@ -282,7 +281,7 @@ class BatchGuard:
         return True
 
     def await_change(self, change: int, timeout_ms: int | None) -> bool:
-        """Wait until there is a change after `change`; False when none came in time."""
+        """Wait for a change after `change`; False when none came in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._change != change, _seconds(timeout_ms))
 
@@ -295,7 +294,7 @@ class BatchGuard:
 
     @property
     def fenced(self) -> bool:
-        """The running batch may not be committed any more."""
+        """True if the running batch may not be committed any more."""
         with self._changed:
             return self._running is not None and self._running.fenced != ""
 
@@ -307,7 +306,7 @@ class BatchGuard:
         return self._running
 
     def _still_held(self, batch: Running) -> list[TopicPartition]:
-        """Its partitions that are held by the starts that it began with."""
+        """Return its partitions that are held by the starts that it began with."""
         return [each for each, epoch in batch.epochs.items() if self._held_by(each, epoch)]
 
     def _held_by(self, partition: TopicPartition, epoch: int) -> bool:
@@ -315,7 +314,7 @@ class BatchGuard:
         return hold is not None and hold.epoch == epoch
 
     def _reading(self, partitions: Collection[TopicPartition]) -> str | None:
-        """The tag of the running batch if it reads one of these at the epoch that holds it now."""
+        """Return the tag of the running batch if it reads one of these at the epoch that holds it now."""
         with self._changed:
             batch = self._running
             if batch is None:
@@ -329,7 +328,7 @@ class BatchGuard:
             self.await_end(tag, self._limits.cancel_wait_ms)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Hold these no more; the positions of those that are committed for sure and that no batch still reads."""
+        """Drop these holds; return the positions that are committed for sure and that no batch reads any more."""
         with self._changed:
             reading = self._running.epochs if self._running is not None else {}
             final = {}

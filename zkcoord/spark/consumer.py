@@ -111,15 +111,14 @@ class SparkConsumer:
 
     @property
     def metrics(self) -> Metrics:
-        """Sums over all runs of this consumer, as they are now."""
+        """Sums over all runs of this consumer."""
         return self._reports.metrics
 
     def stop(self, *, cancel: bool | None = None, why: str = AT_STOP) -> None:
-        """Ask `run` to finish its batch (or, with `cancel`, to drop it), commit, release and leave; returns at once.
+        """Ask `run` to finish its batch, commit, release and leave; returns at once. With `cancel` it drops the batch.
 
-        Any thread, any number of times. `cancel` is as `at_stop` says when it is not given; `why` is told of the batch
-        that is dropped. Without a run under way the
-        next one returns at once.
+        May be called from any thread, any number of times. `at_stop` is the default of `cancel`; `why` is logged with a
+        batch that is dropped. Without a run under way the next one returns at once.
         """
         with self._lock:
             self._stopping = True
@@ -128,13 +127,13 @@ class SparkConsumer:
                 self._holdings.leave(cancel=why if drops else None)
 
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
-        """Join the group and hand each batch to `process(df, batch)`; returns how many were committed.
+        """Join the group and hand each batch to `process(df, batch)`; return how many were committed.
 
-        Ends by `stop`, by SIGTERM or the first SIGINT (when called on the main thread), after `max_batches`, or when
-        there was nothing to read (no records, or no partitions) for `idle_timeout_ms`; it always leaves the group, with
-        the session's end. A second SIGINT drops the batch and ends it with KeyboardInterrupt; a third is the program's.
-        What `process` raises is raised here, with that batch uncommitted. UsageError without the connector, with wrong
-        settings or refused credentials, UnavailableError when Kafka does not answer before the group is joined.
+        Ends by `stop`, by SIGTERM or the first SIGINT (on the main thread), after `max_batches`, or when there was
+        nothing to read (no records, or no partitions) for `idle_timeout_ms`. It always leaves the group. A second
+        SIGINT drops the batch and raises KeyboardInterrupt; a third is the program's. An error of `process` is raised
+        here, with that batch uncommitted. UsageError without the connector, for wrong settings or refused credentials;
+        UnavailableError when Kafka does not answer before the group is joined.
         """
         if not callable(process):
             raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
@@ -171,7 +170,7 @@ class SparkConsumer:
         max_batches: int | None,
         idle_timeout_ms: int | None,
     ) -> int:
-        """Be a member while the loop runs."""
+        """Run the loop as a member."""
         if run.holdings.view().leaving:
             return 0
         membership = self._parts.membership(
@@ -203,7 +202,7 @@ class SparkConsumer:
             return loop.run(process, max_batches, idle_timeout_ms)
 
     def _warm_up(self, reader: Reader, log_ends: LogEnds) -> None:
-        """A first batch for nobody, of what `_probe` finds.
+        """Process a first batch for nobody, of what `_probe` finds.
 
         (A first real batch of 8 partitions takes 2.8 to 3.7 s in a cold session, 1.4 s after a warm-up of Spark alone,
         0.6 s after an empty range, 0.4 s after one record.)
@@ -223,9 +222,9 @@ class SparkConsumer:
             raise
 
     def _probe(self, log_ends: LogEnds) -> tuple[OffsetRange, ...]:
-        """The last record of a topic that is read, an empty range if there is none, nothing without a topic.
+        """Return the last record of a topic that is read: an empty range if there is none, nothing without a topic.
 
-        The first that is asked of Kafka: whoever it refuses is told so before the group is joined.
+        This is the first question to Kafka. If Kafka refuses it, the user hears so before the group is joined.
         """
         existing = log_ends.partitions()
         topics = {each.topic for each in existing}
@@ -244,7 +243,7 @@ class SparkConsumer:
 
 
 class _Run:
-    """What one `run` shares with the membership's worker thread."""
+    """State that one `run` shares with the membership's worker thread."""
 
     def __init__(self, jobs: Jobs, options: Options, limits: Limits) -> None:
         self.jobs = jobs
@@ -255,18 +254,18 @@ class _Run:
         self._cancellers: list[threading.Thread] = []
 
     def on_start(self, starting: Starting) -> None:
-        """The membership's callback."""
+        """Obey a start."""
         with self.times.measuring("drain"):
             self.holdings.start(starting)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """The membership's callback."""
+        """Obey a loss."""
         with self.times.measuring("drain"):
             self.holdings.lose(partitions)
 
     def on_stop(self, partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Mapping[TopicPartition, int]:
-        """The membership's callback: wait for the batch that reads them, at most for the rebalance timeout. `stopped`
-        is told at once what no batch reads."""
+        """Obey a stop: wait for the batch that reads these, at most for the rebalance timeout. Partitions that no batch
+        reads are handed to `stopped` at once."""
         with self.times.measuring("acknowledge"):
             return self.holdings.stop(
                 partitions,
@@ -291,7 +290,7 @@ class _Run:
                 return
 
     def join_cancellers(self) -> None:
-        """No thread is left behind: they end with the batch, and it is over."""
+        """Wait for the threads that cancel batches. They end with their batch, which is over."""
         for each in self._cancellers:
             each.join()
 
@@ -301,7 +300,7 @@ def _to_nowhere(frame: DataFrame) -> None:
 
 
 def _leave(membership: Membership) -> Callable[..., bool]:
-    """An exit that stops the membership; its own failure does not hide the error that ended the loop."""
+    """Return an exit that stops the membership. Its own failure does not hide the error that ended the loop."""
 
     def leave(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         try:
@@ -317,10 +316,10 @@ def _leave(membership: Membership) -> Callable[..., bool]:
 
 @contextmanager
 def _stop_at_signals(stop: Callable[..., None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` while this is open, on a thread of its own, since that needs locks.
+    """Call `stop` at SIGTERM and SIGINT within this block, on a thread of its own, since `stop` takes locks.
 
-    From the second SIGINT on, which drops the batch and is KeyboardInterrupt at the end, its handler is what it was
-    before. (PySpark's raises inside of a call to the JVM, whose answer is then taken for that of the next call.)
+    The second SIGINT drops the batch, becomes KeyboardInterrupt at the end, and puts the handler before back.
+    (PySpark's handler raises inside of a call to the JVM; the next call would then receive the answer of that one.)
     """
     interrupts = 0
 

@@ -35,8 +35,7 @@ class Dependencies:
         topics: Sequence[str] | Mapping[str, int],
         options: Options,
     ) -> None:
-        """`spark` None: where there is no session, in the process that plans a streaming query (reader, jobs and meter
-        are not asked for there)."""
+        """`spark` is None in the process that plans a streaming query: it asks for no reader, jobs or meter."""
         self._spark = spark
         self._zookeeper = zookeeper
         self._bootstrap_servers = bootstrap_servers
@@ -46,7 +45,7 @@ class Dependencies:
         self._kafka = options.kafka()
 
     def check(self) -> None:
-        """UsageError for names, addresses and Kafka settings that can never work. Nothing is connected."""
+        """Raise UsageError for names, addresses and Kafka settings that can never work. Connects to nothing."""
         from zkcoord.kafka.client import check_servers, check_settings
 
         named = {"zookeeper": self._zookeeper, "bootstrap_servers": self._bootstrap_servers, "group": self._group}
@@ -66,7 +65,7 @@ class Dependencies:
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
     ) -> Membership:
-        """A `zkcoord.Consumer`, not started."""
+        """Make a `zkcoord.Consumer`, not started."""
         from zkcoord.consumer import Consumer
 
         def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
@@ -86,13 +85,13 @@ class Dependencies:
         return consumer
 
     def log_ends(self) -> LogEnds:
-        """A Kafka client; the caller closes it."""
+        """Make a Kafka client; the caller closes it."""
         from zkcoord.kafka.client import KafkaClient
 
         return KafkaClient(self._bootstrap_servers, self._kafka.librdkafka)
 
     def reader(self) -> Reader:
-        """The Kafka connector, or confluent-kafka in Python workers."""
+        """Make the reader: the Kafka connector, or confluent-kafka in Python workers."""
         if self._options.reader == "python":
             from zkcoord.spark.readers.ranges import PythonReader
 
@@ -115,20 +114,20 @@ class Dependencies:
         )
 
     def jobs(self) -> Jobs:
-        """Job tags, or a remote session's."""
+        """Return job tags, or a remote session's."""
         return jobs_of(self._spark)
 
     def meter(self) -> Meter:
-        """Spark's own counters."""
+        """Return Spark's own counters."""
         return meter_of(self._spark, measure_bytes=self._options.measure_bytes)
 
     def progress(self) -> Progress:
-        """A live line when standard error is a terminal that takes more than JSON."""
+        """Return a live line when standard error is a terminal that takes more than JSON."""
         return progress_to(None if json_log() else sys.stderr, self._group)
 
     def await_turn(self) -> None:
-        """At once: the loop sets its own pace."""
+        """Return at once: the loop sets its own pace."""
 
 
 def _never(*_: object) -> Any:
-    """A callback of a membership that is not started."""
+    """Do nothing: the membership is never started."""

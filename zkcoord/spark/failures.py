@@ -1,4 +1,4 @@
-"""Why `process` failed, where that is not its user's affair: Kafka was away, or the records are gone."""
+"""Explains failures of `process` that are not its author's: Kafka was away, or the records are gone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Failures:
         self._away_batches = 0  # that failed in a row since Kafka was away
 
     def committed(self) -> None:
-        """A batch did not fail."""
+        """Note a batch that did not fail."""
         self._away_batches = 0
 
     def unreachable(self, batch: Batch, error: Exception) -> bool:
-        """Whether it failed since Kafka was away: then it is tried again, when Kafka tells its logs' ends."""
+        """Return True if the batch failed because Kafka was away. It is tried again when Kafka tells its logs' ends."""
         if self._away_batches == self._away_max or not self._reader.away(error):
             return False
         self._away_batches += 1
@@ -32,9 +32,9 @@ class Failures:
         return True
 
     def explained(self, batch: Batch, error: Exception) -> bool:
-        """Whether it failed because the records are gone; then positions were moved and reading goes on.
+        """Return True if the batch failed because its records are gone. Positions were then moved, and reading goes on.
 
-        UsageError for positions that shall not be moved, and for a topic that is gone.
+        UsageError for positions that must not be moved, and for a topic that is gone.
         """
         try:
             partitions = [each.topic_partition for each in batch.ranges]
@@ -53,7 +53,7 @@ class Failures:
 
 
 def error_line(error: Exception) -> str:
-    """Of what may be a whole Java trace, the line that names the error.
+    """Return the line that names the error, of what may be a whole Java trace.
 
     >>> error_line(RuntimeError("while calling o1.save\\n: java.net.ConnectException: refused\\n  at a.B"))
     ': java.net.ConnectException: refused'

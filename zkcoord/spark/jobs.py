@@ -1,4 +1,4 @@
-"""Naming and cancelling Spark's work, on a classic session and through Spark Connect."""
+"""Names and cancels Spark's work, on a classic session and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DESCRIPTION = "spark.job.description"
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether this is a remote session, which has no SparkContext."""
+    """True for a remote session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def jobs_of(spark: SparkSession) -> Jobs:
-    """How to name and cancel jobs in this session."""
+    """Return what names and cancels jobs in this session."""
     return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
 
 
@@ -48,7 +48,7 @@ class ClassicJobs:
 
 
 class ConnectJobs:
-    """Operation tags of the remote session. A server shows no description of ours: the tag has to do."""
+    """Operation tags of the remote session. A server shows no description of ours, only the tag."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

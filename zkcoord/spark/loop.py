@@ -1,7 +1,7 @@
 """The driver loop: plan ranges, announce, let the user process them, commit, again. On the thread that calls `run`.
 
-Each turn decides anew from what is held now (`Holdings`), what the log has, and nothing else. A turn ends in one of
-the values of `Turn`; only COMMITTED moves a position.
+Each turn decides anew from what is held now (`BatchGuard`) and what the log has. A turn ends in one of the values of
+`Turn`; only COMMITTED moves a position.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DriverLoop:
         progress: Progress,
         command_times: Callable[[], tuple[int, int]],
     ) -> None:
-        """`command_times` returns the milliseconds of starts and losses, and of stops, since it was last called."""
+        """`command_times` returns the milliseconds of starts and losses, and of stops, since the last call."""
         self._options, self._group = options, group
         self._isolation = options.kafka().isolation
         self._holdings = holdings
@@ -106,8 +106,8 @@ class DriverLoop:
     def run(self, process: Process, max_batches: int | None = None, idle_timeout_ms: int | None = None) -> int:
         """Turn until told to leave, `max_batches` are committed, or nothing could be read for `idle_timeout_ms`.
 
-        Returns the number of batches committed. What `process` raises goes on to the caller, its batch uncommitted;
-        so does the error by which the membership ended.
+        Returns the number of batches committed. Raises what `process` raises, with its batch uncommitted, and the error
+        that ended the membership.
         """
         committed = 0
         began_ms = busy_ms = mono_ms()
@@ -138,7 +138,7 @@ class DriverLoop:
         return committed
 
     def _wait_ms(self, turn: Turn) -> int:
-        """How long to wait after an idle turn; a command ends it."""
+        """Return how long to wait after an idle turn. A command ends the wait."""
         if turn is Turn.AWAY:
             first_ms, longest_ms = self._limits.away_wait_ms
             self._away_ms = min(max(first_ms, self._away_ms * 2), longest_ms)
@@ -181,7 +181,7 @@ class DriverLoop:
         return {each: hold for each, hold in view.holds.items() if self._membership.allowed(each)}
 
     def _ends(self, view: View) -> Mapping[TopicPartition, int]:
-        """The ends of those partitions whose leader answers; says once which do not, and when they do again."""
+        """Return the ends of those partitions whose leader answers. Logs once which do not, and when they do again."""
         ends, failed = self._log_ends.ask_offsets(view.holds, "latest", self._isolation, ASK_TIMEOUT_MS)
         if failed.keys() != self._untold:
             self._untold = frozenset(failed)
@@ -230,7 +230,7 @@ class DriverLoop:
         return Turn.COMMITTED
 
     def _announce(self, view: View, batch: Batch) -> Turn | None:
-        """None when the batch, which has begun, may read; else it is over."""
+        """Announce a batch that has begun. Returns None when it may read, else how its turn ended."""
         if not self._options.announce:
             return None
         said = Said.FENCED
@@ -246,7 +246,7 @@ class DriverLoop:
         return Turn.AWAY if said is Said.AWAY else Turn.AGAIN
 
     def _report(self, batch: Batch, tag: str, lag: int, at_ns: tuple[int, ...]) -> None:
-        """Tell of a committed batch, and let the next ones be as large as this one's time says."""
+        """Report a committed batch, and adapt the size of the next ones to its time."""
         plan_ms, process_ms, commit_ms = ((later - earlier) // 1_000_000 for earlier, later in pairwise(at_ns))
         rows, read_bytes = self._meter.read(tag)
         drain_ms, acknowledge_ms = self._command_times()
@@ -274,7 +274,7 @@ class DriverLoop:
             )
 
     def _process_and_commit(self, process: Process, batch: Batch, tag: str) -> tuple[End, str, tuple[int, int, int]]:
-        """Both, for a batch that has begun; afterwards it is over in any case.
+        """Process and commit a batch that has begun; afterwards it is over in any case.
 
         Returns how it ended, why it was fenced, and when it was planned, processed, committed.
         """
@@ -291,7 +291,8 @@ class DriverLoop:
         return end, why, (planned_ns, processed_ns, time.monotonic_ns())
 
     def _process(self, process: Process, batch: Batch, tag: str) -> bool:
-        """Run the user's function; False when the batch was fenced meanwhile, whatever the function made of that."""
+        """Run the user's function. False when the batch was fenced meanwhile, whatever the function returned or
+        raised."""
         description = f"zkcoord group {self._group} batch {batch.seq} ({batch.id[:8]}): {describe(batch.ranges)}"
         try:
             with (
@@ -308,7 +309,7 @@ class DriverLoop:
         return not self._holdings.fenced
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
-        """Commit while this batch may be: a connection that broke is waited for, until the lease ends."""
+        """Commit the batch. A broken connection is waited for until the lease ends."""
         end = End.UNTRIED
         while self._holdings.claim():
             try:
@@ -326,7 +327,7 @@ class DriverLoop:
         return end
 
     def _lost(self, seen: View, batch: Batch, end: End, why: str) -> Turn:
-        """Tell that a batch was dropped; after a refused commit wait for the command that explains it."""
+        """Log that a batch was dropped. After a refused commit wait for the command that explains it."""
         self._progress.batch_lost()
         self._tell(
             logging.WARNING,
@@ -342,7 +343,7 @@ class DriverLoop:
         return Turn.LOST
 
     def _await_reason(self, seen: View) -> None:
-        """A write was refused: wait for the command that explains it, unless it has come."""
+        """Wait for the command that explains a refused write, unless it has come."""
         now = self._holdings.view()
         epochs = {each: hold.epoch for each, hold in now.holds.items()}
         unexplained = any(epochs.get(each) == hold.epoch for each, hold in seen.holds.items())

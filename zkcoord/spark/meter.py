@@ -1,4 +1,4 @@
-"""What a batch's jobs have read: rows from Spark's own counters, bytes by an observation that Spark carries out."""
+"""Counts what a batch's jobs have read: rows by Spark's own counters, bytes by an observation in Spark."""
 
 from __future__ import annotations
 
@@ -20,29 +20,26 @@ NOTHING_SEEN_MAX = 3  # asking for what no action counts takes those 100 ms: not
 
 
 def meter_of(spark: SparkSession, *, measure_bytes: bool) -> Meter:
-    """How reads are counted in this session."""
+    """Return what counts reads in this session."""
     meter = ConnectMeter(spark) if is_connect(spark) else StageMeter(spark)
     return ObservedMeter(meter) if measure_bytes else meter
 
 
 class Steps:
-    """What a remote session's server tells about the operations under way: of each thread, the latest.
-
-    One for each session, for as long as that lives.
-    """
+    """Keeps, for each thread, the latest news of a remote session's operations. One for each session."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: dict[int, tuple[object, ...]] = {}
 
     def __call__(self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """As Spark calls it, on the thread that waits for the operation."""
+        """Note news, as Spark calls it on the thread that waits for the operation."""
         seen = tuple((each.stage_id, each.num_completed_tasks, each.num_bytes_read) for each in stages or ())
         with self._lock:
             self._latest[threading.get_ident()] = (operation_id, done, *seen)
 
     def of(self, thread: int) -> object:
-        """The latest that was told on this thread."""
+        """Return the latest news of this thread."""
         with self._lock:
             return self._latest.get(thread)
 
@@ -51,8 +48,8 @@ _steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
 
 
 class ConnectMeter(Meter):
-    """A remote session tells no counters of rows, but how its operations get on (every 2 s, unless its server is told
-    otherwise with `spark.connect.progress.reportInterval`)."""
+    """A remote session tells no counts of rows, only that its operations get on: every 2 s, unless its server's
+    `spark.connect.progress.reportInterval` says otherwise."""
 
     def __init__(self, spark: SparkSession) -> None:
         if spark not in _steps:
@@ -72,7 +69,7 @@ class ConnectMeter(Meter):
 
 
 class StageMeter(Meter):
-    """Rows as the stages of the tagged jobs counted them; the plan stays as it is (2 to 3 ms a batch)."""
+    """Counts rows by the stages of the tagged jobs (2 to 3 ms a batch). The plan stays as it is."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
@@ -115,11 +112,11 @@ class StageMeter(Meter):
 
 
 class ObservedMeter(Meter):
-    """Rows and bytes as the first action counts them that reads the DataFrame: exact, for about 20 ms a batch and up
-    to a third of the throughput of a job that does nothing else. Works in remote sessions too."""
+    """Counts rows and bytes exactly, in the first action that reads the DataFrame. Costs about 20 ms a batch, and up to
+    a third of the throughput of a job that does nothing else. Works in remote sessions too."""
 
     def __init__(self, meter: Meter) -> None:
-        """`meter` knows of activity."""
+        """`meter` tells the activity."""
         self._meter = meter
         self._seen: Observation | None = None
         self._missed = 0
@@ -145,7 +142,7 @@ class ObservedMeter(Meter):
         return (found["rows"], found["bytes"] or 0) if found else (None, None)
 
     def _figures(self) -> dict[str, Any] | None:
-        """None when no action has read what is watched."""
+        """Return the counts; None when no action has read the DataFrame."""
         java: Any = getattr(self._seen, "_jo", None)  # none in a remote session, which hears with the action's result
         for _ in range(OBSERVED_TRIES if java is not None else 0):
             if java.future().isCompleted():

@@ -1,4 +1,4 @@
-"""What the user of a Spark consumer may choose, with the defaults, and what is refused before anything starts."""
+"""What the user of a Spark consumer may choose, and what is refused before anything starts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Choices(MemberChoices, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(MemberOptions):
-    """What was chosen; `SparkConsumer`'s docstring explains it."""
+    """What the user chose; `SparkConsumer`'s docstring explains it."""
 
     rebalance_timeout_ms: int = field(
         default=settings.SPARK_REBALANCE_TIMEOUT_MS, metadata=setting("number", least=1, option="rebalanceTimeoutMs")
@@ -85,32 +85,32 @@ class Options(MemberOptions):
     warm_up: Callable[[DataFrame], object] | None = field(default=None, metadata=setting("function"))
 
     def kafka(self) -> KafkaSettings:
-        """The settings of both Kafka clients. UsageError for one that cannot be."""
+        """Return the settings of both Kafka clients. UsageError for one that is impossible."""
         return split_settings(self.config or {}, python_reader=self.reader == "python")
 
     def starts(self) -> StartingPoints:
-        """Where partitions without an offset start."""
+        """Return where partitions without an offset start."""
         return StartingPoints(self.starting_offsets)
 
     def resets(self) -> StartingPoints | None:
-        """Where reading goes on when a position is not in its log; None: it does not."""
+        """Return where reading goes on when a position is not in its log; None: it does not go on."""
         if self.out_of_range == "fail":
             return None
         return StartingPoints(self.out_of_range) if self.out_of_range else self.starts()
 
     def longest_batch_ms(self) -> int:
-        """What a batch should take at most."""
+        """Return how long a batch should take at most."""
         if self.max_batch_ms is not None:
             return self.max_batch_ms
         return max(1, self.rebalance_timeout_ms // BATCH_SHARE)
 
     def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
-        """Those of the existing topics that are read, in their order. UsageError for a wildcard that cannot be."""
+        """Return the existing topics that are read, in their order. UsageError for a broken wildcard."""
         return asked_for(subscription_of(topics, self), existing)
 
     def check(self, topics: Sequence[str] | Mapping[str, int]) -> None:
-        """Refuse now what would be refused when the group is joined, or later. Of names that become parts of paths, and
-        of addresses, the membership knows more."""
+        """Raise now for what would be refused when the group is joined, or later. The membership checks names and
+        addresses."""
         self.check_values()
         if isinstance(topics, str) or (not topics and self.include is None and self.exclude is None):
             raise UsageError(f"topics must be a list of topic names or a map to threads, not {topics!r}")
@@ -129,7 +129,7 @@ SPELLINGS = {**{name: name for name in Options.__dataclass_fields__}, **SPARKS_N
 
 
 def options_of(choices: Choices) -> Options:
-    """The options that these keyword arguments choose. UsageError for one that there is not."""
+    """Return the options that these keyword arguments choose. UsageError for an unknown one."""
     unknown = sorted(choices.keys() - Options.__dataclass_fields__.keys())
     if unknown:
         raise UsageError(f"SparkConsumer has no option {unknown[0]}{meant(unknown[0], SPELLINGS)}")
@@ -137,7 +137,7 @@ def options_of(choices: Choices) -> Options:
 
 
 def meant(name: str, spellings: Mapping[str, str]) -> str:
-    """The options that were perhaps meant, as the end of a sentence. `spellings`: how each may be called -> its name.
+    """Return the options that were perhaps meant, as the end of a sentence. `spellings`: spelling -> option.
 
     The same words in another spelling come first, then names that begin so, then similar ones.
 

@@ -1,4 +1,4 @@
-"""Positions and announced ranges that the log does not have (any more), and where to go on: the reset policy, told.
+"""Handles positions and announced ranges that the log does not have any more: applies the reset policy, and logs it.
 
 Never `failOnDataLoss=false`: that reads what is left in silence, and the commit would pass over the rest.
 """
@@ -30,7 +30,7 @@ class OutOfLog:
     def __init__(
         self, log_ends: LogEnds, membership: Membership, holdings: BatchGuard, points: StartingPoints | None
     ) -> None:
-        """`points`: where to go on; None: nowhere, a UsageError says what an operator has to decide."""
+        """`points`: where reading goes on. None: a UsageError says what an operator has to decide."""
         self._log_ends = log_ends
         self._membership = membership
         self._holdings = holdings
@@ -38,12 +38,12 @@ class OutOfLog:
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:
-        """Compare the positions in `view` with the ends, and new ones with the starts too; True when something changed:
-        positions were moved, or an announced range is announced no more, since the log ends within it.
+        """Compare the positions in `view` with the ends, and new ones with the starts too. Returns True if it moved
+        positions, or ended an announcement because the log ends within its range.
 
-        Cheap: one more request when partitions were started since the last call, or when something is wrong.
-        UnavailableError and FencedError when the new positions cannot be committed: nothing was moved. UsageError when
-        positions shall not be moved.
+        Costs one more request when partitions were started since the last call, or when something is wrong.
+        UnavailableError and FencedError when new positions cannot be committed; then nothing was moved. UsageError when
+        positions must not be moved.
         """
         high = ends
         beyond = {each: hold for each, hold in view.holds.items() if each in ends and _needs(hold) > ends[each]}
@@ -58,7 +58,7 @@ class OutOfLog:
         return ended or moved
 
     def explains(self, partitions: Collection[TopicPartition], isolation: Isolation) -> bool:
-        """Whether a batch of these failed because its records are gone; if so, their positions were moved."""
+        """Return True if a batch of these failed because its records are gone; their positions were then moved."""
         ends, _ = self._log_ends.ask_offsets(partitions, "latest", isolation, ASK_TIMEOUT_MS)
         view = self._holdings.view()
         for each in partitions:
@@ -67,7 +67,7 @@ class OutOfLog:
         return self.repair(View(mine, view.change, False), ends, isolation)
 
     def _end_announcements(self, cut: Mapping[TopicPartition, Hold], ends: Mapping[TopicPartition, int]) -> bool:
-        """The log ends within these ranges, and their positions are in it: reading goes on there, with fresh ranges."""
+        """End the announcements of ranges that their logs cut short. Reading goes on there, with new ranges."""
         texts = {each: CUT.format(hold.position, hold.announced, ends[each]) for each, hold in sorted(cut.items())}
         if texts and self._points is None:
             first = min(texts)
@@ -86,8 +86,8 @@ class OutOfLog:
         return {each: view.holds[each] for each, start in starts.items() if view.holds[each].position < start}
 
     def _move(self, view: View, beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> bool:
-        """Commit the new positions at once, as a batch without records: after a restart `latest` must not be taken
-        anew, over records that came meanwhile."""
+        """Commit the new positions at once, as a batch without records. A restart must not apply `latest` again and
+        pass over the records that came meanwhile."""
         if not beyond and not before:
             return False
         if self._points is None:
@@ -121,7 +121,7 @@ class OutOfLog:
 
 
 def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartition, Hold]) -> str:
-    """For who chose to be asked: the first of the positions, and what can be done."""
+    """Say what an operator has to decide: the first of the positions, and the choices."""
     first = min([*beyond, *before])
     hold, why = (beyond[first], BEHIND) if first in beyond else (before[first], BEFORE)
     others = f" (and {len(beyond) + len(before) - 1} more)" if len(beyond) + len(before) > 1 else ""
@@ -129,5 +129,5 @@ def _refusal(beyond: Mapping[TopicPartition, Hold], before: Mapping[TopicPartiti
 
 
 def _needs(hold: Hold) -> int:
-    """The least end of a log that has all of it."""
+    """Return the least end of a log that has all of it."""
     return hold.position if hold.announced is None else hold.announced

@@ -24,7 +24,7 @@ class Pace:
         """How many the next batch may read."""
 
     def wait_ms(self, waiting_offsets: int, now_ms: int) -> int:
-        """How long a batch of what waits now should still be waited for; 0: begin.
+        """Return how long to wait for more than these offsets; 0: begin.
 
         >>> pace = Pace(max_offsets=100, min_batch_ms=50, max_batch_ms=1000)
         >>> pace.began(now_ms=0)
@@ -36,11 +36,11 @@ class Pace:
         return max(0, self._began_ms + self._min_batch_ms - now_ms)
 
     def began(self, now_ms: int) -> None:
-        """A batch begins."""
+        """Note that a batch begins."""
         self._began_ms = now_ms
 
     def ended(self, offsets: int, took_ms: int) -> bool:
-        """A batch of so many offsets was processed; True when the next ones will be smaller for it.
+        """Note that a batch of so many offsets was processed. True when it makes the next ones smaller.
 
         >>> pace = Pace(max_offsets=8000, min_batch_ms=0, max_batch_ms=1000)
         >>> pace.ended(8000, took_ms=2000), pace.offsets

@@ -26,8 +26,8 @@ class Report:
     """One committed batch, and where its time went.
 
     `lag`: offsets between the positions after it and the ends that it was planned on. `rows` and `bytes` (of keys and
-    values) are what the batch's jobs have read, None where that is not known: fewer rows than offsets where the log has
-    gaps, more where `process` reads the DataFrame twice.
+    values): what the batch's jobs have read, None where unknown. There are fewer rows than offsets where the log has
+    gaps, and more where `process` reads the DataFrame twice.
     """
 
     batch: Batch
@@ -42,7 +42,7 @@ class Report:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the batch spans."""
+        """Count the offsets that the batch spans."""
         return offsets_in(self.batch.ranges)
 
 
@@ -94,29 +94,29 @@ class LogEnds(Protocol):
 
 
 class Reader(Protocol):
-    """Ranges in, a DataFrame with the columns of Spark's own Kafka source out. Nothing is read before an action."""
+    """Turns ranges into a DataFrame with the columns of Spark's own Kafka source. Only an action reads."""
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """The records of these ranges, which name each partition once.
+        """Return the records of these ranges, which name each partition once.
 
         UsageError if this reader cannot work in this session; it says what to add.
         """
 
     def lacks(self, error: Exception) -> str | None:
-        """What this session must be given, if that is why an action on such a DataFrame failed; else None."""
+        """Return what to add to this session, if its lack is why an action on such a DataFrame failed; else None."""
 
     def away(self, error: Exception) -> bool:
-        """Whether an action on such a DataFrame failed since Kafka did not answer: it may succeed later."""
+        """Return True if an action on such a DataFrame failed because Kafka did not answer: it may succeed later."""
 
 
 class Jobs(Protocol):
-    """Naming and cancelling what one thread asks of Spark."""
+    """Names and cancels what one thread asks of Spark."""
 
     def running(self, tag: str, description: str) -> AbstractContextManager[None]:
-        """Within it, all that this thread starts carries the tag and the description."""
+        """Tag and describe all that this thread starts within this block."""
 
     def cancel(self, tag: str) -> None:
-        """End what carries the tag and is active now; harmless when there is nothing. Any thread."""
+        """End the jobs with this tag that are active now; harmless when there are none. Any thread."""
 
 
 class Meter:
@@ -136,7 +136,7 @@ class Meter:
 
 
 class Progress:
-    """Is told how it goes, on the batch thread. A subclass takes up what concerns it."""
+    """Hears how a run goes, on the batch thread. A subclass overrides what it needs."""
 
     def batch_done(self, report: Report) -> None:
         """A batch was committed."""
@@ -152,7 +152,7 @@ class Progress:
 
 
 class Parts(Protocol):
-    """Makes what a consumer is wired from; `zkcoord.spark.dependencies` has the real ones."""
+    """Makes the parts of a consumer; `zkcoord.spark.dependencies` has the real ones."""
 
     @property
     def limits(self) -> Limits: ...
@@ -171,4 +171,4 @@ class Parts(Protocol):
     def meter(self) -> Meter: ...
     def progress(self) -> Progress: ...
     def await_turn(self) -> None:
-        """Returns when the loop may plan its next batch; called on the batch thread, which holds nothing then."""
+        """Return when the loop may plan its next batch. The batch thread calls it, and holds nothing then."""

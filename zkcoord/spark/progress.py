@@ -24,20 +24,20 @@ SAME_MS = 1_000  # what has not changed is drawn again for who wrote over it: Sp
 
 
 def log_event(level: int, event: str, text: str, **fields: object) -> None:
-    """One event of the log (`zkcoord.logs`) whose record also says `text`, for who configured no logging at all."""
+    """Log one event (`zkcoord.logs`). Its record also says `text`, for programs without any logging configured."""
     shown = fields if level == logging.INFO else {**fields, "why": text}  # at INFO the fields say it all
     LOG.log(level, "%s", text, extra={"zkcoord_event": event, "zkcoord_fields": shown})
 
 
 def progress_to(stream: TextIO | None, group: str) -> Progress:
-    """The log; if `stream` is a terminal, and the log's lines do not come on one, a live line beside it."""
+    """Return the log, with a live line beside it if `stream` is a terminal and the log's lines go elsewhere."""
     if stream is None or not stream.isatty() or _lines_on_terminal():
         return LogLines(group)
     return LiveLine(stream, group)
 
 
 def _lines_on_terminal() -> bool:
-    """Whether a handler writes a batch's line to a terminal."""
+    """True if a handler writes a batch's line to a terminal."""
     logger: logging.Logger | None = LOG
     while logger is not None and LOG.isEnabledFor(logging.INFO):
         for each in logger.handlers:
@@ -48,7 +48,7 @@ def _lines_on_terminal() -> bool:
 
 
 def tell_in_vain(group: str, consumer_id: str | None, waited_ms: int) -> None:
-    """Log `nothing_held`: a run ends that never had a partition. That is not the end of the records."""
+    """Log `nothing_held`: a run ends without ever having had a partition. There may be more records."""
     text = in_vain(consumer_id, waited_ms)
     log_event(logging.WARNING, "nothing_held", text, group=group, consumer=consumer_id, waited_ms=waited_ms)
 
@@ -133,7 +133,7 @@ class LiveLine(Progress):
         self._show("\n")
 
     def _make_room(self, record: logging.LogRecord) -> bool:
-        """A filter that lets everything pass: what is printed now begins at the line's beginning."""
+        """Let every record pass, as a filter. Clear the line first for one that will be printed."""
         if record.levelno >= logging.WARNING:
             self._show(CLEARED)
         return True
@@ -147,7 +147,7 @@ class LiveLine(Progress):
         self._show(f"{CLEARED}{self._group} · {text}"[: width + len(CLEARED)])
 
     def _show(self, text: str) -> None:
-        """A terminal may be closed at any time, which is nothing to a consumer that runs on."""
+        """Write to the terminal. It may be closed at any time; the consumer runs on."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()
@@ -159,7 +159,7 @@ def _count(batches: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Sums since the consumer was made, but `lag`, which is as it was last seen. Times in milliseconds."""
+    """Sums since the consumer was made; `lag` is the last one seen. Times in milliseconds."""
 
     batches: int = 0
     lost: int = 0  # batches that were dropped: their ownership was lost, or somebody asked for it
@@ -175,7 +175,7 @@ class Metrics:
 
 
 class Reports(Progress):
-    """Passes each report on: to the sums, to the line or log of the present run, to the user's own function."""
+    """Passes each report on to the sums, to the line or log of the present run, and to the user's own function."""
 
     def __init__(self, on_report: Callable[[Report], object] | None) -> None:
         self._on_report = on_report
@@ -183,7 +183,7 @@ class Reports(Progress):
         self.metrics = Metrics()  # frozen, so any thread may look; the batch thread writes
 
     def batch_done(self, report: Report) -> None:
-        """Add the batch up and pass it on. What the user's function raises ends the run; the batch stays committed."""
+        """Add the batch up and pass it on. An error of the user's function ends the run; the batch stays committed."""
         now = self.metrics
         sums = {
             name: getattr(now, name) + (getattr(report, name) or 0) for name in ("offsets", "rows", "bytes", *TIMES)

@@ -1,4 +1,4 @@
-"""What the next batch reads, as values: pure, without Spark, Kafka or a clock."""
+"""Plans what the next batch reads, as values. Pure, without Spark, Kafka or a clock."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class OffsetRange(NamedTuple):
 
     The number of records may be smaller than `end - start` (transactions, compaction).
 
-    `incarnation` tells topics of one name apart: it rises, from 1 or more, when the topic is deleted and created again,
-    and offsets begin anew. 0: not known. A sink keys by it, too. It is the group's own count, which ends with the
+    `incarnation` tells topics of one name apart. It rises, from 1 or more, when the topic is deleted and created again,
+    and its offsets begin anew; 0 is unknown. A sink keys by it, too. It is the group's own count, which ends with the
     group's deletion.
     """
 
@@ -39,13 +39,13 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch as `process` sees it beside its DataFrame.
+    """One batch, as `process` sees it beside its DataFrame.
 
-    `id` depends on the ranges alone, so a batch that is read again has its old id; a batch whose ranges were split over
-    several consumers after a death has not: a sink that shall have no duplicates keys by range, not by `id`.
-    `seq` rises from 0 with this consumer's batches; `generation` is the group's rebalance number when the batch began.
-    `replayed`: all its ranges were announced before, by this consumer or by one whose partitions it took over, and may
-    have been processed, wholly or in part.
+    `id` depends on the ranges alone: a batch that is read again has its old id. After a death its ranges may be split
+    over several consumers, with other ids. A sink without duplicates therefore keys by range, not by `id`. `seq` rises
+    from 0 with this consumer's batches; `generation` is the group's rebalance number when the batch began. `replayed`:
+    all its ranges were announced before, by this consumer or an earlier owner, and may have been processed wholly or in
+    part.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Batch:
 
 
 def check_batch(batch: object) -> None:
-    """UsageError for what is no batch: `foreachBatch` of a query knows a number only."""
+    """UsageError for anything else, as the number that `foreachBatch` of a query is given."""
     if not isinstance(batch, Batch):
         raise UsageError(
             f"batch is {batch!r}; give what `process` of a SparkConsumer is given, or in foreachBatch "
@@ -65,7 +65,7 @@ def check_batch(batch: object) -> None:
 
 
 def batch_id(ranges: Iterable[OffsetRange]) -> str:
-    """32 hex digits that two batches share only when they have the same ranges.
+    """Return 32 hex digits that two batches share only when they have the same ranges.
 
     >>> batch_id([OffsetRange("clicks", 0, 100, 600)])
     'fdb21b6444dd641dc50e1e915058950e'
@@ -79,24 +79,23 @@ def batch_id(ranges: Iterable[OffsetRange]) -> str:
 
 def is_later(each: OffsetRange) -> bool:
     """True for a topic that may have been created again since the group first read it. The first one is named without a
-    number, as it was before ranges had one."""
+    number, as before ranges had one."""
     return each.incarnation > 1
 
 
 def same_topic(one: int, other: int) -> bool:
-    """False when these are the numbers of two incarnations of a topic; 0 is unknown, and may be any."""
+    """False when these are the numbers of two incarnations of a topic; 0 is unknown and may be any."""
     return one == other or not one or not other
 
 
 def plan_ranges(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int, turn: int = 0
 ) -> tuple[OffsetRange, ...]:
-    """The non-empty ranges to read next: from each position, at most to the partition's end, `max_offsets` in all.
+    """Return the non-empty ranges to read next: from each position, `max_offsets` in all. Sorted.
 
-    Fair: every partition may have the same share; what a short one leaves is shared by the others. So either all are
-    read to their ends, or exactly `max_offsets` are planned. With fewer offsets to give than partitions that have
-    some, `turn` (any number that rises) says whose turn it is. A partition without a known end, or whose end lies
-    before its position, is left out. Sorted.
+    Every partition may have the same share; others divide the rest of a short one. So either all are read to their
+    ends, or exactly `max_offsets` are planned. With fewer offsets to give than partitions that have some, `turn` (a
+    number that rises) chooses. A partition without a known end, or with an end before its position, is left out.
 
     >>> at = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 5, TopicPartition("t", 2): 9}
     >>> ends = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 7, TopicPartition("t", 2): 9}
@@ -121,7 +120,7 @@ def plan_ranges(
 
 
 def describe(ranges: tuple[OffsetRange, ...]) -> str:
-    """The ranges for a person, on one line and of bounded length.
+    """Describe the ranges to a person, on one line of bounded length.
 
     >>> describe((OffsetRange("clicks", 0, 100, 600), OffsetRange("clicks", 3, 7, 507)))
     '1,000 offsets: clicks-0 100..600, clicks-3 7..507'
@@ -132,5 +131,5 @@ def describe(ranges: tuple[OffsetRange, ...]) -> str:
 
 
 def offsets_in(ranges: Iterable[OffsetRange]) -> int:
-    """How many offsets the ranges span: an upper bound of their records."""
+    """Count the offsets that the ranges span: an upper bound of their records."""
     return sum(each.end - each.start for each in ranges)

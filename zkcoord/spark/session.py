@@ -1,4 +1,4 @@
-"""A small local Spark session for the demo, the tests and the benchmarks. Jars and environment are handed in."""
+"""Makes a small local Spark session for the demo, the tests and the benchmarks."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def spark_session(
     log_level: str = "ERROR",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A new session, or the one that this process has already.
+    """Return a new session, or the one that this process has already.
 
-    `jars` are those of the Kafka connector; `environment` (JAVA_HOME, PYSPARK_PYTHON) is set in this process, since
+    `jars` are those of the Kafka connector. `environment` (JAVA_HOME, PYSPARK_PYTHON) is set in this process, since
     Spark takes it from there; without PYSPARK_PYTHON the workers run this Python. `config` wins over everything.
     UsageError with the pip line when PySpark is not installed.
     """

@@ -1,4 +1,4 @@
-"""The Kafka settings of one consumer, for its two clients: librdkafka asks and commits, the reader reads."""
+"""Sorts the Kafka settings of one consumer for its two clients: librdkafka asks and commits, the reader reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READER_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """`librdkafka` and `reader`: settings without any prefix. Both name the isolation level: they must agree on it."""
+    """`librdkafka` and `reader`: settings without any prefix. Both name the same isolation level."""
 
     librdkafka: Mapping[str, str]
     reader: Mapping[str, str]
@@ -48,15 +48,14 @@ class KafkaSettings:
 def split_settings(config: Mapping[str, str], *, python_reader: bool = False) -> KafkaSettings:
     """Sort a user's settings: `kafka.X` is for the reader alone, `librdkafka.X` for librdkafka alone, `X` for both.
 
-    With the Python reader, which is librdkafka, too, `kafka.X` is what librdkafka calls so, or by its own name; what
-    only Java has means nothing then.
+    The Python reader is librdkafka, too: then `kafka.X` may be Java's name or librdkafka's, and settings of Java alone
+    are ignored.
 
-    Settings of security reach both, however they are spelled (`zkcoord.spark.readers.security`); one with a prefix wins
-    over a translation. Of the others librdkafka is given Java's by its own name for them.
-    `isolation.level` is the reader's (Kafka's default for it, read_uncommitted, when it is not set) and
-    librdkafka's: ends that were asked for with another one would let a batch wait for an open transaction.
-    UsageError for a setting that this consumer makes itself, one of security that cannot be translated, and for one of
-    Java's client alone that is meant for both.
+    Security settings reach both clients, in either's spelling (`zkcoord.spark.readers.security`); a setting with a
+    prefix wins over a translation. Of the other settings librdkafka gets Java's under its own name. `isolation.level`
+    is the reader's (read_uncommitted if not set, as in Kafka) and librdkafka's: with another one for the ends, a batch
+    would wait for an open transaction. UsageError for a setting that this consumer makes itself, a security setting
+    without a translation, and a setting of Java's client alone that is meant for both.
 
     >>> split_settings({"security.protocol": "SSL", "kafka.max.poll.records": "9"}).reader["max.poll.records"]
     '9'
@@ -94,7 +93,7 @@ def split_settings(config: Mapping[str, str], *, python_reader: bool = False) ->
 
 
 def _in_native(plain: Mapping[str, str]) -> dict[str, str]:
-    """Settings for both clients, as librdkafka names them."""
+    """Return settings for both clients under librdkafka's names."""
     alone = sorted(plain.keys() & REFUSED.keys())
     if alone:
         raise UsageError(

@@ -34,7 +34,7 @@ class StartingPoints:
             self._rest = _where(given)
 
     def check(self, topics: Collection[str]) -> None:
-        """UsageError if a topic has a policy that is not among these; none: any topic may come."""
+        """UsageError if a policy names a topic that is not among these. No topics: any may come."""
         strange = sorted(self._by_topic.keys() - set(topics)) if topics else []
         if strange:
             raise UsageError(
@@ -43,16 +43,16 @@ class StartingPoints:
             )
 
     def of(self, topic: str) -> Where:
-        """The policy for a topic; a time as milliseconds since 1970."""
+        """Return the policy for a topic; a time as milliseconds since 1970."""
         return self._by_topic.get(topic, self._rest)
 
     def said(self, topic: str) -> str:
-        """The same, for people."""
+        """Describe the policy for a topic to a person."""
         where = self.of(topic)
         return where if isinstance(where, str) else f"the first record since {where} ms"
 
     def positions(self, log_ends: LogEnds, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these start now: one request for each policy among them. Raises what Kafka's client raises."""
+        """Ask where these start now: one request for each policy. Raises what Kafka's client raises."""
         asked: dict[Where, list[TopicPartition]] = {}
         for each in sorted(partitions):
             asked.setdefault(self.of(each.topic), []).append(each)

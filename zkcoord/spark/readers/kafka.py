@@ -1,7 +1,4 @@
-"""The reader over Spark's own Kafka connector (a jar), on its V2 path: ranges in, a DataFrame out.
-
-Another reader is another class with the same `read` (`ports.Reader`) in a file of its own.
-"""
+"""Reads with Spark's own Kafka connector (a jar), on its V2 path."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ LOUD_LOGGER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"  # ten lines a
 
 
 def connector_coordinate(spark_version: str) -> str:
-    """The connector that fits this Spark, as Maven and `spark.jars.packages` name it. The versions must be equal.
+    """Return the connector for this Spark, as Maven and `spark.jars.packages` name it. Versions must be equal.
 
     >>> connector_coordinate("4.0.0")
     'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
@@ -44,8 +41,8 @@ def connector_coordinate(spark_version: str) -> str:
 class KafkaReader:
     """Reads ranges with `spark.read.format("kafka")`.
 
-    Takes `kafka` out of the session's list of V1 sources (a setting of the SQL session: its other batch reads and
-    writes of Kafka use V2 too, which is the faster one for them as well).
+    Takes `kafka` out of the session's list of V1 sources, which is a setting of the SQL session: its other batch reads
+    and writes of Kafka use the faster V2 too.
     """
 
     def __init__(
@@ -86,10 +83,10 @@ class KafkaReader:
 def reader_options(
     bootstrap_servers: str, group: str, settings: Mapping[str, str], include_headers: bool
 ) -> dict[str, str]:
-    """What is the same for every batch.
+    """Return the options that are the same for every batch.
 
-    Executors keep a consumer for each (group id, partition) and refuse one with other settings: so the reading group
-    id is fixed, is not the group's own (nothing is committed under it), and carries a hash of the settings.
+    Executors keep a consumer for each (group id, partition) and refuse one with other settings. So the reading group id
+    is fixed and carries a hash of the settings. It is not the group's own: nothing is committed under it.
     """
     options = {f"kafka.{key}": value for key, value in sorted(settings.items())}
     options["kafka.bootstrap.servers"] = bootstrap_servers
@@ -101,7 +98,7 @@ def reader_options(
 
 
 def assignment(ranges: Collection[OffsetRange]) -> dict[str, str]:
-    """The options that name exactly these ranges.
+    """Return the options that name exactly these ranges.
 
     >>> assignment([OffsetRange("t", 3, 7, 507)])["startingOffsets"]
     '{"t": {"3": 7}}'
@@ -121,7 +118,7 @@ def assignment(ranges: Collection[OffsetRange]) -> dict[str, str]:
 
 
 def is_unusable(error: Exception) -> bool:
-    """Whether Spark failed since its Kafka connector is absent, incomplete, or made for another version of Spark.
+    """True if Spark failed because its Kafka connector is absent, incomplete, or for another version of Spark.
 
     A misfit shows late: at `load`, when a batch is planned, or in its tasks. Every such trace names the connector.
 
@@ -135,7 +132,7 @@ def is_unusable(error: Exception) -> bool:
 
 
 def how_to_add(spark_version: str, error: Exception) -> str:
-    """For people: what Java said of the connector, and how the one that fits is added."""
+    """Tell a person what Java said of the connector, and how to add the right one."""
     coordinate = connector_coordinate(spark_version)
     said = MISFIT.search(str(error))
     return (

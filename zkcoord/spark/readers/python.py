@@ -1,6 +1,6 @@
-"""The reader without a jar: a Python data source over confluent-kafka. This is what runs in Spark's Python workers.
+"""Reads without a jar: a Python data source over confluent-kafka. This module runs in Spark's Python workers.
 
-Spark is handed these classes and functions by value, so a worker needs confluent-kafka and pyarrow, not zkcoord: this
+Spark hands these classes and functions over by value: a worker needs confluent-kafka and pyarrow, not zkcoord. So this
 module stands alone. Its driver's side is `zkcoord.spark.readers.ranges`.
 """
 
@@ -28,7 +28,7 @@ HEADERS = ", headers array<struct<key: string, value: binary>>"
 
 
 def ours(read: Mapping[str, str], count: int) -> dict[str, Any]:
-    """librdkafka's settings for reading `count` offsets of each partition; what is said here is not the user's."""
+    """Return librdkafka's settings for reading `count` offsets of each partition. A user cannot change them."""
     return {
         "queued.min.messages": str(max(1, min(PREFETCH_MAX, count))),
         "fetch.wait.max.ms": "10",  # the end of a range may be the log's end, behind which nothing comes
@@ -52,13 +52,13 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Slices(InputPartition):  # type: ignore[misc]
-    """What one task reads: at most one slice of a partition."""
+    """The slices that one task reads, at most one of a partition."""
 
     slices: tuple[Slice, ...]
 
 
 def as_task(slices: Iterable[Sequence[Any]]) -> Slices:
-    """A task from the plain values of its slices, as JSON has them; what a range says beyond them is not read by."""
+    """Make a task from the plain values of its slices, as JSON has them. Further values are ignored."""
     return Slices(tuple(Slice(*each[:4]) for each in slices))
 
 
@@ -87,7 +87,7 @@ class RangesReader(DataSourceReader):  # type: ignore[misc]
         self._plan = plan
 
     def partitions(self) -> Sequence[Slices]:
-        """The tasks, in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
+        """Return the tasks in the order of the plan. (Spark takes an empty list for a single task without a slice.)"""
         forget_archives()
         return [as_task(each) for each in self._plan["tasks"]]
 
@@ -97,7 +97,7 @@ class RangesReader(DataSourceReader):  # type: ignore[misc]
 
 
 def read_in_worker(plan: Mapping[str, Any], task: Slices) -> Iterator[pa.RecordBatch]:
-    """The records of a task as `plan` says; the worker's next task begins sooner for it."""
+    """Return the records of a task as `plan` says, and prepare the worker for a faster next task."""
     try:
         yield from read_slices(plan["settings"], task.slices, headers=plan["headers"], timeout_ms=plan["timeout_ms"])
     finally:
@@ -119,10 +119,10 @@ def forget_archives() -> None:
 def read_slices(
     settings: Mapping[str, str], slices: Sequence[Slice], *, headers: bool = False, timeout_ms: int = 20_000
 ) -> Iterator[pa.RecordBatch]:
-    """The records as Arrow batches of one slice each, in Spark's Kafka columns; those of a slice in their order.
+    """Return the records as Arrow batches of one slice each, in Spark's Kafka columns, in the order of the slice.
 
-    They are fewer than the offsets where there are gaps. RuntimeError when a log does not hold a slice's start, and
-    when nothing comes for `timeout_ms` before the end.
+    Where there are gaps, there are fewer records than offsets. RuntimeError when a log does not hold a slice's start,
+    and when nothing comes for `timeout_ms` before the end.
     """
     try:
         from confluent_kafka import Consumer, TopicPartition
@@ -156,7 +156,7 @@ def read_slices(
 def advances(
     left: Mapping[tuple[str, int], Slice], messages: Sequence[Any], *, alone: bool
 ) -> Iterator[tuple[Slice, int, list[Any]]]:
-    """Of which slice something came, the next offset to read, and the records that are the slice's.
+    """Return, for each slice with news, the next offset to read, and the slice's records.
 
     `alone`: all messages are of the one slice. RuntimeError when one cannot be read.
     """
@@ -178,7 +178,7 @@ def advances(
 
 
 def log_ends(left: Mapping[tuple[str, int], Slice], messages: Iterable[Any]) -> dict[tuple[str, int], int]:
-    """Where logs end, as the messages that are no records tell. RuntimeError for one that says something worse."""
+    """Return the ends of logs that messages without a record tell. RuntimeError for any other such message."""
     from confluent_kafka import KafkaError
 
     ends = {}

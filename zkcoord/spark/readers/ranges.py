@@ -1,4 +1,4 @@
-"""The reader without a jar, the driver's side: ranges become the slices of tasks (`zkcoord.spark.readers.python`)."""
+"""The driver's side of the reader without a jar: turns ranges into slices of tasks (`zkcoord.spark.readers.python`)."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def read_plan(
     headers: bool,
     timeout_ms: int,
 ) -> dict[str, Any]:
-    """What the workers are told beside their slices. Nothing is committed under their group id."""
+    """Return what workers are told beside their slices. Nothing is committed under their group id."""
     reading = {**settings, "bootstrap.servers": bootstrap_servers, "group.id": f"{group}-read"}
     return {"settings": reading, "headers": headers, "timeout_ms": timeout_ms}
 
 
 def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
-    """Make a Python data source known to this session; its modules go to workers by value: they need no zkcoord."""
+    """Make a Python data source known to this session. Its modules go to workers by value; they need no zkcoord."""
     from pyspark import cloudpickle
 
     for each in modules:
@@ -90,7 +90,7 @@ def register(spark: SparkSession, source: Any, *modules: ModuleType) -> None:
 
 
 def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) -> list[tuple[OffsetRange, ...]]:
-    """What each task reads, in order: a range, or a part of one above `most` offsets, or several ranges below `least`.
+    """Return what each task reads, in order: a range, a part of one above `most` offsets, or ranges below `least`.
 
     >>> small, large = OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 30)
     >>> [[str(each) for each in task] for task in tasks_of([small, large, small._replace(partition=2)], 20, 10)]
@@ -112,7 +112,7 @@ def tasks_of(ranges: Iterable[OffsetRange], most: int | None, least: int = 0) ->
 
 
 def split(each: OffsetRange, most: int | None) -> list[OffsetRange]:
-    """The range in equal parts of at most `most` offsets, in order.
+    """Cut the range into equal parts of at most `most` offsets, in order.
 
     >>> [str(part) for part in split(OffsetRange("t", 0, 10, 30), 9)]
     ['t-0-10-16', 't-0-16-23', 't-0-23-30']

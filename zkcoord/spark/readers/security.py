@@ -1,6 +1,6 @@
-"""Kafka's security settings in both spellings: Spark's connector takes Java's, librdkafka its own. Pure.
+"""Translates Kafka's security settings between the spellings of Java (Spark's connector) and librdkafka. Pure.
 
-A user names each once, in either spelling. What has no counterpart is refused with what to do instead, never dropped.
+A user names each once, in either spelling. A setting without a counterpart is refused with an advice, never dropped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LOGIN = "org.apache.kafka.common.security"
 
 
 def is_security(key: str) -> bool:
-    """Whether it is one of the settings that are translated."""
+    """True for a setting that is translated here."""
     return key.startswith(PREFIXES)
 
 
 def to_native(java: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Java's spelling in librdkafka's, without what `given` (librdkafka's) says already.
+    """Translate Java's spelling to librdkafka's. Settings in `given` (librdkafka's) are left out.
 
     >>> to_native({"sasl.jaas.config": 'org.PlainLoginModule required username="u" password="p";'}, {})
     {'sasl.username': 'u', 'sasl.password': 'p'}
@@ -43,12 +43,13 @@ def to_native(java: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 
 
 def only_java(key: str) -> bool:
-    """Whether a setting means something to Java only."""
+    """True for a setting that means something to Java only."""
     return key in REFUSED
 
 
 def to_java(native: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's spelling in Java's, without what `given` (Java's) says already. UsageError for what has none.
+    """Translate librdkafka's spelling to Java's. Settings in `given` (Java's) are left out. UsageError without a
+    counterpart.
 
     >>> to_java({"ssl.ca.location": "/ca.pem", "sasl.mechanisms": "PLAIN"}, {})
     {'sasl.mechanism': 'PLAIN', 'ssl.truststore.location': '/ca.pem', 'ssl.truststore.type': 'PEM'}

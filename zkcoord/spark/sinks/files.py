@@ -1,7 +1,7 @@
-"""A sink that a batch may be written to again: one file for each range, named by it and its topic's incarnation.
+"""A sink of one file for each range, named by the range and its topic's incarnation.
 
-A range that is read again after a crash is the same range, whoever reads it (`zkcoord.spark.announcing`), and replaces
-its own file. So the folder holds each record once.
+After a crash the same range is read again (`zkcoord.spark.announcing`), and replaces its own file. So the folder holds
+each record once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 def file_name(each: OffsetRange) -> str:
-    """`topic-partition-start-end.parquet`; of a topic that was created again with `.incarnation` before the suffix.
+    """Return `topic-partition-start-end.parquet`, with `.incarnation` before the suffix for a topic created again.
 
     >>> file_name(OffsetRange("clicks", 0, 100, 600)), file_name(OffsetRange("clicks", 0, 100, 600, incarnation=2))
     ('clicks-0-100-600.parquet', 'clicks-0-100-600.2.parquet')
@@ -54,13 +54,14 @@ def file_name(each: OffsetRange) -> str:
 
 
 def write_parquet_ranges(df: DataFrame, batch: Batch, folder: str | Path) -> tuple[Written, ...]:
-    """Write the batch's rows as one Parquet file for each range that has rows; returns the files, sorted by name.
+    """Write the batch's rows as one Parquet file for each range that has rows; return the files, sorted by name.
 
-    `df` still has the columns topic and partition, and the rows of each range in a task of their own, as the reader
-    makes them: no repartition, no coalesce before this. `folder` (made if missing) is a path that driver and executors
-    share. A file is complete when it has its name; what is not is hidden from Spark's readers (`.<batch id>-…`), and
-    removed when the batch is read again.
-    UsageError, and no file has got its name, when a range is spread over tasks or shares one, and for a URI.
+    `df` must have the columns topic and partition, and the rows of each range in a task of their own, as the reader
+    makes them: no repartition, no coalesce before this. `folder` is made if missing; driver and executors share its
+    path. A file gets its name when it is complete. Before, it is hidden from Spark's readers (`.<batch id>-…`); the
+    next run of the batch removes it.
+
+    UsageError for a URI, and when a range is spread over tasks or shares one; then no file has got its name.
 
     (Spark's own writer is used, and the footers tell which file is which: no Python worker is started.)
     """
@@ -91,7 +92,7 @@ def name_files(
 ) -> tuple[Written, ...]:
     """Give each Parquet file in `drafts` the name of its range, in `folder`; UsageError if they do not fit.
 
-    A file that is replaced by a batch that is not `replayed` is told of: something else than a crash is why.
+    Warns if a batch that is not `replayed` replaces a file: a crash cannot be the reason.
     """
     by_partition = {each.topic_partition: each for each in ranges}
     found: dict[Path, Written] = {}
@@ -115,7 +116,7 @@ def name_files(
 
 
 def _content(file: Path) -> tuple[int, TopicPartition | None]:
-    """The number of rows, and the partition if all are of one, as the file's footer tells."""
+    """Read the number of rows from the file's footer, and the partition if all rows are of one."""
     from pyarrow import parquet
 
     footer = parquet.read_metadata(file)
@@ -129,7 +130,7 @@ def _content(file: Path) -> tuple[int, TopicPartition | None]:
 
 
 def _bounds(group: Any, column: str) -> tuple[Any, Any]:
-    """The least and the greatest value of a column in one row group."""
+    """Return the least and the greatest value of a column in one row group."""
     for number in range(group.num_columns):
         chunk = group.column(number)
         if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:

@@ -52,26 +52,26 @@ def write_sql(
     placeholder: str = "?",
     quote: str = '"',
 ) -> int:
-    """Write the batch's rows into `table` in one transaction; returns how many were sent.
+    """Write the batch's rows into `table` in one transaction; return how many were sent.
 
     `df` has the columns topic, partition and offset; all its columns are written, in their order. `connect` makes a
     connection (DB-API 2.0) that does not commit by itself; it is closed afterwards.
 
-    Without `offsets_table` the table has the key (topic, partition, offset), and rows that are there already are left
-    alone. With it no key is needed: that table has topic, partition (its key) and next_offset, moves in the same
-    transaction, and says which rows were written before. It belongs to `table` alone, and to one group.
+    Without `offsets_table` the table has the key (topic, partition, offset), and rows that exist stay as they are. With
+    `offsets_table` no key is needed: that table has topic, partition (its key) and next_offset, moves in the same
+    transaction, and tells which rows were written before. It belongs to `table` alone, and to one group.
 
     The keyed table, or `offsets_table`, also has the column `incarnation`, a whole number, which is filled here; in the
-    keyed table it belongs to the key. One without it (of an earlier release) serves until a topic is created again.
+    keyed table it belongs to the key. A table of an earlier release without it serves until a topic is created again.
 
-    `statement` replaces the insertion, an upsert in your database's words for example; its parameters are the columns,
-    the last one `incarnation` if the keyed table has it. `placeholder` is the driver's: "?", "%s", ":{}" (the number
-    comes in the braces). `quote`, which names of columns are written with, is "`" for MySQL.
+    `statement` replaces the insertion, for example by an upsert in your database's words. Its parameters are the
+    columns, with `incarnation` last if the keyed table has it. `placeholder` is the driver's: "?", "%s", ":{}" (the
+    number comes in the braces). `quote` stands around names of columns; for MySQL it is "`".
 
-    A writer that is overtaken by another one of the same rows (a driver's IntegrityError, a serialization failure, a
-    deadlock) tries again, and finds them there. UsageError for columns that lack, and for a topic's earlier incarnation
-    than the table has; UnavailableError if others write the same partitions all the time; what the driver raises, with
-    nothing written. Rows that a batch brings for the first time and that are passed over are told (`rows_passed_over`).
+    A writer that another one of the same rows overtakes (IntegrityError, a serialization failure, a deadlock) tries
+    again, and finds them written. UsageError for missing columns, and for an earlier incarnation of a topic than the
+    table has. UnavailableError if others write the same partitions all the time. An error of the driver is raised with
+    nothing written. `rows_passed_over` warns of rows that exist though the batch brings them for the first time.
     """
     check_batch(batch)
     missing = sorted(set(KEY) - set(df.columns))
@@ -104,7 +104,7 @@ def write_sql(
 
 
 def _has_incarnations(connection: Any, table: str) -> bool:
-    """Whether the table has the column `incarnation`."""
+    """True if the table has the column `incarnation`."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(f"SELECT * FROM {table} WHERE 1 = 0")
         found = any(column[0].lower() == INCARNATION for column in cursor.description)
@@ -113,7 +113,8 @@ def _has_incarnations(connection: Any, table: str) -> bool:
 
 
 def _refuse_later(batch: Batch, table: str, offsets_table: str | None) -> None:
-    """UsageError for a topic that may have been created again: this table cannot tell its offsets from those before."""
+    """UsageError for a topic that may have been created again: this table cannot tell its offsets from the earlier
+    ones."""
     where = offsets_table or table
     for each in filter(is_later, batch.ranges):
         key = "" if offsets_table else " Then make (topic, incarnation, partition, offset) its key."
@@ -128,7 +129,7 @@ def _refuse_later(batch: Batch, table: str, offsets_table: str | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Where rows go, and how; `numbered`: the keyed table, or that of the offsets, has the column `incarnation`."""
+    """The table to write to. `numbered`: the keyed table, or that of the offsets, has the column `incarnation`."""
 
     words: Words
     table: str
@@ -137,7 +138,7 @@ class _Target:
     numbered: bool
 
     def write(self, connection: Any, df: DataFrame, batch: Batch) -> tuple[int, str]:
-        """Send the rows, and move the offsets; returns how many were sent, and which were there already, if known."""
+        """Send the rows and move the offsets; return how many were sent, and which existed already, if known."""
         if self.offsets_table is not None:
             taken = _taken(connection, self.words, self.offsets_table, batch.ranges, numbered=self.numbered)
             insertion = self.statement or self.words.insert(self.table, df.columns)
@@ -156,7 +157,7 @@ class _Target:
 
 
 def _overtaken(error: BaseException) -> bool:
-    """Whether another writer of the same rows may be why; IntegrityError is all that some drivers tell (DB-API 2.0)."""
+    """True if another writer of the same rows may be the reason. Some drivers tell only IntegrityError (DB-API 2.0)."""
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if state is not None:
         return state in CONFLICTS
@@ -177,11 +178,11 @@ class Words:
         self._placeholder, self._quote = placeholder, quote
 
     def insert(self, table: str, columns: Sequence[str]) -> str:
-        """A row, given its columns."""
+        """Insert a row. Parameters: its columns."""
         return f"INSERT INTO {table} ({self._names(columns)}) VALUES ({self._marks(1, len(columns))})"
 
     def insert_missing(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
-        """A row unless its key is there, given its columns, and its key again."""
+        """Insert a row unless its key exists. Parameters: its columns, and its key again."""
         count = len(columns)
         return (
             f"INSERT INTO {table} ({self._names(columns)}) SELECT {self._marks(1, count)} "
@@ -189,11 +190,11 @@ class Words:
         )
 
     def read(self, table: str, columns: Sequence[str]) -> str:
-        """These columns of a partition, given topic and partition."""
+        """Read these columns of a partition. Parameters: topic and partition."""
         return f"SELECT {self._names(columns)} FROM {table} WHERE {self._equal(KEY[:2], 1)}"
 
     def move(self, table: str, columns: Sequence[str]) -> str:
-        """Set these columns of a partition, given the new values, topic, partition, and the old values."""
+        """Set these columns of a partition. Parameters: the new values, topic, partition, and the old values."""
         new = ", ".join(self._pairs(columns, 1))
         return f"UPDATE {table} SET {new} WHERE {self._equal([*KEY[:2], *columns], len(columns) + 1)}"
 
@@ -214,17 +215,17 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Partitions of which something is to be written, with the first offset; and for people what is not, and why."""
+    """Partitions to write, with the first offset of each; and, for people, what is not written and why."""
 
     firsts: dict[TopicPartition, int]
     passed_over: tuple[str, ...]
 
 
 def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken:
-    """Move the offsets over these ranges and keep their rows locked; returns what is to be written, from where on.
+    """Move the offsets over these ranges and lock their rows; return what to write, and from where on.
 
-    Whoever else writes the same partitions (a program that slept, and was replaced) either comes first, and then is
-    seen here, or waits for this transaction, and then finds nothing left to write.
+    Another writer of the same partitions (a program that slept, and was replaced) either came first, which is seen
+    here, or waits for this transaction and then finds nothing left to write.
     """
     in_order = sorted(ranges)  # two writers lock the same rows in the same order
     for _ in range(RACES_MAX):
@@ -241,7 +242,7 @@ def _taken(connection: Any, words: Words, table: str, ranges: Sequence[OffsetRan
 
 
 def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRange], *, numbered: bool) -> _Taken | None:
-    """One try; None when somebody came in between."""
+    """Try once; None when another writer came in between."""
     columns = (NEXT, INCARNATION) if numbered else (NEXT,)
     firsts: dict[TopicPartition, int] = {}
     passed_over = []
@@ -266,7 +267,7 @@ def _move_all(cursor: Any, words: Words, table: str, ranges: Sequence[OffsetRang
 
 
 def _continued(table: str, each: OffsetRange, next_offset: int, incarnation: int = 0) -> tuple[int, tuple[int, int]]:
-    """The first offset of a range that is to be written, and the partition's next offset and incarnation then."""
+    """Return the first offset of a range to write, and the partition's next offset and incarnation after it."""
     if same_topic(each.incarnation, incarnation):
         return next_offset, (each.end, max(each.incarnation, incarnation))
     if each.incarnation < incarnation:
@@ -285,10 +286,10 @@ def _rows(
     numbers: Mapping[TopicPartition, int],
     repeated: Sequence[int],
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows to write, one Spark task after the other.
+    """Yield the rows to write, one Spark task after the other.
 
-    Each has behind its columns the number of its partition, if there are `numbers`; then the values at the places
-    `repeated` once more.
+    With `numbers` a row's columns are followed by the number of its partition; then the values at the places `repeated`
+    come once more.
     """
     topic, partition, offset = (df.columns.index(name) for name in KEY)
     for row in df.toLocalIterator():
@@ -300,7 +301,7 @@ def _rows(
 
 
 def _send(connection: Any, insertion: str, rows: Iterator[tuple[Any, ...]]) -> tuple[int, int | None]:
-    """Send the rows; returns how many, and how many the database has taken, None if its driver does not tell."""
+    """Send the rows; return how many, and how many the database has taken (None if its driver does not tell)."""
     cursor = connection.cursor()
     sent = 0
     changed: int | None = 0

@@ -1,4 +1,5 @@
-"""Which ranges a batch of a `format("zkcoord")` query holds: Spark tells a number, its checkpoint has the rest."""
+"""Finds the ranges of a batch of a `format("zkcoord")` query. Spark tells only a number; the query's checkpoint has the
+rest."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Batch:
-    """The batch that `foreachBatch` was called with, for sinks that key by ranges.
+    """Return the batch that `foreachBatch` was called with, for sinks that key by ranges.
 
     `checkpoint` is the query's `checkpointLocation`, any path that Spark reads (from `foreachBatch`'s DataFrame:
-    `df.sparkSession`). `seq` is `number`. UsageError when the query has not exactly one source of this kind, or the
-    batch is so old that Spark has forgotten it (`spark.sql.streaming.minBatchesToRetain`, 100).
+    `df.sparkSession`). `seq` is `number`. UsageError when the query has not exactly one source of this kind, or Spark
+    has forgotten the batch (`spark.sql.streaming.minBatchesToRetain`, 100).
     """
     end = _offset(spark, checkpoint, number)
     start = _offset(spark, checkpoint, number - 1) if number > 0 else EMPTY
@@ -34,7 +35,7 @@ def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Ba
 
 
 def _offset(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset:
-    """Spark keeps a file for each batch: its format's version, the query's settings, and a line for each source."""
+    """Read Spark's file of a batch: its format's version, the query's settings, and a line for each source."""
     path = f"{str(checkpoint).rstrip('/')}/offsets/{number}"
     try:
         row = spark.read.text(path, wholetext=True).first()

@@ -1,8 +1,8 @@
-"""The streaming source as Spark sees it: what runs in Spark's Python processes, for planning and for reading.
+"""The streaming source as Spark sees it. Runs in Spark's Python processes, for planning and for reading.
 
-Handed to them by value, as `zkcoord.spark.readers.python`, whose fetching it uses: a worker that reads needs
-confluent-kafka and pyarrow, not zkcoord. The process that plans (a child of the JVM, beside the driver) needs zkcoord;
-it is imported there, not here: whatever `read` uses stands in this module and that one.
+Spark hands it over by value, as `zkcoord.spark.readers.python`, which it reads with. A worker that reads needs
+confluent-kafka and pyarrow, not zkcoord, so `read` uses nothing but these two modules. The process that plans (a child
+of the JVM, beside the driver) imports zkcoord inside its methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
 except ImportError:  # before Spark 4.2, a source is not told that its query shall end
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Nothing that Spark knows."""
+        """A stand-in that Spark does not know."""
 
 
 FORMAT = "zkcoord"
@@ -48,10 +48,11 @@ class StreamSource(DataSource):  # type: ignore[misc]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """One of them plans and is a member of the group, for as long as the query runs; others only `read`."""
+    """Spark makes several. One of them plans, and is a member of the group while the query runs; the others only
+    `read`."""
 
     def __init__(self, options: Mapping[str, str], plan: Mapping[str, Any]) -> None:
-        """Values only: Spark sends it to the workers."""
+        """Keeps values only: Spark sends it to the workers."""
         self._options = options
         self._plan = plan
         self._source: Any = None
@@ -66,35 +67,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._source
 
     def initialOffset(self) -> Mapping[str, Any]:  # noqa: N802
-        """Nothing has been read; where to begin, the group says."""
+        """Return the empty offset: the group says where to begin."""
         from zkcoord.spark.stream.offsets import EMPTY
 
         return EMPTY
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> Mapping[str, Any]:  # noqa: N802
-        """Spark before 4.2 gives neither; `maxOffsetsPerTrigger` is the limit."""
+        """Plan the next batch. Spark before 4.2 gives no argument; `maxOffsetsPerTrigger` is the limit."""
         found: Mapping[str, Any] = self._planning().latest(start)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query shall end."""
+        """Make the query end with what is there now."""
         self._planning().end_at_present()
 
     def reportLatestOffset(self) -> Mapping[str, Any] | None:  # noqa: N802
-        """The ends of the logs."""
+        """Return the ends of the logs."""
         found: Mapping[str, Any] | None = self._planning().log_ends()
         return found
 
     def partitions(self, start: Any, end: Any) -> Sequence[Slices]:
-        """One task for each range, several for a large one, one for several small ones."""
+        """Return one task for each range, several for a large one, one for several small ones."""
         return [as_task(each) for each in self._planning().tasks(start, end)]
 
     def read(self, partition: Slices) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Read the records of one task."""
         return read_in_worker(self._plan, partition)
 
     def commit(self, end: Any) -> None:
-        """Nothing: it comes late. `latestOffset` commits."""
+        """Do nothing: Spark calls it too late. `latestOffset` commits."""
 
     def stop(self) -> None:
         """Leave the group."""

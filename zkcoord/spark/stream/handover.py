@@ -20,11 +20,11 @@ SETTLE_WAIT_MS = 10_000  # for the commit of a complete batch; when ZooKeeper is
 
 
 class WithdrawnError(Exception):
-    """The batch is fenced and Spark is not reading it (any more)."""
+    """The batch is fenced, and Spark does not read it."""
 
 
 class Handover:
-    """Thread safe. `ports.Jobs` for the loop: a batch that Spark runs cannot be cancelled from within its source."""
+    """Thread safe. `ports.Jobs` for the loop: a source cannot cancel a batch that Spark runs."""
 
     def __init__(self) -> None:
         self.allowed: Callable[[TopicPartition], bool] = lambda partition: True  # the membership's, once it is made
@@ -43,7 +43,7 @@ class Handover:
     # the loop's thread
 
     def await_turn(self) -> None:
-        """Returns when Spark asks for a batch, or the source is closing."""
+        """Return when Spark asks for a batch, or the source is closing."""
         with self._changed:
             self._waiting = True
             self._changed.notify_all()
@@ -51,7 +51,7 @@ class Handover:
             self._waiting = False
 
     def process(self, frame: object, batch: Batch) -> None:
-        """`Process` for the loop: returns when Spark has run the batch; WithdrawnError when it is fenced before."""
+        """Wait until Spark has run the batch, as `Process` for the loop. WithdrawnError when it is fenced before."""
         with self._changed:
             self._offered = None if self._withdrawn else batch
             self._changed.notify_all()
@@ -60,13 +60,13 @@ class Handover:
                 raise WithdrawnError
 
     def idle(self) -> None:
-        """The turn found no records."""
+        """Note that the turn found no records."""
         with self._changed:
             self._idle = True
             self._changed.notify_all()
 
     def ended(self, error: BaseException | None) -> None:
-        """The loop is over, by this error."""
+        """Note that the loop is over, by this error."""
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
@@ -75,7 +75,7 @@ class Handover:
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """Within it, `cancel` means this batch. (Spark names a stream's jobs by its query.)"""
+        """Let `cancel` mean this batch within this block. (Spark names a stream's jobs by its query.)"""
         with self._changed:
             self._tag, self._withdrawn = tag, False
         yield
@@ -91,9 +91,10 @@ class Handover:
     # Spark's thread
 
     def complete(self) -> None:
-        """What Spark took is complete: returns when the loop has committed or dropped it, or tries for SETTLE_WAIT_MS.
+        """Note that Spark has run the batch. Returns when the loop has committed or dropped it, or after
+        SETTLE_WAIT_MS.
 
-        Raises the error by which the loop ended.
+        Raises the error that ended the loop.
         """
         with self._changed:
             if self._taken is not None:
@@ -105,8 +106,8 @@ class Handover:
     def next(self, timeout_ms: int) -> Batch | None:
         """Take the next batch; None when there is nothing to read now, or nothing was heard in time.
 
-        A batch may have been on offer for longer than a lease: one that may not be read any more is left to the loss,
-        which withdraws it. Raises the error by which the loop ended.
+        A batch that waited for longer than a lease may not be allowed any more: it is not taken, and the loss withdraws
+        it. Raises the error that ended the loop.
         """
         with self._changed:
             self._wanted, self._idle = True, False
@@ -123,13 +124,13 @@ class Handover:
             return batch
 
     def await_end(self, timeout_ms: int) -> None:
-        """Returns after this time; raises the error by which the loop ended meanwhile."""
+        """Return after this time. Raises the error that ended the loop meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended, timeout_ms / 1000)
             self._raise_if_ended()
 
     def close(self) -> None:
-        """Spark never asks again."""
+        """Note that Spark never asks again."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -27,7 +27,7 @@ EMPTY: Offset = {"version": VERSION, "run": "", "ranges": {}}
 
 
 def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, int]) -> Offset:
-    """The offset of a batch of the source's process `run`; `ends` are those of the logs.
+    """Return the offset of a batch that the source's process `run` planned; `ends` are those of the logs.
 
     >>> batch = Batch(id="", seq=0, generation=7, ranges=(OffsetRange("clicks", 0, 100, 600),))
     >>> offset_of("5f", "etl", batch, {TopicPartition("clicks", 0): 950})["ranges"]
@@ -44,12 +44,12 @@ def offset_of(run: str, group: str, batch: Batch, ends: Mapping[TopicPartition, 
 
 
 def is_offset(value: object) -> bool:
-    """Whether this source has written it."""
+    """True for an offset that this source has written."""
     return isinstance(value, dict) and value.get("version") == VERSION and {"run", "ranges"} <= value.keys()
 
 
 def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
-    """The ranges, sorted. UsageError for what this source has not written: the checkpoint is another query's."""
+    """Return the ranges, sorted. UsageError for an offset of another source: the checkpoint is another query's."""
     try:
         if is_offset(offset):
             return tuple(
@@ -71,7 +71,7 @@ def ranges_in(offset: Offset) -> tuple[OffsetRange, ...]:
 
 
 def check_group(offset: Offset, group: str) -> None:
-    """UsageError for an offset of another group's query: its records may not be read by this one yet."""
+    """UsageError for an offset of another group's query, whose records this query must not skip."""
     written = offset.get("group", group)
     if written != group:
         raise UsageError(
@@ -81,12 +81,12 @@ def check_group(offset: Offset, group: str) -> None:
 
 
 def to_read(start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-    """What the batch from `start` to `end` reads: the ranges in `end`, which are those that were announced, whole."""
+    """Return the ranges of the batch from `start` to `end`: those in `end`, which were announced, whole."""
     return () if start == end else ranges_in(end)
 
 
 def within(each: OffsetRange, start: int, end: int) -> OffsetRange:
-    """What a log from `start` to `end` has of a range; empty when that is nothing.
+    """Return the part of a range that a log from `start` to `end` has; an empty one if there is none.
 
     >>> str(within(OffsetRange("t", 0, 5, 30), 20, 25)), str(within(OffsetRange("t", 0, 5, 30), 40, 50))
     ('t-0-20-25', 't-0-30-30')

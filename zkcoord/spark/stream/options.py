@@ -1,6 +1,6 @@
-"""The options of `format("zkcoord")`: spelt as those of Spark's own Kafka source, as far as both have them.
+"""The options of `format("zkcoord")`, spelled as those of Spark's own Kafka source where both have them.
 
-Spark hands them over as text, and does not tell their case apart.
+Spark hands them over as text and ignores case.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ INSTEAD = {  # options of Spark's own source that have no counterpart -> what to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What was chosen; `options` is for the consumer behind the source."""
+    """What a query's user chose; `options` is for the consumer behind the source."""
 
     zookeeper: str
     bootstrap_servers: str
@@ -113,7 +113,8 @@ class StreamOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """The options of a query, checked. UsageError says what is missing, unknown or impossible, and what to use.
+    """Check a query's options and return them. UsageError tells what is missing, unknown or impossible, and what to
+    use.
 
     >>> found = stream_options({"zookeeper": "zk:2181", "kafka.bootstrap.servers": "k:9092", "group": "etl",
     ...                         "subscribe": "clicks, views", "startingoffsets": "earliest"})
@@ -158,7 +159,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def _check(options: Options, topics: tuple[str, ...]) -> None:
-    """`Options.check`, in the words of this source's user."""
+    """Check the options as `Options.check`, but name them as this source's user does."""
     try:
         options.check(topics)
     except UsageError as error:
@@ -168,12 +169,12 @@ def _check(options: Options, topics: tuple[str, ...]) -> None:
 
 
 def _whole(options: Options) -> Options:
-    """A batch's time has the wait for the next trigger in it: only what no stop waits for makes batches smaller."""
+    """Let batches take the whole rebalance timeout: their time includes the wait for the next trigger."""
     return replace(options, max_batch_ms=options.rebalance_timeout_ms)
 
 
 def _nothing(frame: object) -> None:
-    """There is no DataFrame to warm up with before the query's first batch."""
+    """Warm up with nothing: there is no DataFrame before the query's first batch."""
 
 
 def _needed(own: Mapping[str, str], name: str, what: str) -> str:
@@ -183,12 +184,12 @@ def _needed(own: Mapping[str, str], name: str, what: str) -> str:
 
 
 def _at_data_loss(text: str) -> str:
-    """As Spark's own source: fail, unless told otherwise; then go on with what there is."""
+    """Fail, as Spark's own source; with `failOnDataLoss=false` go on with what is left."""
     return "fail" if _flag("failOnDataLoss", text) else "earliest"
 
 
 def _config(left: Mapping[str, str]) -> dict[str, str]:
-    """Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for what is neither."""
+    """Return Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for any other option."""
     unknown = sorted(key for key in left if not key.startswith((READER_PREFIX, LIBRDKAFKA_PREFIX)))
     if unknown:
         names = ("kafka.*", "librdkafka.*", *OTHERS, *ARGUMENTS)
@@ -201,12 +202,12 @@ def _config(left: Mapping[str, str]) -> dict[str, str]:
 
 
 def consumer_choices(options: Options) -> Choices:
-    """The same as keyword arguments of `SparkConsumer`."""
+    """Return the options as keyword arguments of `SparkConsumer`."""
     return cast(Choices, {each.name: getattr(options, each.name) for each in fields(options)})
 
 
 def plan_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """What the workers of a query are told beside their slices."""
+    """Return what the workers of a query are told beside their slices."""
     chosen = stream_options(given)
     return read_plan(
         chosen.bootstrap_servers,

@@ -1,7 +1,7 @@
-"""What the consumer behind the streaming source is wired from: a real membership and Kafka, and Spark as `Handover`.
+"""The parts of the consumer behind the streaming source: a real membership and Kafka, and Spark as `Handover`.
 
-The membership's callbacks pass through here, since two things are known here alone: what an earlier process of this
-query has read without committing it (Spark's checkpoint tells), and how far a query that shall end has to read.
+The membership's callbacks pass through here. Only this module knows what an earlier process of the query has read
+without a commit (from Spark's checkpoint), and how far a query that shall end has to read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Positions = Mapping[TopicPartition, int]
 
 
 class StreamPositions:
-    """Where the held partitions stand. The membership's worker, the loop and Spark's thread write it, a value each."""
+    """Positions of the held partitions. The membership's worker, the loop and Spark's thread each write a value."""
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, int] = {}  # of logs, as they were last heard
@@ -46,14 +46,14 @@ class StreamPositions:
         self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
 
     def recover(self, done: Iterable[OffsetRange]) -> None:
-        """These ranges are complete, though perhaps not committed; called before anything is held."""
+        """Remember ranges that are complete but perhaps not committed. Called before anything is held."""
         self._done = {each.topic_partition: each for each in done}
 
     def started(self, starting: Starting) -> Starting:
-        """Where these are read from: a complete range is passed over, if nobody has gone on from its beginning, and its
-        topic was not created again.
+        """Return where to read from: behind a complete range, if nobody has gone on from its beginning and its topic
+        was not created again.
 
-        Each time, until that is committed: a partition may be lost before, and come back.
+        The range is remembered until that is committed: its partition may be lost before, and come back.
         """
         found = {}
         for each, position in starting.items():
@@ -69,20 +69,21 @@ class StreamPositions:
         return Starting(found, starting.number, starting.incarnations)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """They are not held any more."""
+        """Forget partitions that are not held any more."""
         for each in partitions:
             for kept in (self._reached, self._uncommitted, self.ends, self._targets or {}):
                 kept.pop(each, None)
 
     def commit(self, membership: Membership) -> None:
-        """Commit what was complete when its partition was started; nothing else of it may be announced before."""
+        """Commit what was complete when its partition was started. Before, nothing else of it may be announced."""
         due = {each: found for each, found in self._uncommitted.copy().items() if membership.allowed(each)}
         if due and not self._committed(membership, due):
             for each, found in due.items():  # of one that was lost nobody tells the others, which are held on
                 self._committed(membership, {each: found})
 
     def _committed(self, membership: Membership, due: Mapping[TopicPartition, tuple[int, int]]) -> bool:
-        """False when several were refused, perhaps on account of one of them; a single one's reason is on its way."""
+        """Try to commit. False when several were refused, perhaps because of one of them; the command that explains a
+        single refusal is on its way."""
         try:
             membership.commit({p: at for p, (at, _) in due.items()}, {p: start for p, (_, start) in due.items()})
         except UnavailableError:
@@ -96,36 +97,36 @@ class StreamPositions:
         return True
 
     def _passed(self, partitions: Iterable[TopicPartition]) -> None:
-        """The committed offset is not where their complete range begins (any more)."""
+        """Forget complete ranges that the committed offset has left."""
         for each in partitions:
             self._done.pop(each, None)
             self._uncommitted.pop(each, None)
 
     def heard(self, ends: Positions) -> None:
-        """These are the logs' ends now."""
+        """Note the logs' ends."""
         self.ends |= ends
         if self._targets is not None:
             self._targets = {**ends, **self._targets}
 
     def done(self, ranges: Iterable[OffsetRange]) -> None:
-        """A batch was committed."""
+        """Note that a batch was committed."""
         for each in ranges:
             if each.topic_partition in self._reached:
                 self._reached[each.topic_partition] = each.end
             self._passed([each.topic_partition])
 
     def end_at_present(self) -> None:
-        """The query shall read what is there now."""
+        """Let the query end with what is there now."""
         self._targets = {}
 
     @property
     def held(self) -> bool:
-        """There is a partition."""
+        """True while a partition is held."""
         return bool(self._reached)
 
     @property
     def enough(self) -> bool:
-        """A query that shall end has read what was there when each partition's end was first heard."""
+        """True when a query that shall end has reached each partition's first known end."""
         targets = self._targets
         if not targets:
             return False
@@ -133,7 +134,7 @@ class StreamPositions:
 
 
 class StreamParts:
-    """`ports.Parts` for the consumer behind the streaming source: `parts`, but for what Spark does here itself."""
+    """`ports.Parts` for the consumer behind the streaming source: as `parts`, but Spark reads by itself."""
 
     def __init__(self, parts: Parts, group: str, handover: Handover, known: StreamPositions) -> None:
         self._parts = parts
@@ -152,7 +153,7 @@ class StreamParts:
         on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
         reset: Callable[[tuple[TopicPartition, ...]], Positions],
     ) -> Membership:
-        """A membership, not started, whose callbacks tell `StreamPositions`."""
+        """Make a membership, not started, whose callbacks tell `StreamPositions`."""
 
         def start(starting: Starting) -> None:
             try:
@@ -186,43 +187,43 @@ class StreamParts:
 
     @property
     def joins(self) -> bool:
-        """Kafka has answered: the group is being joined, or was."""
+        """True once Kafka has answered, and the group is being joined."""
         return self._membership is not None
 
     @property
     def consumer_id(self) -> str | None:
-        """Of the registration; None while there is none."""
+        """The id of the registration; None while there is none."""
         return None if self._membership is None else self._membership.consumer_id
 
     def log_ends(self) -> LogEnds:
-        """A Kafka client whose answers are remembered; the caller closes it."""
+        """Make a Kafka client whose answers are remembered; the caller closes it."""
         return HeardEnds(self._parts.log_ends(), self._known)
 
     def reader(self) -> Reader:
-        """None: Spark reads by itself what it is handed."""
+        """Return no reader: Spark reads by itself."""
         return NoReader()
 
     def jobs(self) -> Jobs:
-        """Spark, as far as a source can reach it."""
+        """Return Spark, as far as a source can reach it."""
         return self._handover
 
     def meter(self) -> Meter:
-        """Spark counts the rows of a stream by itself (`query.lastProgress`)."""
+        """Return no counter: Spark counts the rows of a stream (`query.lastProgress`)."""
         return UnseenMeter()
 
     def progress(self) -> Progress:
-        """The log, and the thread that waits for a batch."""
+        """Return what tells the log, and the thread that waits for a batch."""
         return StreamProgress(LogLines(self._group), self._handover, self._known)
 
     def await_turn(self) -> None:
-        """When Spark asks, and what an earlier process of the query has completed is committed."""
+        """Wait until Spark asks, then commit what an earlier process of the query has completed."""
         self._handover.await_turn()
         if self._membership is not None:
             self._known.commit(self._membership)
 
 
 class HeardEnds:
-    """`ports.LogEnds` that tells `Known` of the ends it hears."""
+    """`ports.LogEnds` that tells `StreamPositions` the ends."""
 
     def __init__(self, client: LogEnds, known: StreamPositions) -> None:
         self._client = client
@@ -251,7 +252,7 @@ class HeardEnds:
 
 
 class NoReader:
-    """`ports.Reader` whose DataFrame is nothing: Spark makes it from the ranges itself."""
+    """`ports.Reader` without a DataFrame: Spark makes it from the ranges."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
         """As `ports.Reader`."""
@@ -278,7 +279,7 @@ class UnseenMeter(Meter):
 
 
 class StreamProgress(Progress):
-    """`ports.Progress` for the log, for `Known` and for who waits for a batch."""
+    """`ports.Progress` for the log, for `StreamPositions`, and for the thread that waits for a batch."""
 
     def __init__(self, log: LogLines, handover: Handover, known: StreamPositions) -> None:
         self._log = log
@@ -291,5 +292,5 @@ class StreamProgress(Progress):
         self._log.batch_done(report)
 
     def idle(self, lag: int) -> None:
-        """There is nothing to read."""
+        """Tell the thread that waits for a batch."""
         self._handover.idle()

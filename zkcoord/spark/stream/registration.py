@@ -1,4 +1,4 @@
-"""How Spark learns of the streaming source: its modules are handed to Spark's Python processes by value."""
+"""Registers the streaming source with Spark; its modules go to Spark's Python processes by value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make `format("zkcoord")` known to this session. UsageError without the packages that it needs."""
+    """Make `format("zkcoord")` known to this session. UsageError if a package is missing."""
     try:
         from zkcoord.spark.readers import python
         from zkcoord.spark.stream import data_source

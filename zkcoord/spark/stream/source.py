@@ -50,7 +50,7 @@ class Source:
     """The source of one query. All methods belong to the thread on which Spark asks."""
 
     def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
-        """Nothing is connected before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
+        """Connects to nothing before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
         self._chosen = chosen
         self._parts: Parts = parts or Dependencies(
             None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, chosen.topics, chosen.options
@@ -66,7 +66,8 @@ class Source:
         self._runs = {EMPTY["run"], self._run_id}  # whose offsets were known when the first batch was planned
 
     def latest(self, start: Offset | None) -> Offset:
-        """The batch before is complete: commit it, obey commands, and plan; the last offset when nothing is to be read.
+        """Commit the batch before, which is complete, obey commands, and plan. Returns the last offset if there is
+        nothing to read.
 
         `start` is the last offset as Spark knows it (Spark 4.2 and newer). Raises what ended the membership.
         """
@@ -84,8 +85,8 @@ class Source:
         return self._last if self._known.enough else self._next(ASK_WAIT_MS)
 
     def _await_member(self, parts: StreamParts) -> None:
-        """Returns when the query is a member of its group. A query that begins where nobody answers fails: one that
-        shall read what is there and end would end well, without a word."""
+        """Wait until the query is a member of its group, or fail. Else a query that reads what is there and ends would
+        end well without a record."""
         wait_ms = self._parts.limits.member_wait_ms
         deadline_ms: int | None = None  # not before Kafka has answered, for which the other thread waits
         while parts.consumer_id is None:
@@ -96,11 +97,11 @@ class Source:
             self._handover.await_end(MEMBER_POLL_MS)
 
     def _patiently(self, ask: Callable[[], T], begun: Callable[[], bool] = lambda: False) -> T:
-        """Returns what `ask` returns. While Kafka is away at the query's start, it is asked again, for `joinWaitMs` and
-        at least for `member_wait_ms`: as a query that runs, one that begins survives an outage.
+        """Return what `ask` returns. At the query's start an absent Kafka is asked again, for `joinWaitMs` and at least
+        `member_wait_ms`: an outage does not end a query that begins.
 
-        Raises its UnavailableError when that time is over, the query is stopped, or `begun()` says that the start is
-        over.
+        Raises `ask`'s UnavailableError when that time is over, the query is stopped, or `begun()` says that the start
+        is over.
         """
         patience_ms = max(self._chosen.join_wait_ms, self._parts.limits.member_wait_ms)
         deadline_ms = mono_ms() + patience_ms
@@ -122,16 +123,16 @@ class Source:
         return self._last
 
     def _ranges(self, offset: Offset) -> tuple[OffsetRange, ...]:
-        """The ranges in an offset that a query of this group has written; else UsageError."""
+        """Return the ranges in an offset of this group's query; else UsageError."""
         found = ranges_in(offset)
         check_group(offset, self._chosen.group)
         return found
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[OffsetRange, ...]]:
-        """What the tasks of the batch from `start` to `end` read.
+        """Return what the tasks of the batch from `start` to `end` read.
 
-        Spark also asks (for nothing, `start` being `end`) to tell a query that it starts anew where it was. UsageError
-        when it tells so too late, and for another query's checkpoint.
+        With `start` equal to `end` Spark tells where a query starts again. UsageError if it tells so too late, and for
+        another query's checkpoint.
         """
         for each in (start or EMPTY, end):
             self._ranges(each)
@@ -146,7 +147,8 @@ class Source:
         return tasks_of(ranges, options.max_offsets_per_task, options.min_offsets_per_task)
 
     def _still_there(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Of a batch of an earlier process, what the logs still have; UsageError if that is not all, unless told so."""
+        """Return what the logs still have of an earlier process's batch. UsageError if that is not all, unless the
+        options allow it."""
         if not ranges:
             return ()
         partitions = [each.topic_partition for each in ranges]
@@ -172,8 +174,8 @@ class Source:
         return tuple(each for each in left if each.start < each.end)
 
     def _raise_unless_gone(self, error: ZkcoordError) -> None:
-        """Returns only if Kafka says that it has no such partition, and was not away just now: a broker that comes back
-        knows no partition at first."""
+        """Raise `error`, unless Kafka says that it has no such partition, and was not away just now. (A broker that
+        comes back knows no partition at first.)"""
         if not isinstance(error, UnknownPartitionError):
             raise error
         if self._was_away:
@@ -188,18 +190,18 @@ class Source:
         log_event(logging.WARNING, "records_gone", text, group=self._chosen.group, partitions=names)
 
     def end_at_present(self) -> None:
-        """The query reads what is there now, and ends (Spark 4.2 and newer)."""
+        """Let the query read what is there now, and end (Spark 4.2 and newer)."""
         self._known.end_at_present()
 
     def log_ends(self) -> Mapping[str, Any] | None:
-        """The ends of the logs that are held, as they were last heard, for `query.lastProgress`."""
+        """Return the last known ends of the logs that are held, for `query.lastProgress`."""
         found: dict[str, dict[str, int]] = {}
         for each, end in sorted(self._known.ends.copy().items()):
             found.setdefault(each.topic, {})[str(each.partition)] = end
         return found or None
 
     def stop(self) -> None:
-        """Leave the group: what Spark has not completed is not committed."""
+        """Leave the group. Batches that Spark has not completed are not committed."""
         self._stopped.set()
         if self._consumer is None or self._thread is None:
             return
@@ -234,7 +236,7 @@ class Source:
 
 
 def leave_at_sigterm() -> None:
-    """Spark ends a source's process with SIGTERM (twice): have it end as a program does, with `stop`."""
+    """End this process at SIGTERM as a program ends, with `stop`. (Spark sends SIGTERM twice.)"""
 
     def leave(number: int, frame: FrameType | None) -> None:
         finish_in_peace()
@@ -245,6 +247,6 @@ def leave_at_sigterm() -> None:
 
 
 def finish_in_peace() -> None:
-    """The group is being left: SIGTERM asks for nothing more."""
+    """Ignore SIGTERM while the group is being left."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
