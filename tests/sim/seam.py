@@ -149,11 +149,12 @@ def _places() -> tuple[tuple[Any, str, Any, Any], ...]:
 
 @cache
 def traced_files() -> frozenset[str]:
-    """The product's files in whose lines a thread may lose the baton: all that several threads of a program run."""
+    """The product's files in whose lines a thread may lose the baton: those that several threads of a program run. Of
+    the loop's room these are few: the rest belongs to the loop's thread, which is not followed."""
     package = Path(zkcoord.consumer.__file__).parent
-    files = [package / "consumer.py", package / "shell" / "worker.py", package / "shell" / "driver.py"]
-    rooms = (package / "kafka", package / "spark", package / "spark" / "stream")
-    return frozenset(map(str, [*files, *(file for room in rooms for file in room.glob("*.py"))]))
+    files = [package / "shell" / f"{name}.py" for name in ("clock", "driver", "inbox", "worker")]
+    rooms = [package / name for name in ("kafka", "member", "serving", "spark")]
+    return frozenset(map(str, [package / "consumer.py", *files, *(f for room in rooms for f in room.rglob("*.py"))]))
 
 
 SLOW = frozenset(function.__code__ for function in (Consumer.commit, Consumer._ask_write))

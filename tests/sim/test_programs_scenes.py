@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import FrameType
 
 import pytest
+
+import zkcoord
 
 from tests.sim import faults
 from tests.sim.kafka import SimKafka
 from tests.sim.poll_program import PollProgram
-from tests.sim.programs import Program
+from tests.sim.programs import PlainProgram, Program
 from tests.sim.script import QUIET, on_seeds
-from tests.sim.seam import simulated
+from tests.sim.seam import simulated, traced_files
 from tests.sim.spark_program import SparkProgram, Work
 from tests.sim.stream_program import StreamHandover, StreamProgram
 from tests.sim.sync import SimEvent
@@ -22,9 +26,11 @@ from tests.sim.test_mutations_programs import (
     a_loss_waits_behind_a_question_to_kafka,
     a_withdrawn_batch_stays_on_offer,
 )
-from tests.sim.test_programs import MS_PER_MESSAGE, ProgramScene, ProgramWorld
+from tests.sim.test_programs import MS_PER_MESSAGE, ProgramScene, ProgramWorld, play
+from tests.sim.threads import Crew
 from tests.sim.world import SimulationError
 
+PACKAGE = Path(zkcoord.__file__).parent
 TOLD_MS = 500
 LONG_MS = 60_000
 GUESTS, START_MS = 12, 25
@@ -106,6 +112,33 @@ def test_programs_that_are_closed_while_they_start_find_one_that_joins_for_good(
     with pytest.raises(SimulationError, match="has left, and is a member"):
         for seed in range(40):
             close_while_they_start(seed)
+
+
+def _pure(path: Path) -> bool:
+    """It holds values and functions only."""
+    return path.parent.name in ("core", "tree") or (path.parent == PACKAGE and path.name != "consumer.py")
+
+
+WORKERS = ("zkcoord-callbacks", "zkcoord-questions")
+
+
+@pytest.mark.parametrize("kind", [PlainProgram, PollProgram, SparkProgram, StreamProgram])
+def test_threads_may_lose_the_baton_in_all_code_that_a_worker_shares_with_others(
+    kind: type[Program], monkeypatch: Patch
+) -> None:
+    trace_calls, runs = Crew.trace_calls, dict[str, set[str]]()
+
+    def noting(self: Crew, frame: FrameType, event: str, argument: object) -> object:
+        path = Path(frame.f_code.co_filename)
+        if self.current is not None and path.is_relative_to(PACKAGE) and not _pure(path):
+            runs.setdefault(str(path), set()).add(self.current.name)
+        return trace_calls(self, frame, event, argument)
+
+    monkeypatch.setattr(Crew, "trace_calls", noting)
+    play(1, kind, **({"exact": True} if issubclass(kind, SparkProgram) else {}))
+    shared = {path for path, names in runs.items() if names.intersection(WORKERS) and names.difference(WORKERS)}
+    assert "worker.py" in {Path(path).name for path in shared}
+    assert shared <= traced_files()
 
 
 class TellingHandover(StreamHandover):
