@@ -10,7 +10,6 @@ from types import FrameType
 import pytest
 
 import zkcoord
-
 from tests.sim import faults
 from tests.sim.kafka import SimKafka
 from tests.sim.poll_program import PollProgram

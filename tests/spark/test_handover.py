@@ -47,6 +47,28 @@ def test_a_batch_that_spark_runs_is_not_withdrawn_and_is_over_when_spark_says_so
     running.result()
 
 
+def test_a_complete_batch_is_committed_before_spark_goes_on() -> None:
+    """Else a query that shall end does not know yet that it has read enough, and reads on."""
+    told = []
+
+    def turn() -> None:
+        with handover.running("tag", ""):
+            handover.process(None, BATCH)
+        with handover._changed:  # not while Spark's thread goes on
+            told.append("committed")
+        handover.await_turn()
+
+    handover = Handover()
+    running = InThread(turn)
+    wait_until(lambda: handover._offered is not None, "the batch is offered")
+    assert handover.next(0) is BATCH
+    with handover._changed:  # the loop's thread runs only while this one waits
+        handover.complete()
+        assert told == ["committed"]
+    handover.close()
+    running.result()
+
+
 def test_a_batch_that_spark_has_taken_is_withdrawn_when_spark_never_asks_again() -> None:
     handover = Handover()
     running = offering(handover)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.spark.fakes import FakeMembership, World
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError
 from zkcoord.spark.ranges import Batch, OffsetRange
 from zkcoord.spark.stream.handover import Handover
@@ -63,3 +63,112 @@ def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_could_not_be_
     with pytest.raises(UnavailableError):
         member.give({P0: 0})
     assert known.enough
+
+
+def complete(start: int, end: int, incarnation: int = 0) -> OffsetRange:
+    """A range of P0 that a checkpoint has."""
+    return OffsetRange("t", 0, start, end, incarnation)
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "position"),
+    [(1, 2, 0), (2, 1, 0), (1, 1, 4), (0, 2, 4), (1, 0, 4)],  # 0: nobody knows
+)
+def test_a_complete_range_of_a_topic_that_was_created_again_is_not_passed_over(
+    written: int, now: int, position: int
+) -> None:
+    known = StreamPositions()
+    known.recover([complete(0, 4, written)])
+    assert known.started(Starting({P0: 0}, 1, {P0: now})) == {P0: position}
+
+
+def test_a_query_that_shall_end_does_not_wait_for_partitions_that_others_have() -> None:
+    """They are lost, stopped, or given back before the stop is over; a partition whose end nobody has heard counts."""
+    known = StreamPositions()
+    seen: list[tuple[str, bool]] = []
+
+    def on_stop(partitions: Any, stopped: Any) -> Any:
+        stopped((P0,), {P0: 0})
+        seen.append(("given back early", known.enough))
+        return {}
+
+    member = member_of(known, on_start=lambda positions: None, on_stop=on_stop, on_lost=lambda partitions: None)
+    known.end_at_present()
+    known.heard({P1: 5})
+    member.give({P0: 0, P1: 5})
+    seen.append(("its end is not known", known.enough))
+    known.heard({P0: 10, P1: 5})
+    seen.append(("it is not read", known.enough))
+    member.take(P0)
+    member.give({P0: 0})
+    known.heard({P0: 10})
+    member.lose(P0)
+    seen.append(("lost", known.enough))
+    member.give({P0: 0})
+    known.heard({P0: 10})
+    assert seen == [
+        ("its end is not known", False),
+        ("it is not read", False),
+        ("given back early", True),
+        ("lost", True),
+    ]
+    assert not known.enough
+
+
+def test_a_query_that_shall_end_gives_back_what_a_stop_takes_and_does_not_wait_for_it() -> None:
+    known = StreamPositions()
+    member = member_of(known, on_start=lambda positions: None, on_stop=lambda partitions, stopped: {P0: 0})
+    known.end_at_present()
+    member.give({P0: 0, P1: 5})
+    known.heard({P0: 10, P1: 5})
+    assert not known.enough
+    member.take(P0)
+    assert known.enough
+
+
+def test_a_query_that_shall_end_reads_to_the_first_end_that_was_heard_of_the_topic_as_it_is() -> None:
+    known = StreamPositions()
+    known.end_at_present()
+    member = member_of(known, on_start=lambda positions: None, on_lost=lambda partitions: None)
+    member.give({P0: 0, P1: 5})
+    known.heard({P0: 10, P1: 5})
+    known.heard({P0: 20, P1: 30})
+    known.done([complete(0, 10)])
+    assert known.enough
+    member.lose(P0)
+    assert P0 not in known.ends  # `query.lastProgress` tells of logs that are held
+    member.give({P0: 0})
+    known.heard({P0: 3})
+    assert not known.enough
+    known.done([complete(0, 3)])
+    assert known.enough
+
+
+def test_what_the_checkpoint_has_is_not_committed_while_it_may_not_be_read() -> None:
+    known, world = StreamPositions(), World()
+    known.recover([complete(0, 4)])
+    parts = StreamParts(world, "g", Handover(), known)
+    member = parts.membership(
+        on_start=lambda positions: None, on_stop=never, on_lost=never, on_replay=never, reset=never
+    )
+    assert isinstance(member, FakeMembership)
+    member.give({P0: 0})
+    world.leased = False
+    known.commit(member)
+    assert world.commits == []
+    world.leased = True
+    known.commit(member)
+    known.commit(member)
+    assert world.commits == [{P0: 4}]
+
+
+def test_whether_a_batch_may_be_read_is_asked_of_the_membership() -> None:
+    handover = Handover()
+    parts = StreamParts(World(), "g", handover, StreamPositions())
+    member = parts.membership(
+        on_start=lambda positions: None, on_stop=never, on_lost=never, on_replay=never, reset=never
+    )
+    assert isinstance(member, FakeMembership)
+    assert not handover.allowed(P0)
+    member.give({P0: 0})
+    assert handover.allowed(P0)

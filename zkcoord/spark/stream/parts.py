@@ -42,7 +42,7 @@ class StreamPositions:
         self._reached: dict[TopicPartition, int] = {}  # held partitions
         self._targets: dict[TopicPartition, int] | None = None  # a query that shall end: the first end that was heard
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
-        # held partitions whose complete range is not committed yet: its end, and the number of the start that found it
+        # what is to be committed of complete ranges: the end, and the number of the start that found it
         self._done: dict[TopicPartition, OffsetRange] = {}  # by an earlier process, until a commit has passed it
 
     def recover(self, done: Iterable[OffsetRange]) -> None:
@@ -71,7 +71,7 @@ class StreamPositions:
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """Forget partitions that are not held any more."""
         for each in partitions:
-            for kept in (self._reached, self._uncommitted, self.ends, self._targets or {}):
+            for kept in (self._reached, self.ends, self._targets or {}):
                 kept.pop(each, None)
 
     def commit(self, membership: Membership) -> None:
