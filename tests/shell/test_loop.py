@@ -253,3 +253,43 @@ def test_what_the_client_answers_itself_is_no_word_of_the_server() -> None:
     bench.step(3_000)
     bench.loop.commit(WRITE, "tag", 4_000)
     assert bench.step(5_000, CommitDone(store.asked[-1][1], Outcome.REFUSED, reason=TOO_LARGE)) == 3_000 + HALF_MS
+
+
+def test_f81_reads_that_are_answered_do_not_keep_a_server_that_owes_an_older_answer() -> None:
+    """A follower without a leader: it answers reads, of a node that is asked for again and again, and never a sync."""
+    timeout_ms, again_ms = 45_000, 20_000
+    bench = Bench()
+    store = bench.connected()
+    bench.step(0, LinkChanged(Link.CONNECTED, 77, timeout_ms))
+    gate = store.asked[-1][1]
+    bench.step(1, SyncDone(gate, True))
+    bench.step(2, ReadDone(store.asked[-1][1], (Node("/a", Kind.DATA, Stat(0, 1, 0)),)))
+    owed_ms = again_ms // 2
+    bench.loop.sync(owed_ms)
+    for now_ms in range(again_ms, 4 * timeout_ms, again_ms):
+        if ("drop",) in store.asked:
+            break
+        bench.loop.tracker.touch("/a")
+        bench.step(now_ms)
+        _, token, path = store.asked[-1]
+        assert path == "/a"
+        bench.step(now_ms + 1, Heard())
+        left_ms = bench.step(now_ms + 2, ReadDone(token, (Node("/a", Kind.DATA, Stat(0, 1, 0)),)))
+        if left_ms is not None and left_ms < now_ms + again_ms:
+            bench.step(left_ms)
+            assert left_ms <= owed_ms + again_ms + timeout_ms * 2 // 3
+    assert ("drop",) in store.asked
+
+
+def test_an_answer_to_what_was_asked_before_is_a_word_of_a_server_that_owes_another() -> None:
+    """Servers answer in order: what is owed may stand behind a large answer."""
+    bench = Bench()
+    store = bench.connected()
+    bench.step(0, LinkChanged(Link.CONNECTED, 77, 6_000))
+    bench.step(1, SyncDone(store.asked[-1][1], True))
+    read = store.asked[-1]
+    assert read[0] == "read"
+    bench.loop.sync(10)
+    assert bench.step(3_000, Heard()) == 3_000 + TWO_THIRDS_MS
+    assert bench.step(6_000, ReadDone(read[1], (Node("/a", Kind.DATA, Stat(0, 1, 0)),))) == 6_000 + TWO_THIRDS_MS
+    assert ("drop",) not in store.asked

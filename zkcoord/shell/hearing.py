@@ -1,7 +1,8 @@
 """When a server has been silent for too long. Plain arithmetic on monotonic ms.
 
 kazoo's heartbeats do not tell: whatever is asked counts as one, so that it never notices a server which takes requests
-and answers none as long as it is asked often enough. While nothing is asked, they do.
+and answers none as long as it is asked often enough. While nothing is asked, they do. Nor do answers to reads tell that
+were sent behind a sync or a transaction which has no answer (`SessionState.overtakes`).
 """
 
 from __future__ import annotations

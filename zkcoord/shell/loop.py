@@ -258,7 +258,7 @@ class Loop:
                 request.future.set_exception(error)
 
     def _take_from_store(self, role: Role, session: SessionState, item: StoreInput, now_ms: int) -> None:
-        if says_something(item):
+        if says_something(item) and not session.overtakes(item):
             session.hearing.heard(now_ms)
         match item:
             case WatchFired(path, data, children):

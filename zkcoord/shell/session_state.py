@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkcoord.shell.hearing import Hearing
-from zkcoord.shell.ports import TreeStore
+from zkcoord.shell.ports import Heard, ReadDone, StoreInput, TreeStore
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.snapshot import Kind
 from zkcoord.tree.writes import Transaction
@@ -55,3 +55,15 @@ class SessionState:
     def awaits(self) -> bool:
         """True while the server owes an answer."""
         return bool(self.commits or self.syncs or self.tracker.awaits)
+
+    def overtakes(self, item: StoreInput) -> bool:
+        """True for an answer to a read that was sent after a sync or transaction without an answer.
+
+        A server answers in order, so this is none that will answer those: a follower that has lost its leader, say.
+        """
+        owed = min([*self.syncs, *self.commits], default=None)
+        if isinstance(item, ReadDone):
+            answers: int | None = item.token
+        else:  # a part of an answer is one of the oldest that is awaited
+            answers = self.tracker.oldest if isinstance(item, Heard) else None
+        return owed is not None and answers is not None and answers > owed

@@ -211,6 +211,11 @@ class Tracker:
         return bool(self._under_way)
 
     @property
+    def oldest(self) -> int | None:
+        """The token of the oldest request for reads without an answer; None when there is none."""
+        return min(self._under_way, default=None)
+
+    @property
     def asks(self) -> bool:
         """True while there is something to be read, and room for a request."""
         return bool(self._queue) and not self._full()
