@@ -67,7 +67,7 @@ def allowed_whatever_the_lease_is(patch: Patch) -> None:
 
 def a_session_is_given_up_at_once(patch: Patch) -> None:
     """Nobody waits until the application has obeyed `lost` (F57)."""
-    patch.setattr(Calls, "losing", False)
+    patch.setattr(Calls, "reading", False)
 
 
 another_sync = loops.test_the_answer_to_another_sync_does_not_open_the_gate
