@@ -54,6 +54,27 @@ def test_connected_tells_the_negotiated_timeout_not_the_wanted_one(server: Embed
             assert (link.session_timeout_ms, link.session_id) == (negotiated_ms, zk.store.session._session_id)
 
 
+def test_another_session_timeout_than_the_one_asked_for_is_told_once(
+    server: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was taken silently."""
+
+    def told(asked_ms: int) -> list[str]:
+        caplog.clear()
+        sessions = zookeeper_sessions(server.hosts, session_timeout_ms=asked_ms, prompt=True)
+        for _ in range(2):
+            linked = threading.Event()
+            store = sessions(lambda item: linked.set())
+            assert linked.wait(DEADLINE_S)
+            store.close()
+        return [record.getMessage() for record in caplog.records if record.name == "zkcoord.zk"]
+
+    why = "within its limits (minSessionTimeout, maxSessionTimeout): ask for what it gives, or have them changed"
+    assert told(4_000) == []
+    assert told(500) == [f"ZooKeeper gives sessions 1000 ms, not the 500 ms that were asked for, {why}"]
+    assert told(60_000) == [f"ZooKeeper gives sessions 10000 ms, not the 60000 ms that were asked for, {why}"]
+
+
 def test_the_session_outlives_its_server_and_its_watches_do_not(server: EmbeddedZooKeeper) -> None:
     with session(server.hosts, session_timeout_ms=10_000) as zk, session(server.hosts) as other:
         zk.commit(CreateNode("/a"), CreateNode("/mine", ephemeral=True))

@@ -48,6 +48,7 @@ class Abilities:
 
     def __init__(self) -> None:
         self.multi_read: bool | None = None  # None: no server was asked yet
+        self.told_timeout_ms = 0  # another session timeout than was asked for; 0: none was told
         self.told_unreachable = False  # it was logged, and none has accepted a session since
 
 
@@ -191,10 +192,21 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     def connected(self, session_timeout_ms: int) -> None:
         """A server accepted the session. At first the chroot is looked for, and multi-read tried."""
         self._negotiated_ms = session_timeout_ms
+        self._tell_timeout(session_timeout_ms)
         if self._checked and self.multi_read is not None:
             self._link_up()
             return
         self._first(Op.EXISTS, jute.path_watch(self.address.chroot or "/", False), self._saw_chroot)
+
+    def _tell_timeout(self, given_ms: int) -> None:
+        """Log that the server gives another timeout than asked for, once for each; of tools' short sessions nothing."""
+        if given_ms != self._session_timeout and given_ms != self.abilities.told_timeout_ms and self._prompt:
+            self.abilities.told_timeout_ms = given_ms
+            _LOG.warning(
+                "ZooKeeper gives sessions %d ms, not the %d ms that were asked for, within its limits"
+                " (minSessionTimeout, maxSessionTimeout): ask for what it gives, or have them changed",
+                *(given_ms, self._session_timeout),
+            )
 
     def fired(self, event: Event, path: str) -> None:
         """A watch fired. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
