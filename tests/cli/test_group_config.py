@@ -159,3 +159,29 @@ def test_what_was_decided_before_counts_when_consumers_join(chroot: str, run: Ru
             return sorted(member.held() for member in members)
 
         wait_until(lambda: held() == [named("clicks", 0), named("clicks", 1, 2, 3)], "the sums of weights are even")
+
+
+def test_a_grace_below_the_session_timeouts_is_told_with_the_one_that_counts(world: World, run: Run) -> None:
+    """It was taken silently: an evicted member's partitions waited longer than anybody had decided."""
+    at = ("--zookeeper", world.address)
+
+    def told(value: str) -> str:
+        done = run("group", "config", "g", f"policy.evict_grace_ms={value}", *at)
+        assert done.exit_code == 0
+        return done.stderr
+
+    def floor(counts: str) -> str:
+        return (
+            "warning: policy.evict_grace_ms is 9999, but the partitions of an evicted member wait for its own session"
+            f" timeout at least: {counts}\n"
+        )
+
+    world.put(f"{DRAFT.groups}/g")
+    assert told("9999") == floor("10000 ms, unless the members ask for less (there are none now)")
+    assert told("10000") == ""
+    world.settle()
+    world.member("g_h-2-bbbbbbbb", session_timeout_ms=6_000)
+    assert told("9999") == floor("10000 ms for 1 of the 2 members")
+    world.member("g_h-3-cccccccc", session_timeout_ms=20_000)
+    assert run("group", "config", "g", *at).stderr == floor("up to 20000 ms for 2 of the 3 members")
+    assert told("20000") == told("") == ""

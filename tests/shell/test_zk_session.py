@@ -1,5 +1,6 @@
 """The session on a real server: connecting, breaking, coming back, expiring, closing."""
 
+import queue
 import socket
 import subprocess
 import sys
@@ -63,9 +64,9 @@ def test_another_session_timeout_than_the_one_asked_for_is_told_once(
         caplog.clear()
         sessions = zookeeper_sessions(server.hosts, session_timeout_ms=asked_ms, prompt=True)
         for _ in range(2):
-            linked = threading.Event()
-            store = sessions(lambda item: linked.set())
-            assert linked.wait(DEADLINE_S)
+            linked: queue.SimpleQueue[object] = queue.SimpleQueue()
+            store = sessions(linked.put)
+            linked.get(timeout=DEADLINE_S)
             store.close()
         return [record.getMessage() for record in caplog.records if record.name == "zkcoord.zk"]
 

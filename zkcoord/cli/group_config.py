@@ -16,11 +16,13 @@ from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import group_names, no_such_group, read_tree
 from zkcoord.migrate import BlockingTree
+from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.subscription import check_name
 from zkcoord.tree.codec import compact, corrupt, partition_of
-from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.paths import TOPICS, Layout
 from zkcoord.tree.record import POLICY_KEYS, WHAT, decode_record, encode_record
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.topic import topic_of
 
 BY_PARTITION = ("weights", "racks")
@@ -51,17 +53,49 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
         else:
             record = read_record(tree, layout, name)
         absent = _absent(tree, chosen)
+        grace_ms = record.policy.evict_grace_ms if record is not None else None
+        timeouts_ms = _session_timeouts_ms(tree, layout, name) if grace_ms is not None else []
     if record is None and not known:
         raise UsageError(no_such_group(name))
     if chosen and not known:
         warn(f"there is no group {name} yet: this counts once its first consumer joins")
     for what in absent:
         warn(f"{what}: correct the key, or leave it: it counts once there is one")
+    if grace_ms is not None:
+        _warn_of_grace(grace_ms, timeouts_ms)
     values = flat(record or DEFAULT_RECORD)
     if settings.json:
         print_json({"group": name, "config": values})
     else:
         click.echo(table(COLUMNS, [[name, key, value] for key, value in values.items()]))
+
+
+def _session_timeouts_ms(tree: BlockingTree, layout: Layout, group: str) -> list[int]:
+    """Of all members whose registration can be read."""
+    (listed,) = tree.read([Read(layout.ids(group), Kind.CHILDREN)])
+    nodes = tree.read([Read(layout.registration(group, name)) for name in listed.children]) if listed.children else ()
+    found = []
+    for node in nodes:
+        with suppress(CorruptError):  # `describe` names it
+            if node.exists:
+                found.append(decode_registration(node.data).session_timeout_ms)
+    return found
+
+
+def _warn_of_grace(grace_ms: int, timeouts_ms: Sequence[int]) -> None:
+    """A grace below a member's session timeout does not count for that member: two might read."""
+    above = [timeout_ms for timeout_ms in timeouts_ms or [SESSION_TIMEOUT_MS] if timeout_ms > grace_ms]
+    if not above:
+        return
+    counts = f"{'up to ' if len({*above}) > 1 else ''}{max(above)} ms"
+    if timeouts_ms:
+        who = f" for {len(above)} of the {len(timeouts_ms)} members"
+    else:
+        who = ", unless the members ask for less (there are none now)"
+    warn(
+        f"policy.evict_grace_ms is {grace_ms}, but the partitions of an evicted member wait for its own session timeout"
+        f" at least: {counts}{who}"
+    )
 
 
 def _chosen(pairs: Sequence[str]) -> dict[str, str]:
