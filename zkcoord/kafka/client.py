@@ -1,7 +1,7 @@
 """librdkafka behind a few typed functions: the only importer of confluent_kafka outside executors.
 
 Its errors leave here as zkcoord's, its log lines go to the logger `zkcoord.kafka` (never to standard error by itself),
-its settings pass through. Importing this module needs no Kafka client; using it without one is a UsageError.
+and its settings pass through. Importing this module needs no Kafka client; using it without one is a UsageError.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ AWAY = {
 
 
 class Message(Protocol):
-    """What is handed out: confluent_kafka's Message, as far as zkcoord promises it."""
+    """A message that is handed out: confluent_kafka's Message, as far as zkcoord promises it."""
 
     def topic(self) -> str: ...
     def partition(self) -> int: ...
@@ -90,7 +90,7 @@ class Message(Protocol):
 
 
 def librdkafka() -> Any:
-    """The module confluent_kafka; UsageError with the pip line when it is not installed."""
+    """Return the module confluent_kafka; UsageError with the pip line when it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -99,7 +99,7 @@ def librdkafka() -> Any:
 
 
 def check_servers(servers: str) -> None:
-    """UsageError for what is no list of brokers: librdkafka would only log that, or take a wrong port for 0."""
+    """UsageError unless this is a list of brokers: librdkafka would only log that, or take a wrong port for 0."""
     if not isinstance(servers, str):
         raise UsageError(f"Kafka address {servers!r}: write HOST:PORT[,HOST:PORT…]")
     for part in map(str.strip, servers.rstrip(", ").split(",")):
@@ -109,14 +109,14 @@ def check_servers(servers: str) -> None:
 
 
 def native(partition: TopicPartition, offset: int | None = None) -> Any:
-    """The partition, and where to read it from, as librdkafka takes it."""
+    """Return the partition, and where to read it from, as librdkafka takes it."""
     module = librdkafka()
     return module.TopicPartition(*partition) if offset is None else module.TopicPartition(*partition, offset)
 
 
 @contextmanager
 def native_errors(servers: str, doing: str) -> Iterator[None]:
-    """What librdkafka raises inside of the block leaves it as an error of zkcoord."""
+    """Turn librdkafka's errors inside of the block into zkcoord's."""
     module = librdkafka()
     try:
         yield
@@ -125,7 +125,7 @@ def native_errors(servers: str, doing: str) -> Iterator[None]:
 
 
 def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: Callable[[Any], None]) -> Any:
-    """A confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
+    """Return a confluent_kafka.Consumer with these settings; UsageError for a setting that librdkafka refuses.
 
     `on_error(KafkaError)` is called on the thread that polls.
     """
@@ -138,7 +138,7 @@ def open_consumer(bootstrap_servers: str, config: Mapping[str, str], on_error: C
 def check_settings(config: Mapping[str, str]) -> None:
     """UsageError for a setting that librdkafka does not know, or whose value it does not take. Connects to nobody.
 
-    Without the protocol nothing is done with the credentials: no file is read, no ticket is asked for.
+    The protocol is left out, so nothing is done with the credentials: no file is read, no ticket is asked for.
     """
     checked = {key: value for key, value in config.items() if key != "security.protocol"}
     with native_errors("", "configure the Kafka client"):
@@ -146,7 +146,7 @@ def check_settings(config: Mapping[str, str]) -> None:
 
 
 def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
-    """A confluent_kafka.KafkaError as the error of who must act: the servers are away, or the call is wrong."""
+    """Turn a confluent_kafka.KafkaError into zkcoord's error, which says who must act."""
     name, text = error.name(), error.str().strip()
     if name in DENIED or name.endswith("AUTHORIZATION_FAILED"):
         return RefusedError(f"Kafka at {servers} refused to {doing}: {text}; check the client's credentials and rights")
@@ -160,7 +160,7 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
 
 
 def unreachable(error: Any, servers: str) -> UnavailableError:
-    """That no broker can be reached, with the confluent_kafka.KafkaError that told why."""
+    """Say that no broker can be reached, with the confluent_kafka.KafkaError that told why."""
     why = VARIES.sub("", error.str())
     return UnavailableError(
         f"Kafka at {servers} cannot be reached: {why}; check that it runs, the address, and security.protocol"
@@ -168,7 +168,7 @@ def unreachable(error: Any, servers: str) -> UnavailableError:
 
 
 class KafkaClient:
-    """Questions to a Kafka cluster. Safe for several threads; `close` (or `with`) ends its connections and threads.
+    """Asks a Kafka cluster. Safe for several threads; `close` (or `with`) ends its connections and threads.
 
     `config` holds librdkafka's settings. Every call raises UnavailableError when the cluster does not answer within
     `timeout_ms`, and UsageError for an unknown topic or partition and for refused credentials.
@@ -206,8 +206,8 @@ class KafkaClient:
         self._admin = None  # librdkafka's handle is destroyed with its last reference
 
     def check_credentials(self) -> UnavailableError | None:
-        """RefusedError if the brokers refuse us. Returns None when one answers, and else why nobody does: as soon as
-        all are away, after CHECK_SECONDS at the latest."""
+        """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
+        away, after CHECK_SECONDS at the latest."""
         module, admin = librdkafka(), self._open()
         last: Any = None
         for seconds in CHECK_SECONDS:
@@ -226,42 +226,42 @@ class KafkaClient:
     def end_offsets(
         self, partitions: Iterable[TopicPartition], isolation: Isolation | None = None, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Where each partition's log ends, asked in one request to each leader.
+        """Return where each partition's log ends, asked in one request to each leader.
 
-        With "read_committed" (as in the settings, and librdkafka's default) the end that a reader of committed
-        transactions can reach: the last stable offset.
+        "read_committed" (as in the settings, and librdkafka's default) means the last stable offset: the end for
+        readers of committed transactions.
         """
         return self._all(*self.ask_offsets(partitions, "latest", isolation, timeout_ms))
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset that each partition's log still holds (or its end, when it is empty)."""
+        """Return the first offset that each partition's log still holds (its end, when it is empty)."""
         return self._all(*self.ask_offsets(partitions, "earliest", None, timeout_ms))
 
     def reset_positions(
         self, partitions: Iterable[TopicPartition], policy: Where, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Where to start in partitions without an offset, by the reset policy.
+        """Return where to start in partitions without an offset, by the reset policy.
 
-        For a time: the first record of that time or later, by the records' timestamps; the end where there is none.
-        What the brokers do not know, or has no leader, may be new: it is asked for again for NEW_WITHIN_SECONDS. Then
-        UnknownPartitionError names all that they still do not know.
+        A time means the first record of that time or later, by the records' timestamps, or the end if there is none. A
+        partition that brokers do not know, or that has no leader, may be new: it is asked for again for
+        NEW_WITHIN_SECONDS. Then UnknownPartitionError names all that are still unknown.
         """
         found = self._all(*self._ask_until_known(partitions, policy, timeout_ms))
         older = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.end_offsets(older, None, timeout_ms) if older else {})
 
     def partitions(self, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
-        """All partitions of the cluster that these credentials may see, in order.
+        """Return all partitions of the cluster that these credentials may see, in order.
 
-        (Nobody asks for a topic by its name: a broker may make a missing one then.)
+        (It names no topic in its question: a broker may create a missing topic that is asked for by name.)
         """
         topics = self._list_topics((timeout_ms or self._timeout_ms) / 1000).topics
         return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
 
     def _list_topics(self, timeout_seconds: float) -> Any:
-        """Asked in several waits, so that refused credentials are told when the first brokers refuse them."""
+        """Ask in several short waits, so that refused credentials are noticed as soon as brokers refuse them."""
         module, admin = librdkafka(), self._open()
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
         for seconds in (*CHECK_SECONDS, timeout_seconds):
@@ -281,9 +281,10 @@ class KafkaClient:
         isolation: Isolation | None = None,
         timeout_ms: int | None = None,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
-        """The log's end ("latest"), start, or first record since a time (-1: none); for the rest why it is not known.
+        """Return the log's end ("latest"), start, or first record since a time (-1: none); and why the others are
+        unknown.
 
-        Raises nothing that concerns partitions, not even when nobody answers: it is the reason of each.
+        Raises nothing about partitions, not even when nobody answers: that is each one's reason.
         """
         module, admin = librdkafka(), self._open()
         from confluent_kafka.admin import OffsetSpec
@@ -369,7 +370,7 @@ class KafkaClient:
             self._trouble = error
 
     def _translate(self, error: Any, doing: str) -> ZkcoordError:
-        """A request that timed out because the brokers refuse the credentials is about the credentials."""
+        """Blame the credentials for a request that timed out because the brokers refuse them."""
         if self._denied is not None and error.name() in AWAY:
             error = self._denied
         return translate(error, self._servers, doing)

@@ -38,18 +38,18 @@ STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledge
 class KafkaConsumer:
     """Reads the partitions that the group's coordinator gives it; at-least-once.
 
-    A message is *finished* when `poll` (or `poll_many`) is called again, or at `commit` or `close`. Whoever collects
-    messages over several polls therefore takes them with one `poll_many` instead. A partition that is taken away is
-    given back at its last finished message: this waits for its own message in work, at most 0.9 of the rebalance
-    timeout (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
+    A message is *finished* when `poll` (or `poll_many`) is called again, or at `commit` or `close`. To collect
+    messages, take them with one `poll_many`, not with several polls. A partition that is taken away is given back at
+    its last finished message. This waits for the partition's own message in work, at most 0.9 of the rebalance timeout
+    (`rebalance_timeout_ms`, 60 s); a slower message comes again, elsewhere.
 
-    `poll`, `commit`, `seek`, `pause` and `resume` belong to one thread; `close` may be called from any, but only the
-    polling thread's own counts what is in work as finished. An exception that leaves the `with` block counts nothing
-    in work as finished: it comes again.
+    `poll`, `commit`, `seek`, `pause` and `resume` belong to one thread. Any thread may call `close`, but only the
+    polling thread's call finishes the messages in work. When an exception leaves the `with` block, they are not
+    finished, and come again.
 
     `topics` (or, by name, `include` or `exclude`) and all `settings` (`instance`, `threads`, ...: see `Options`) go to
-    `zkcoord.Consumer`; `threads` is of each topic that is named alone. `config` holds librdkafka's settings.
-    A partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
+    `zkcoord.Consumer`; `threads` is of each topic that is named alone. `config` holds librdkafka's settings. A
+    partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
     its start. Joins the group at `start`, at `with`, or at the first `poll`.
     """
 
@@ -67,7 +67,7 @@ class KafkaConsumer:
     ) -> None:
         """Connects to nothing yet. UsageError for what can never work, as an illegal name or setting, or no topics.
 
-        `membership` is made in place of `zkcoord.Consumer`.
+        `membership` makes the membership in place of `zkcoord.Consumer`.
         """
         check_servers(bootstrap_servers)
         if config is not None:
@@ -110,7 +110,7 @@ class KafkaConsumer:
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
-        """Messages until `close`; each is finished when the next is asked for."""
+        """Yield messages until `close`; asking for the next one finishes the one before."""
         while not self._holdings.closed:
             try:
                 message = self.poll(1.0)
@@ -146,7 +146,7 @@ class KafkaConsumer:
     def close(self) -> None:
         """Finish, commit, give everything back, leave the group, end all threads. Idempotent.
 
-        Offsets that cannot be written any more are left out: what they cover comes again.
+        Offsets that cannot be written any more are left out; their messages come again.
         """
         with self._changed:
             if self._holdings.closed:
@@ -169,25 +169,26 @@ class KafkaConsumer:
                 self._fetcher.close()
 
     def poll(self, timeout: float) -> Message | None:
-        """The next message, or None when there is none within `timeout` seconds; finishes what was handed out before.
+        """Return the next message, or None when none comes within `timeout` seconds; finishes earlier messages.
 
-        Raises UsageError when Kafka refuses the credentials or the topic, and what the membership ended with, if it
-        did so by itself. A broker that is away, a lost lease, a rebalance raise nothing: there is no message meanwhile.
+        Raises UsageError when Kafka refuses the credentials or the topic, and the error that ended the membership by
+        itself. An absent broker, a lost lease and a rebalance raise nothing: there is no message meanwhile.
         """
         messages = self._take(1, timeout)
         return messages[0] if messages else None
 
     def poll_many(self, count: int, timeout: float) -> list[Message]:
-        """At most `count` messages, those of one partition in order; waits for the first only. Otherwise as `poll`."""
+        """Return at most `count` messages, those of one partition in order; waits for the first only. Otherwise as
+        `poll`."""
         return self._take(given_number("count", count, 1), timeout)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Write positions through the membership; when it returns, they are stored.
 
-        Without `offsets`: everything handed out so far, which counts as finished. With: these (the next offset to
-        read of each partition), which finish what is in work before them. Raises FencedError if a partition named, or
-        one with messages handed out, is no longer this consumer's: those messages come again elsewhere. Raises
-        UnavailableError when it is not known whether they were written; the call may be repeated.
+        Without `offsets` it finishes and commits everything handed out so far. With `offsets` (the next offset to read
+        of each partition) it finishes what is in work before them. FencedError if this consumer no longer holds a named
+        partition, or one with messages handed out: those messages come again elsewhere. UnavailableError when it is
+        unknown whether they were written; the call may be repeated.
         """
         with self._commits:
             with self._changed:
@@ -222,13 +223,13 @@ class KafkaConsumer:
             self._changed.notify_all()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`, or until they are started anew; one not held is passed over."""
+        """Hand out nothing of these until `resume`, or until they are started anew. Partitions not held are ignored."""
         given = given_partitions(partitions)
         with self._changed:
             self._holdings.pause(given, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand these out again; one not held is passed over."""
+        """Hand these out again. Partitions not held are ignored."""
         given = given_partitions(partitions)
         with self._changed:
             self._holdings.pause(given, False)
@@ -244,18 +245,18 @@ class KafkaConsumer:
             return self._holdings.partitions()
 
     def position(self, partition: TopicPartition) -> int:
-        """The next offset that `poll` will hand out of it. FencedError if it is not held."""
+        """Return the next offset that `poll` will hand out of it. FencedError if it is not held."""
         with self._changed:
             return self._holdings.position(given_partition(partition))
 
     @property
     def away(self) -> UnavailableError | None:
-        """Why Kafka cannot be reached, as far as that was found out so far; None: it can. Asks nobody."""
+        """Why Kafka cannot be reached, as far as is known; None: it can. Asks nobody."""
         return self._delivery.reach.error
 
     def ask_kafka(self) -> UnavailableError | None:
-        """Ask the leaders of the partitions held: why they cannot be reached; None: they answer. Takes some seconds at
-        most; RefusedError if Kafka refuses us."""
+        """Ask the leaders of the partitions held. Returns why they cannot be reached, None if they answer. Takes some
+        seconds at most; RefusedError if Kafka refuses us."""
         return self._resets.ask(self.assignment())
 
     # ---- the polling thread
@@ -308,7 +309,8 @@ class KafkaConsumer:
             self._changed.notify_all()
 
     def _on_stop(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-        """What is at rest is given back at once, and what comes to rest then: a slow message delays its own only."""
+        """Give back partitions at rest at once, and the others when they come to rest. A slow message delays only its
+        own."""
         deadline = time.monotonic() + self._stop_seconds
         left = set(partitions)
         with self._changed:

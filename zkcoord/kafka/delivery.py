@@ -1,6 +1,6 @@
-"""From librdkafka to the user, in turns of the polling thread: follow the holdings, fetch, hand out.
+"""Brings messages from librdkafka to the user, in turns of the polling thread: follow the holdings, fetch, hand out.
 
-Only that thread speaks to librdkafka. What may not go to the user now is fetched again, by whoever holds the partition.
+Only that thread speaks to librdkafka. The owner of a partition fetches a message again that may not go out now.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BARRED_SLICE_SECONDS = 0.005  # how long a turn waits at most while a start wait
 
 
 class Delivery:
-    """The turns of one consumer. `changed` guards `holdings`, which the membership's worker thread changes, too."""
+    """The turns of one consumer. `changed` guards `holdings`; the membership's worker thread changes them, too."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Delivery:
         self.reach = Reach(group, fetcher)
 
     def turn(self, count: int, wait_seconds: float) -> list[Message]:
-        """At most `count` messages for the user, none when nothing came within about `wait_seconds`, or when closed.
+        """Return at most `count` messages, none when none came within about `wait_seconds`, or when closed.
 
-        Kafka is asked before anything is fetched: an answer may take longer than a lease, and nobody looks again
+        Questions to Kafka come before the fetch. An answer may take longer than a lease, and nobody checks again
         whether a message that is handed out may be read.
         """
         for partition in sorted(self._beyond):
@@ -71,7 +71,7 @@ class Delivery:
         return self._hand_out(fetched)
 
     def _hand_out(self, fetched: Fetched) -> list[Message]:
-        """Those that may go to the user now. What may not is fetched again, by whoever holds the partition."""
+        """Return those that may go to the user now. The owner of a partition fetches the others again."""
         if not fetched.messages:
             return []
         handed: list[Message] = []
@@ -101,7 +101,7 @@ class Delivery:
             logs.emit("fetched", partition=partition, first=found[0], last=found[-1], **who)
 
     def _move_into_range(self, partition: TopicPartition) -> None:
-        """The broker does not have our position: apply the reset policy, and say so."""
+        """Apply the reset policy, and log it: the broker does not have our position."""
         epoch = self._fetcher.epoch_of(partition)
         if epoch is None:
             return

@@ -1,10 +1,9 @@
-"""What a consumer holds and how far it is: a value machine without thread, clock or socket.
+"""Partitions that a consumer holds, and its progress: a value machine without thread, clock or socket.
 
-    finished <= handed        what lies between is in work: in the hands of the user
-
-A partition is given back at `finished`, so nothing that was handed out and not finished is skipped. `epoch` names one
-way of fetching a partition: a message that was fetched under another epoch (before a seek, a stop, a loss) is old and
-must not be handed out. Every change that the fetcher has to follow sets `dirty`.
+A partition's messages between `finished` and `handed` are in work: the user has them. A partition is given back at
+`finished`, so no unfinished message is skipped. `epoch` names one way of fetching a partition. A message that was
+fetched under another epoch (before a seek, a stop, a loss) is old and must not be handed out. `dirty` is set by every
+change that the fetcher has to follow.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class FetchPositions:
                 self.dirty = True
 
     def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Hold these no longer; the final offset of each that was held. What is in work is forfeited."""
+        """Hold these no longer; return their final offsets. Messages in work are forfeited."""
         finals: dict[TopicPartition, int] = {}
         for partition in partitions:
             holding = self._held.get(partition)
@@ -86,13 +85,13 @@ class FetchPositions:
     # what the fetcher brings
 
     def wanted(self) -> dict[TopicPartition, tuple[int, int]]:
-        """What to fetch: partition -> (epoch, first offset), in order of the partitions."""
+        """Return what to fetch: partition -> (epoch, first offset), in order of the partitions."""
         return {p: (h.epoch, h.handed) for p, h in sorted(self._held.items()) if self._fetchable(p, h)}
 
     def hand_out(self, partition: TopicPartition, epoch: int | None, offset: int, allowed: bool) -> bool:
-        """Whether the message at `offset`, fetched under `epoch`, goes to the user; then it is in work.
+        """True if the message at `offset`, fetched under `epoch`, goes to the user; then it is in work.
 
-        What may not go out because the lease does not hold is fetched again, if it ever holds again.
+        A message that the lease keeps back is fetched again, if the lease ever holds again.
         """
         holding = self._held.get(partition)
         if self.closed or holding is None or holding.epoch != epoch or not self._fetchable(partition, holding):
@@ -106,16 +105,17 @@ class FetchPositions:
         return True
 
     def barred(self) -> tuple[TopicPartition, ...]:
-        """Partitions that wait for the membership to allow them, in order."""
+        """Return partitions that wait for the membership to allow them, in order."""
         return tuple(sorted(self._barred))
 
     def unbar(self, partition: TopicPartition) -> None:
-        """The membership allows it."""
+        """Fetch it from now on: the membership allows it."""
         self._barred.discard(partition)
         self.dirty = True
 
     def refetch(self, partition: TopicPartition, epoch: int | None) -> int | None:
-        """Fetch again, if the partition is still held under `epoch`; from where, or None if it is not."""
+        """Fetch again, if the partition is still held under `epoch`. Returns from where, or None if it is not held
+        so."""
         holding = self._held.get(partition)
         if holding is None or holding.epoch != epoch:
             return None
@@ -125,14 +125,14 @@ class FetchPositions:
     # what the user does
 
     def finish(self) -> None:
-        """All that was handed out is finished."""
+        """Finish all that was handed out."""
         for partition in self._in_work:
             holding = self._held[partition]
             holding.finished = holding.handed
         self._in_work.clear()
 
     def take_back(self) -> None:
-        """What is in work did not reach the user, or failed there: it is fetched and handed out again."""
+        """Fetch and hand out again what is in work: it did not reach the user, or failed there."""
         for partition in self._in_work:
             self._held[partition].handed = self._held[partition].finished
         self._in_work.clear()
@@ -147,30 +147,30 @@ class FetchPositions:
         self._in_work.discard(partition)
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
-        """Hand out nothing of these until they are resumed; what is not held is passed over."""
+        """Hand out nothing of these until they are resumed. Partitions not held are ignored."""
         for partition in partitions:
             if partition in self._held:
                 self._held[partition].paused = paused
                 self._held[partition].epoch = self._next_epoch()
 
     def position(self, partition: TopicPartition) -> int:
-        """The next offset to be handed out; FencedError if the partition is not held."""
+        """Return the next offset to be handed out; FencedError if the partition is not held."""
         return self._get(partition).handed
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """What is held, in order."""
+        """Return what is held, in order."""
         return tuple(sorted(self._held))
 
     def at_rest(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those of which the user has no unfinished message, and of which no commit is under way."""
+        """Return those without an unfinished message and without a commit under way."""
         return set(partitions) - self._in_work - self._sent.keys()
 
     def begin_commit(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-        """What to write, in order; one commit at a time. `end_commit` follows, also when this is empty.
+        """Return what to write, in order; one commit at a time. `end_commit` must follow, also when it is empty.
 
-        None: all that was handed out is finished, and each finished position that the offset store does not hold.
-        Else these offsets, which finish what is in work before them. FencedError if one of them is not held,
-        UsageError for an offset that poll has not reached; then nothing has changed.
+        None finishes all that was handed out, and commits each finished position that the offset store does not hold.
+        Offsets finish what is in work before them. FencedError if one of them is not held, UsageError for an offset
+        that poll has not reached; then nothing has changed.
         """
         if offsets is None:
             self.finish()
@@ -187,11 +187,12 @@ class FetchPositions:
         return wanted
 
     def starts_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """By which start each of these held partitions runs: so the membership knows a commit of an earlier start."""
+        """Return the start that each of these runs by, so that the membership recognises a commit of an earlier
+        start."""
         return {partition: self._held[partition].start for partition in partitions}
 
     def end_commit(self, written: bool, gone: Collection[TopicPartition] = ()) -> None:
-        """Whether the offset store holds what `begin_commit` returned; of `gone` the user hears now that it is lost."""
+        """Note whether the offset store holds what `begin_commit` returned. The user hears now that `gone` are lost."""
         sent, self._sent = self._sent, {}
         for partition, (holding, offset) in sent.items():  # of a tenure that is over it changes nothing
             if written:
@@ -201,9 +202,9 @@ class FetchPositions:
                 self._tell(partition, offset)
 
     def take_forfeited(self) -> tuple[TopicPartition, ...]:
-        """Partitions gone with messages that were handed out and cannot be committed; each is told once.
+        """Return partitions lost with messages that were handed out and not committed, each once.
 
-        One that came back and has been read past those messages again is not told.
+        One that came back, and has been read past those messages again, is left out.
         """
         forfeited, self._forfeited = self._forfeited, {}
         return tuple(sorted(p for p, end in forfeited.items() if p not in self._held or self._held[p].finished < end))

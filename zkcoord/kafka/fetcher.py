@@ -1,7 +1,7 @@
-"""Messages of exactly the partitions that are wanted: librdkafka with assignments only, never a subscription.
+"""Fetches messages of exactly the wanted partitions: librdkafka with assignments only, never a subscription.
 
-One thread at a time. All assignments are made by the thread that fetches, so what comes back from librdkafka belongs to
-the assignment that was last applied here (librdkafka drops what it had queued for an earlier one).
+One thread at a time. The thread that fetches makes all assignments, so librdkafka's messages belong to the last one.
+(librdkafka drops what it had queued for an earlier one.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FETCH_WAIT_MS = "100"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What one `fetch` brought: messages in order, and partitions whose position is outside of their log."""
+    """The messages of one `fetch` in order, and partitions with a position outside of their log."""
 
     messages: tuple[Message, ...]
     out_of_range: tuple[TopicPartition, ...]
@@ -56,16 +56,16 @@ class Fetcher:
         self._native: Any = open_consumer(bootstrap_servers, fetch_settings(group, config), self._on_error)
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
-        """The epoch under which messages of this partition are fetched; None if they are not."""
+        """Return the epoch under which messages of this partition are fetched; None if they are not."""
         return self._applied.get(partition)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is assigned."""
+        """True when nothing is assigned."""
         return not self._applied
 
     def apply(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Fetch these from now on: partition -> (epoch, first offset). One whose epoch did not change goes on."""
+        """Fetch these from now on: partition -> (epoch, first offset). A partition with the same epoch goes on."""
         gone = [p for p, epoch in self._applied.items() if p not in wanted or wanted[p][0] != epoch]
         if gone:
             with native_errors(self._servers, "stop fetching"):
@@ -79,10 +79,10 @@ class Fetcher:
             self._applied.update({partition: epoch for partition, (epoch, _) in new.items()})
 
     def fetch(self, count: int, wait_seconds: float) -> Fetched:
-        """At most `count` messages; waits for the first one only.
+        """Return at most `count` messages; waits for the first one only.
 
-        Raises UsageError when the cluster refuses credentials or the right to read a topic. That it cannot be reached
-        is no error here: librdkafka goes on trying, and says so in the log.
+        UsageError when the cluster refuses credentials or the right to read a topic. An unreachable cluster is no error
+        here: librdkafka goes on trying, and logs it.
         """
         first = self._native.poll(wait_seconds)
         raw = [] if first is None else [first]
@@ -104,12 +104,12 @@ class Fetcher:
         return Fetched(messages=tuple(messages), out_of_range=tuple(out_of_range))
 
     def take_trouble(self) -> UnavailableError | None:
-        """Why a broker could not be reached, if that was told since the last call; the last reason counts."""
+        """Return why a broker could not be reached, if that was told since the last call; the last reason counts."""
         trouble, self._trouble = self._trouble, None
         return trouble
 
     def answers(self, seconds: float) -> bool:
-        """Whether a broker that this client is connected to answers a question within this time."""
+        """True if a broker that this client is connected to answers a question within this time."""
         topic = next((partition.topic for partition in self._applied), None)
         try:
             self._native.list_topics(*([] if topic is None else [topic]), timeout=seconds)
@@ -137,7 +137,7 @@ class Fetcher:
 
 
 def fetch_settings(group: str, config: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's settings for fetching what one is told; the group is named but never joined."""
+    """Return librdkafka's settings for fetching by assignment; the group is named but never joined."""
     ours = {
         "group.id": group,
         "enable.auto.commit": "false",

@@ -1,4 +1,4 @@
-"""How far a group is behind: offsets against log ends. What is not known stays None (`-` in the tools)."""
+"""Computes how far a group is behind: offsets against log ends. An unknown value stays None (`-` in the tools)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.kafka.client import KafkaClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """Where logs end, and for every other partition that was asked for why that is not known."""
+    """Ends of logs, and for every other partition that was asked for why its end is unknown."""
 
     ends: Mapping[TopicPartition, int]
     unknown: Mapping[TopicPartition, str]
@@ -20,10 +20,10 @@ class LogEnds:
 def lag(
     offsets: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | None]:
-    """Messages between each offset and its log's end, in order of the partitions; None when one of both is not known.
+    """Return the messages between each offset and its log's end, in order of the partitions; None when one is unknown.
 
-    Not limited to 0: a negative lag says that the offset is ahead of the log (a topic that was made anew, a restored
-    tree), as kafka-consumer-groups shows it.
+    A lag may be negative: the offset is ahead of the log (a topic that was made anew, a restored tree), as
+    kafka-consumer-groups shows it.
 
     >>> lag({TopicPartition("t", 0): 7, TopicPartition("t", 1): None}, {TopicPartition("t", 0): 9})
     {TopicPartition(topic='t', partition=0): 2, TopicPartition(topic='t', partition=1): None}
@@ -41,7 +41,7 @@ def log_ends(
     *,
     timeout_ms: int,
 ) -> LogEnds:
-    """The log's end of each partition that answers within `timeout_ms`; raises nothing for those that do not.
+    """Return the log's end of each partition that answers within `timeout_ms`; raises nothing for the others.
 
     Uncommitted transactions count, as in kafka-consumer-groups. One request to each leader.
     """

@@ -1,5 +1,5 @@
-"""How librdkafka's trouble is logged: in lines that say whose they are, and the same one less often, since a broker
-that is away fails every attempt to reach it."""
+"""Shapes librdkafka's log lines: each says whose it is, and a repeated one comes less often. (A broker that is away
+fails every attempt to reach it.)"""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VARIES = re.compile(r"(?<=rdkafka#)[a-z]+-\d+| \(after \d+ms in state .*\)$")
 
 
 class NativeLines(logging.Filter):
-    """Marks librdkafka's lines as its own. One about a connection is INFO: who asked is told of it by an error or event
-    that says who must act."""
+    """Marks librdkafka's lines as its own. One about a connection becomes INFO: an error or event tells the user, and
+    says who must act."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record passes, at its level now."""
+        """Return True if the record passes, at its level now."""
         text = record.getMessage()
         record.msg, record.args = "librdkafka: %s", (text,)
         if not text.startswith(CONNECTION_LINES) or record.levelno <= logging.INFO:
@@ -29,7 +29,7 @@ class NativeLines(logging.Filter):
 
 
 class LogThrottle(logging.Filter):
-    """Lets the same text through once in SAME_LINE_MS; when it comes again, that line says how many were left out."""
+    """Lets the same text through once in SAME_LINE_MS. The next one says how many were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LogThrottle(logging.Filter):
         self._lock = threading.Lock()  # clients log on threads of their own
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record passes; it may be given its count."""
+        """Return True if the record passes; adds the count to it."""
         text = record.getMessage()
         key = VARIES.sub("", text)
         with self._lock:

@@ -1,4 +1,4 @@
-"""What the poll-style consumer asks of its membership."""
+"""What the poll-style consumer needs from its membership."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkcoord.settings import MemberChoices
 
 
 class Membership(Protocol):
-    """What this consumer asks of zkcoord.Consumer."""
+    """`zkcoord.Consumer` as this consumer uses it."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...

@@ -1,8 +1,7 @@
-"""Kafka client properties files, as the Java tools read them (`--command-config`), in librdkafka's words.
+"""Translates Kafka client properties files, as the Java tools read them (`--command-config`), for librdkafka.
 
-A key that means the same in both is kept or renamed; one that only Java has is refused by name, never dropped: a
-security setting that is silently left out is worse than an error. What stands in neither list goes on as it is, and
-librdkafka refuses what it does not know.
+A key that both know is kept or renamed. A key that only Java knows is refused by name: to drop a security setting in
+silence is worse than an error. Other keys pass, and librdkafka refuses what it does not know.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|
 
 
 def load_command_config(path: str | Path) -> dict[str, str]:
-    """The settings of a Kafka client properties file as librdkafka takes them.
+    """Read a Kafka client properties file and return librdkafka's settings.
 
-    Raises UsageError, naming the file and the key but never a value, for a file that cannot be read, a line that is
-    no setting, and a setting that exists in Java only.
+    UsageError, naming the file and the key but never a value, for a file that cannot be read, a line that is no
+    setting, and a setting of Java alone.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -113,7 +112,7 @@ def _unescape(text: str) -> str:
 
 
 def translate(java: Mapping[str, str]) -> dict[str, str]:
-    """The same settings for librdkafka; UsageError names the first key (in order of the alphabet) that has none."""
+    """Return the same settings for librdkafka; UsageError names the first key (alphabetically) that has none."""
     special: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
         "sasl.jaas.config": _jaas,
         "ssl.truststore.location": _truststore,
@@ -141,7 +140,7 @@ def _nothing(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas(java: Mapping[str, str]) -> dict[str, str]:
-    """User and password of the login modules that have them (PLAIN, SCRAM)."""
+    """Return user and password of the login modules that have them (PLAIN, SCRAM)."""
     module, _, options = java["sasl.jaas.config"].strip().partition(" ")
     name = module.rpartition(".")[2]
     if name not in PASSWORD_MODULES:

@@ -1,7 +1,7 @@
-"""Whether Kafka can be reached, as the polling thread finds out: told once when it cannot, and once when it can again.
+"""Finds out on the polling thread whether Kafka can be reached; tells once when it cannot, and once when it can again.
 
-librdkafka tells each attempt that failed, and nothing when one succeeds. So an error only raises a suspicion. The
-suspicion is checked by a question to the cluster, now and then until it is answered.
+librdkafka tells each attempt that failed, and nothing when one succeeds. So an error is only a suspicion, which a
+question to the cluster confirms, again and again until it is answered.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ ANSWER_SECONDS = 0.3  # how long the polling thread waits for an answer
 
 
 class Asked(Protocol):
-    """What answers for the cluster."""
+    """Answers for the cluster."""
 
     def take_trouble(self) -> UnavailableError | None:
-        """Why a broker could not be reached, if that was told since the last call."""
+        """Return why a broker could not be reached, if that was told since the last call."""
 
     def answers(self, seconds: float) -> bool:
-        """Whether the cluster answers a question within this time."""
+        """True if the cluster answers a question within this time."""
 
 
 class Reach:
-    """What one consumer knows of its Kafka. Belongs to the polling thread."""
+    """Knows whether one consumer's Kafka can be reached. Belongs to the polling thread."""
 
     def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None) -> None:
         self._group, self._asked, self._now_ms = group, asked, now_ms or _mono_ms
@@ -42,14 +42,14 @@ class Reach:
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
 
     def failed(self, error: UnavailableError) -> None:
-        """Kafka cannot be reached, as a question of somebody else has shown."""
+        """Note that Kafka cannot be reached, as somebody else's question has shown."""
         self._suspicion = error
         if self.error is None:
             self.error = error
             logs.emit("kafka_away", group=self._group, why=f"{error}; still trying", level="warning")
 
     def look(self, heard: bool) -> None:
-        """Take in what the client tells. `heard`: messages have come."""
+        """Take in the client's news. `heard`: messages have come."""
         self._suspicion = self._asked.take_trouble() or self._suspicion
         if self._suspicion is None:
             return

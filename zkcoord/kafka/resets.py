@@ -1,5 +1,5 @@
-"""What a consumer asks Kafka now and then: whether it lets us in, and where reading begins in a partition without an
-offset, or with one outside of its log (the reset policy).
+"""Asks Kafka whether it accepts a consumer's credentials, and where reading begins in a partition without an offset, or
+with one outside of its log (the reset policy).
 
 Each question opens a client of its own: they are rare, and a consumer's fetching client answers none.
 """
@@ -17,7 +17,7 @@ TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a
 
 
 class Log(NamedTuple):
-    """What a log holds, `start` up to, not including, `end`, and where reading goes on."""
+    """A log's `start`, its `end` (not included), and where reading goes on."""
 
     start: int
     end: int
@@ -31,12 +31,12 @@ class Resets:
         self._servers, self._config, self.policy = servers, config, policy
 
     def check_credentials(self) -> UnavailableError | None:
-        """RefusedError if the brokers refuse us; that nobody answers is returned."""
+        """RefusedError if the brokers refuse us. Returns the error if nobody answers."""
         with KafkaClient(self._servers, self._config) as client:
             return client.check_credentials()
 
     def ask(self, partitions: Collection[TopicPartition]) -> UnavailableError | None:
-        """Why these cannot be read now, or the cluster not be reached; None: it answers, and their leaders do."""
+        """Return why these, or the cluster, cannot be reached; None: the cluster and their leaders answer."""
         with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
             why = client.check_credentials()
             if why is not None or not partitions:
@@ -46,12 +46,12 @@ class Resets:
             return next(away, None)
 
     def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where partitions without an offset start."""
+        """Return where partitions without an offset start."""
         with KafkaClient(self._servers, self._config) as client:
             return client.reset_positions(partitions, self.policy)
 
     def log_of(self, partition: TopicPartition) -> Log:
-        """What is there, for a position that is not."""
+        """Return the log of a partition whose position is not in it."""
         with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
             return Log(
                 start=client.beginning_offsets([partition])[partition],
