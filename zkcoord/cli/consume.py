@@ -100,7 +100,7 @@ def consume(settings: Settings, **options: Any) -> None:
 
 
 class Printing:
-    """The loop of `consume`. Invariant: what is committed has been printed, and left the process, before."""
+    """The loop of `consume`. Invariant: a record is printed, and has left the process, before it is committed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Printing:
         """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more.
 
         UnavailableError when no partition was given in `timeout_ms`, when Kafka cannot be reached after it, and when
-        it could not be reached until the stop.
+        Kafka could not be reached until the stop.
         """
         committed_ms = heard_ms = mono_ms()
         started = False
@@ -146,7 +146,7 @@ class Printing:
             raise self._consumer.away
 
     def _check_reached(self, started: bool, waited_ms: int) -> None:
-        """Nothing came for so long: that is the end of the records only where the brokers say so."""
+        """Ask the brokers whether silence for so long is the end of the records."""
         away = self._consumer.ask_kafka()
         if away is not None:
             if self._commits:  # what was printed is not to come again
@@ -156,7 +156,7 @@ class Printing:
             raise self._never_began(waited_ms)
 
     def _never_began(self, waited_ms: int) -> UnavailableError:
-        """There was nothing to read from: that is not the end of the records."""
+        """Say that there was nothing to read from, which is not the end of the records."""
         from zkcoord.consumer import why_nothing_is_held
 
         why = why_nothing_is_held(self._consumer.consumer_id)
@@ -175,7 +175,8 @@ class Printing:
 
 
 def json_line(message: Message) -> str:
-    """The record as one JSON object; keys and values that are no UTF-8 under `key_base64`, `value_base64`."""
+    """Return the record as one JSON object. Keys and values that are not UTF-8 stand in `key_base64`,
+    `value_base64`."""
     document = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -188,7 +189,7 @@ def json_line(message: Message) -> str:
 
 
 def text_line(message: Message) -> str:
-    """The record for people: partition, offset, key, value, on one line."""
+    """Return the record for people: partition, offset, key, value, on one line."""
     partition = TopicPartition(message.topic(), message.partition())
     return f"{partition}\t{message.offset()}\t{_shown(message.key())}\t{_shown(message.value())}"
 
@@ -213,14 +214,14 @@ def _topics(topics: Sequence[str], include: str | None, exclude: str | None) -> 
 
 
 def wanted_words(topics: Sequence[str], include: str | None, exclude: str | None) -> str:
-    """What was asked for, in words."""
+    """Describe what was asked for."""
     if topics:
         return f"a partition of {', '.join(topics)}"
     return f"a topic that matches {include}" if exclude is None else f"a topic that does not match {exclude}"
 
 
 def keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], Any], **settings: Any) -> Membership:
-    """A membership that gives partitions back where it found them."""
+    """Make a membership that gives partitions back at the offsets where it found them."""
     from zkcoord.consumer import Consumer
 
     class KeepingOffsets(Consumer):
@@ -235,7 +236,7 @@ def keeping_offsets(*args: Any, on_stop: Callable[[tuple[TopicPartition, ...]], 
 
 
 def _pipe(stream: Any) -> select.poll | None:
-    """Tells when the reader of standard output has gone; None if that is no pipe."""
+    """Return what tells when the reader of standard output has gone; None if that is no pipe."""
     try:
         if not stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
             return None

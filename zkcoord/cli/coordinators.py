@@ -1,4 +1,4 @@
-"""`zkcoord coordinators`: who stands for election, who serves, and how to make one resign."""
+"""`zkcoord coordinators`: lists the candidates and the elected one, and makes one resign."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def resign(settings: Settings, number: int, timeout_ms: int) -> None:
 
 
 def _successor(tree: BlockingTree, address: str) -> str | None:
-    """Who serves, as soon as somebody does: an election is a matter of milliseconds; None if it takes much longer."""
+    """Return who serves, as soon as somebody does; None if that takes longer than an election (milliseconds)."""
     end = time.monotonic() + ELECTION_SECONDS
     while (now := read_tree(tree, address).coordinator) is None and time.monotonic() < end:
         time.sleep(TURN_SECONDS)
@@ -86,7 +86,7 @@ def _successor(tree: BlockingTree, address: str) -> str | None:
 
 
 def _ask(tree: BlockingTree, path: str, number: int) -> int:
-    """Set `resign` in the candidate's node; returns the czxid of that candidate."""
+    """Set `resign` in the candidate's node; return that candidate's czxid."""
 
     def attempt() -> tuple[int, Write | None]:
         (node,) = tree.read([Read(path)])
@@ -100,7 +100,7 @@ def _ask(tree: BlockingTree, path: str, number: int) -> int:
 
 
 def _candidates(tree: BlockingTree) -> list[Node]:
-    """The candidates' nodes, by number."""
+    """Return the candidates' nodes, by number."""
     (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
     names = sorted(listed.children, key=lambda name: (len(name), name))
     nodes = tree.read([Read(f"{CANDIDATES}/{name}") for name in names]) if names else ()

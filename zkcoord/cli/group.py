@@ -112,14 +112,14 @@ def describe(
 
 
 def _present(tree: BlockingTree, layout: Layout) -> list[str]:
-    """All groups that were not deleted, in order."""
+    """Return all groups that were not deleted, in order."""
     names = group_names(tree, layout)
     deleted = deleted_groups(tree, layout, names)
     return [name for name in names if name not in deleted]
 
 
 def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
-    """Where the logs end; without Kafka nothing is known, and that is said."""
+    """Return where the logs end. Without Kafka nothing is known; a warning says so."""
     from zkcoord.kafka.client import KafkaClient, librdkafka
     from zkcoord.kafka.lag import log_ends
 
@@ -173,7 +173,7 @@ def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, 
 
 
 def _sentence(above: TreeReport, report: GroupReport) -> str:
-    """The group's state in one line."""
+    """Describe the group's state in one line."""
     view = report.view
     words = [
         f"Group {view.group}: {report.phase.value}",
@@ -189,7 +189,7 @@ def _sentence(above: TreeReport, report: GroupReport) -> str:
 
 
 def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
-    """What a state alone does not tell."""
+    """Say what the state alone does not tell."""
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
@@ -205,7 +205,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
 
 
 def _changed(report: GroupReport) -> dict[str, str]:
-    """Topics that are not what the group knew, in words."""
+    """Name the topics that differ from what the group knew."""
     return {topic: CHANGED[change] for topic, change in sorted(report.view.changed.items()) if change in CHANGED}
 
 
@@ -238,7 +238,7 @@ def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
 
 
 def _awaited_rows(above: TreeReport, report: GroupReport) -> list[list[Any]]:
-    """Static members that are away, in the columns of the members."""
+    """Return static members that are away, in the columns of the members."""
     group, known = report.view.group, report.view.instances
     return [
         [
@@ -255,7 +255,7 @@ def _awaited_rows(above: TreeReport, report: GroupReport) -> list[list[Any]]:
 
 
 def _document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, Any]:
-    """All that is known of the group."""
+    """Return all that is known of the group."""
     return {
         **_state(above, report),
         "members": _members(report),
@@ -294,7 +294,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
 
 
 def _members(report: GroupReport) -> list[dict[str, Any]]:
-    """All members, by consumer id."""
+    """Return all members, by consumer id."""
     owned: dict[str, list[str]] = {}
     for partition, owner in sorted(report.view.owners.items()):
         owned.setdefault(consumer_of(owner.thread), []).append(str(partition))

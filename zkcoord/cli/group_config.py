@@ -99,7 +99,7 @@ def _warn_of_grace(grace_ms: int, timeouts_ms: Sequence[int]) -> None:
 
 
 def _chosen(pairs: Sequence[str]) -> dict[str, str]:
-    """Key -> value as text, empty: the default."""
+    """Return key -> value as text; empty is the default."""
     chosen: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -116,7 +116,7 @@ def _chosen(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _absent(tree: BlockingTree, chosen: Mapping[str, str]) -> list[str]:
-    """Keys that decide something about a partition which does not exist now, with what there is in its place."""
+    """Return keys that decide about a partition which does not exist now, with what exists in its place."""
     about = {key: partition_of(key.partition(".")[2]) for key, value in chosen.items() if value}
     keys = {key: partition for key, partition in about.items() if partition is not None}
     topics = sorted({partition.topic for partition in keys.values()})
@@ -136,7 +136,7 @@ def _absent(tree: BlockingTree, chosen: Mapping[str, str]) -> list[str]:
 
 
 def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
-    """The record with these values; an empty one, or `null`, is the default. UsageError for one that is not allowed.
+    """Return the record with these values. An empty one, or `null`, is the default. UsageError for an illegal one.
 
     >>> changed(DEFAULT_RECORD, {"policy.max_moves": "10"}).policy.max_moves
     10
@@ -160,7 +160,7 @@ def changed(record: GroupRecord, chosen: Mapping[str, str]) -> GroupRecord:
 
 
 def flat(record: GroupRecord) -> dict[str, Any]:
-    """What people decided, key -> value; None: it is left to the members, or there is no limit.
+    """Return what people decided, key -> value; None: the members decide, or there is no limit.
 
     >>> flat(changed(DEFAULT_RECORD, {"assignor": "range"}))["assignor"]
     'range'

@@ -20,7 +20,7 @@ WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to
 
 
 class FairQueue:
-    """Waits until a deadline that counts for all groups; every few seconds a line on standard error says what for."""
+    """Waits until a deadline that counts for all groups. Every few seconds it prints the reason on standard error."""
 
     def __init__(self, tree: BlockingTree, address: str, timeout_ms: int) -> None:
         self._tree, self._address = tree, address
@@ -28,12 +28,12 @@ class FairQueue:
         self._said = time.monotonic()
 
     def for_the_tree(self) -> None:
-        """Wait until the first coordinator has made the tree; in vain when the time is up."""
+        """Wait until the first coordinator has made the tree, at most until the time is up."""
         while current(self._tree) is None and not self._late():
             self._turn(lambda: "the first coordinator has not made zkcoord's nodes yet")
 
     def until_stable(self, layout: Layout, name: str, *, empty_too: bool) -> GroupReport:
-        """The group once it is settled: two equal readings in a row, so that it was so at one moment.
+        """Wait until the group is settled, and return it. Two equal readings in a row prove one moment.
 
         `empty_too`: a group without members is settled, too.
         """
@@ -61,7 +61,7 @@ class FairQueue:
         time.sleep(TURN_SECONDS)
 
     def _report_or_none(self, layout: Layout, name: str) -> GroupReport | None:
-        """The group; before the deadline None for one that is not there (yet)."""
+        """Return the group. Before the deadline None for one that does not exist (yet)."""
         try:
             return read_group(self._tree, layout, name)
         except UsageError:
@@ -70,7 +70,7 @@ class FairQueue:
             return None
 
     def _not_stable(self, report: GroupReport) -> str:
-        """Why the group is not stable, and what to do."""
+        """Say why the group is not stable, and what to do."""
         above = read_tree(self._tree, self._address)
         return why_not_stable(above, report) + _nobody(above)
 
@@ -79,12 +79,12 @@ class FairQueue:
 
 
 def _nobody(above: TreeReport) -> str:
-    """Words for that nobody is elected; "" when somebody is."""
+    """Say that nobody is elected; "" when somebody is."""
     return "" if above.coordinator is not None else "; no coordinator is elected: start one (`zkcoord coordinator`)"
 
 
 def why_not_stable(above: TreeReport, report: GroupReport) -> str:
-    """Why the group is not stable, and what to do."""
+    """Say why the group is not stable, and what to do."""
     name, commands = report.view.group, count(report.commands(), "command")
     if report.phase is Phase.EMPTY:
         away = f", static members are away ({', '.join(report.awaited)})" if report.awaited else ""
@@ -112,7 +112,7 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
 
 
 def first_problem(report: GroupReport) -> str:
-    """The first node of the group with a problem: its path, what is wrong, who must act. "" if there is none."""
+    """Describe the group's first node with a problem: its path, the fault, who must act. "" if there is none."""
     if not report.problems:
         return ""
     path = min(report.problems)
@@ -122,7 +122,7 @@ def first_problem(report: GroupReport) -> str:
 
 
 def waits_for(above: TreeReport, awaited: Awaited) -> str:
-    """What waits for a static member that is away, and until when."""
+    """Say what waits for a static member that is away, and until when."""
     until_ms = awaited.until_ms(above)
     when = (
         f"until {at(until_ms)}, by the clock of ZooKeeper's server"
@@ -135,7 +135,7 @@ def waits_for(above: TreeReport, awaited: Awaited) -> str:
 
 
 def at(wall_ms: int) -> str:
-    """A moment of somebody's wall clock, in this machine's time zone."""
+    """Format a moment of the wall clock in this machine's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms / 1000))
 
 

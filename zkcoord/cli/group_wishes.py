@@ -1,4 +1,4 @@
-"""`zkcoord group rebalance|hold|pause|resume|delete`: what people wish of a group."""
+"""`zkcoord group rebalance|hold|pause|resume|delete`: operators' requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ timeout = click.option(
 
 
 def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fields: Any) -> None:
-    """Wish, wait for the answer, print it; UsageError with the reason when it cannot be met."""
+    """Write the request, wait for the answer, print it; UsageError with the reason when it is refused."""
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = read_tree(tree, address).layout
@@ -46,7 +46,7 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
 
 
 def _waits_for(tree: BlockingTree, layout: Layout, address: str, group: str) -> str:
-    """Who carries the request out, and the node of the group that may keep it from that."""
+    """Return who carries the request out, and the group's node that may prevent it."""
     problem = ""
     with suppress(UsageError):  # a group that is gone
         problem = first_problem(read_group(tree, layout, group))

@@ -1,4 +1,4 @@
-"""The command line `zkcoord`: puts the nouns together, and turns every error into a line and an exit code."""
+"""The command line `zkcoord`: assembles the commands, and turns every error into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _PipeClosedError(Exception):
-    """Whoever read our output has seen enough."""
+    """Nobody reads our output any more."""
 
 
 class _Root(Group):
     """The whole command line. `main` ends the process with the exit code that `zkcoord.errors` documents."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what it printed has left the process when it is done."""
+        """Run a command, and flush what it printed."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -74,7 +74,7 @@ class _Root(Group):
 
 
 def _open_closed_streams() -> None:
-    """Of a process that was started without standard output or error what it prints goes nowhere."""
+    """Give a process that was started without standard output or error /dev/null in its place."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
@@ -113,7 +113,7 @@ def _say_bug(error: Exception) -> int:
 
 
 def _forget(stream: TextIO) -> None:
-    """What is left in a stream nobody reads goes nowhere, or the interpreter would complain at its end."""
+    """Send the rest of a stream that nobody reads to /dev/null; else the interpreter complains at its end."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

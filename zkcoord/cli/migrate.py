@@ -95,12 +95,12 @@ def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -
 
 
 def _run_id() -> str:
-    """This run's alone; tells people whose it is."""
+    """Return an id of this run alone, which tells people who runs it."""
     return f"{who()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def _words(write: Write) -> str:
-    """A znode operation for people.
+    """Describe a znode operation to people.
 
     >>> _words(SetNode("/zkcoord/epoch", b"4", 3))
     'set    /zkcoord/epoch if version 3: 4'

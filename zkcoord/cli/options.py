@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after the subcommand, and what they stand for."""
+"""The options that every command takes, before or after the subcommand, and their meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(slots=True)
 class Settings:
-    """What the common options said; of an option that is given twice the last one counts, `-v` adds up."""
+    """The common options. The last one of a repeated option counts; `-v` adds up."""
 
     zookeeper: str | None = None
     bootstrap_servers: str | None = None
@@ -41,7 +41,7 @@ class Settings:
         return self.output == "json"
 
     def zookeeper_address(self) -> str:
-        """Where ZooKeeper is; UsageError if nobody said."""
+        """Return where ZooKeeper is; UsageError if nobody said."""
         address = os.environ.get(ZOOKEEPER) if self.zookeeper is None else self.zookeeper
         if not address:
             raise UsageError(
@@ -50,40 +50,41 @@ class Settings:
         return address
 
     def kafka_address(self) -> str | None:
-        """Where Kafka is, None if nobody said."""
+        """Return where Kafka is, None if nobody said."""
         address = os.environ.get(BOOTSTRAP_SERVERS) if self.bootstrap_servers is None else self.bootstrap_servers
         return address or None
 
     def zookeeper_settings(self) -> ZooKeeperConfig:
-        """Authentication and encryption, out of the file that was named."""
+        """Read authentication and encryption from the file that was named."""
         return load_config(self.zookeeper_config) if self.zookeeper_config is not None else ZooKeeperConfig()
 
     def kafka_settings(self) -> dict[str, str]:
-        """librdkafka's settings, out of the Kafka client properties that were named."""
+        """Read librdkafka's settings from the Kafka client properties that were named."""
         from zkcoord.kafka.client import load_command_config
 
         return load_command_config(self.command_config) if self.command_config is not None else {}
 
     def tree(self) -> Tree:
-        """A session for a tool that waits for each answer."""
+        """Open a session for a tool that waits for each answer."""
         config = self.zookeeper_settings()
         return Tree(self.zookeeper_address(), deadline_ms=settings.TOOL_TIMEOUT_MS, config=config)
 
     def configure_log(self, usual_level: int) -> None:
-        """Text: from the command's usual level on; JSON: every event, for the program that asked for it; `-v`: more."""
+        """Set the log up. Text begins at the command's usual level; JSON has every event for programs; `-v` logs
+        more."""
         level = min(usual_level, logging.INFO) if self.log_format == "json" else usual_level
         handler = logs.configure(self.log_format, max(logging.DEBUG, level - 10 * self.verbose))
         handler.addFilter(_not_said_by_the_command)
 
 
 def _not_said_by_the_command(record: logging.LogRecord) -> bool:
-    """False for what ends a session for good: the library logs it, and a command ends with it, saying so itself."""
+    """False for an error that ends a session for good: the library logs it, and the command prints it at its end."""
     cause = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return not (record.name == SESSION_LOG and record.levelno == logging.ERROR and isinstance(cause, ZkcoordError))
 
 
 def at_least(smallest: int) -> click.IntRange:
-    """A whole number from `smallest` on; click calls it an "integer range" in its messages."""
+    """Return click's type of a whole number from `smallest` on, without click's name "integer range"."""
     kind = click.IntRange(smallest)
     kind.name = "whole number"
     return kind
@@ -111,7 +112,7 @@ COMMON = frozenset(field.name for field in fields(Settings))
 
 
 def common_options() -> list[click.Option]:
-    """Fresh instances of the options that every command takes."""
+    """Make new instances of the options that every command takes."""
     return [
         _option("--zookeeper", metavar="H:P[,H:P…][/CHROOT]", help=f"Where ZooKeeper is (or {ZOOKEEPER})."),
         _option("--bootstrap-servers", metavar="H:P[,H:P…]", help=f"Where Kafka is (or {BOOTSTRAP_SERVERS})."),
@@ -128,7 +129,8 @@ def _option(*names: str, **attributes: Any) -> click.Option:
 
 
 def _refuse_empty(option: click.Parameter, value: Any) -> None:
-    """A script's unset variable: another server would hide it, and a file's name would be the folder that one is in."""
+    """Refuse an empty value, as of a script's unset variable. It would hide another server, or name a folder for a
+    file."""
     if any(isinstance(each, str) and not each.strip() for each in (value if isinstance(value, tuple) else (value,))):
         raise UsageError(f"{option.opts[0]} is empty: give a value, or leave the option out")
 
@@ -144,7 +146,7 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 def format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """The help's options: the command's own first, those of every command below."""
+    """Write the help's options: the command's own first, then those of every command."""
     own: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     for option in command.get_params(context):
@@ -158,7 +160,7 @@ def format_options(command: click.Command, context: click.Context, formatter: cl
 
 
 class _Listed(click.Command):
-    """In the list of the command above stands the whole first sentence of its help."""
+    """Shows the whole first sentence of its help in the list of the command above."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """As click asks for it, which would cut the sentence to the line."""

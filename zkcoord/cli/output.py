@@ -12,7 +12,7 @@ from zkcoord.logs import emit, json_log, plain
 
 
 def cell(value: Any) -> str:
-    """A table's cell: `-` for what is not known; nothing in it can break the line or steer the terminal.
+    """Format a table's cell: `-` for an unknown value. Nothing in it can break the line or steer the terminal.
 
     >>> cell(None), cell(7), cell("a\\x1b[2J")
     ('-', '7', 'a\\\\x1b[2J')
@@ -22,7 +22,7 @@ def cell(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that is no printable character."""
+    """Escape everything in the text that is no printable character."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

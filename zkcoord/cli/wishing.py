@@ -1,6 +1,6 @@
-"""How a tool wishes something of a group: into its record by compare-and-set, then waits for the coordinator's answer.
+"""Writes an operator's request into a group's record by compare-and-set, then waits for the coordinator's answer.
 
-Whatever happens to the tool, the wish stands, and is carried out by whoever coordinates.
+The request stays when the tool dies, and the serving coordinator carries it out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a coordinator answered; `state` is "deleted" when the record went with the group."""
+    """A coordinator's answer. `state` is "deleted" when the record went with the group."""
 
     run: str
     state: str
@@ -47,7 +47,7 @@ class Answer:
 
 
 def who() -> str:
-    """Who runs this program, and where."""
+    """Say who runs this program, and where."""
     try:
         user = os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # an id without a name, as in many containers
@@ -56,7 +56,7 @@ def who() -> str:
 
 
 def who_and_when() -> dict[str, str]:
-    """Who asks, and when, for people; and the run's name, for the answer."""
+    """Return who asks, and when, for people; and the run's name, for the answer."""
     return {
         "who": who(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -65,7 +65,7 @@ def who_and_when() -> dict[str, str]:
 
 
 def read_record(tree: BlockingTree, layout: Layout, group: str) -> GroupRecord | None:
-    """The group's record, None if there is none; CorruptError with its path if nobody can read it."""
+    """Return the group's record, None if there is none; CorruptError with its path if nobody can read it."""
     (node,) = tree.read([Read(layout.record(group))])
     return _record(node)
 
@@ -80,11 +80,10 @@ def _record(node: Node) -> GroupRecord | None:
 
 
 def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False) -> GroupRecord:
-    """Change the group's record by its version; UsageError if there is no such group, unless it may be `new`.
+    """Change the group's record by its version, and return it; UsageError if there is no such group, unless it may be
+    `new`.
 
-    Returns the record as it is.
-
-    `edit` is asked again as `by_version` says: it must leave alone what it finds done.
+    `edit` may be called several times, as in `by_version`: it must leave alone what it finds done.
     """
     if not may_name_a_group(group):
         raise UsageError(no_such_group(group))
@@ -105,10 +104,10 @@ def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, n
 
 
 def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tuple[T, Write | None]]) -> T:
-    """Write what `attempt` makes of the node that it reads, and return what it says; None to write: it is done.
+    """Write what `attempt` makes of the node that it reads, and return its answer; None to write: it is done.
 
-    It is asked again when somebody else was faster, or when nobody knows what became of the write. UsageError where no
-    attempt will succeed.
+    `attempt` is called again when somebody else was faster, or the write's outcome is unknown. UsageError where no
+    attempt can succeed.
     """
     for _ in range(ATTEMPTS_MAX):
         result, write = attempt()
@@ -126,7 +125,7 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
 
 
 def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:
-    """Wish something; returns the run whose answer is to be waited for: of a wish that stands already, its own."""
+    """Write a request. Returns the run to wait for: that of a standing request, if there is one."""
     mine: Mapping[str, Any] = {**who_and_when(), **fields}
 
     def edit(record: GroupRecord) -> GroupRecord:
@@ -140,7 +139,7 @@ def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: An
 
 
 def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, ...]) -> bool:
-    """Take wishes back; False if none of them stood, nor an answer to one."""
+    """Take requests back; False if none of them stood, nor an answer to one."""
     stood = False
 
     def edit(record: GroupRecord) -> GroupRecord:
@@ -155,9 +154,9 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
 
 
 def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str]) -> Answer:
-    """Ask until there is an answer; says now and then what is waited for; UnavailableError when it takes too long.
+    """Wait for an answer, and say now and then what for; UnavailableError when it takes too long.
 
-    Whoever interrupts it is told that what was asked for stands.
+    If the command is interrupted, it prints that the request is still pending.
     """
     began = time.monotonic()
     said = began
@@ -177,7 +176,8 @@ def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Ca
 
 
 def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: str) -> Answer | None:
-    """The answer to this run; None: not yet. A wish that is over and whose answer others wrote over was carried out."""
+    """Return the answer to this run; None: not yet. A request that is over without its answer was carried out; others
+    wrote over the answer."""
     record = read_record(tree, layout, group)
     if record is None:
         return Answer(run=run, state="deleted")
@@ -190,6 +190,6 @@ def answer_to(tree: BlockingTree, layout: Layout, group: str, name: str, run: st
 
 
 def who_serves(tree: BlockingTree, address: str) -> str:
-    """Who is waited for."""
+    """Return who is waited for."""
     above = read_tree(tree, address)
     return "no coordinator is elected" if above.coordinator is None else f"coordinator {above.coordinator} serves"
