@@ -34,11 +34,11 @@ class Driver:
         self.inbox.put(item)
 
     def at_end(self, action: Callable[[], None]) -> None:
-        """Do this on the loop's thread when the loop has ended, for whatever reason."""
+        """Call this on the loop's thread when the loop has ended, for whatever reason."""
         self._at_end.append(action)
 
     def ask(self, name: str, argument: Any = None) -> Future[None]:
-        """Ask the role for something; the future ends with its answer, or with an error when the loop ends first."""
+        """Make a request to the role. The future ends with its answer, or with an error when the loop ends first."""
         future: Future[None] = Future()
         self.put(Request(name, argument, future))
         if self.ended.is_set():
@@ -80,7 +80,7 @@ class Driver:
             self._thread.join(ENDING_MS / 1000)
 
     def raise_exit(self) -> None:
-        """Raise once, for whoever waits for the end, the SystemExit (or its like) by which the application ended it."""
+        """Raise once the SystemExit (or its like) by which the application ended the loop."""
         fatal = self.loop.fatal
         if fatal is not None and not isinstance(fatal, Exception) and not self._exit_raised:
             self._exit_raised = True

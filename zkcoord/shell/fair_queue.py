@@ -1,7 +1,7 @@
-"""What waits to be read, in lanes: where a request cannot take all, every lane has its share of it, the oldest first.
+"""A queue in lanes. A request that cannot take all takes a share of every lane, the oldest first.
 
-So nobody waits until a long lane (a group of thousands) is through (F10). What one request takes goes in the order of
-adding, and so does each lane.
+So nobody waits for the end of a long lane (a group of thousands) (F10). Each request, and each lane, goes in the order
+of adding.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class FairQueue:
         self._added = 0
 
     def add(self, key: Key, scope: str) -> None:
-        """A key waits from now on, unless it does so already."""
+        """Add a key, unless it waits already."""
         self._added += 1
         self._lanes.setdefault(_lane(scope), {}).setdefault(key, self._added)
 
     def discard(self, key: Key, scope: str) -> None:
-        """It waits no more, if it did."""
+        """Remove a key, if it waits."""
         lane = _lane(scope)
         keys = self._lanes.get(lane)
         if keys is not None and keys.pop(key, None) is not None and not keys:
@@ -40,11 +40,11 @@ class FairQueue:
         return bool(self._lanes)
 
     def clear(self) -> None:
-        """Nothing waits."""
+        """Remove all keys."""
         self._lanes.clear()
 
     def take(self, count: int) -> list[Key]:
-        """At most so many keys; they wait no more."""
+        """Remove and return at most `count` keys, oldest first."""
         if count <= 0 or not self._lanes:
             return []
         if sum(map(len, self._lanes.values())) <= count:
@@ -57,7 +57,7 @@ class FairQueue:
         return [key for _, key in sorted(taken)]
 
     def _take_each(self, share: int, count: int) -> list[tuple[int, Key]]:
-        """Up to `share` keys of every lane, together up to `count`."""
+        """Take up to `share` keys of every lane, together up to `count`."""
         taken: list[tuple[int, Key]] = []
         for lane, keys in list(self._lanes.items()):
             first = list(islice(keys.items(), min(share, count - len(taken))))

@@ -1,8 +1,8 @@
-"""When a server has been silent for too long. Plain arithmetic on monotonic ms.
+"""Decides when a server has been silent for too long. Plain arithmetic on monotonic ms.
 
-kazoo's heartbeats do not tell: whatever is asked counts as one, so that it never notices a server which takes requests
-and answers none as long as it is asked often enough. While nothing is asked, they do. Nor do answers to reads tell that
-were sent behind a sync or a transaction which has no answer (`SessionState.overtakes`).
+kazoo's heartbeats cannot tell while requests are made: kazoo takes any request for one, so it never notices a server
+that takes requests and answers none. They can tell while nothing is asked. Answers to reads behind a sync
+or a transaction without an answer cannot tell either (`SessionState.overtakes`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from zkcoord.shell.ports import CommitDone, Link, LinkChanged, ReadDone, StoreIn
 
 @dataclass(slots=True)
 class Hearing:
-    """What was heard of the server on the present link."""
+    """News of the server on the present link."""
 
     timeout_ms: int = 0  # of the session
     heard_ms: int = 0  # when something came last
     asked_ms: int | None = None  # since when an answer is awaited and nothing came; None: none is awaited
 
     def heard(self, now_ms: int) -> None:
-        """The server has said something."""
+        """Note that the server has said something."""
         self.heard_ms, self.asked_ms = now_ms, None
 
     def leave_at_ms(self, now_ms: int, *, awaits: bool) -> int | None:
-        """When this server is to be left unless something comes: two thirds of the timeout after it was heard last, but
-        not before half of it after it was asked (a role may ask rarely). None: it owes no answer."""
+        """Return when to leave this server unless something comes: two thirds of the timeout after its last word, but
+        not before half of it after the question (a role may ask rarely). None: it owes no answer."""
         if not awaits:
             self.asked_ms = None
             return None
@@ -35,7 +35,7 @@ class Hearing:
         return max(self.heard_ms + self.timeout_ms * 2 // 3, self.asked_ms + self.timeout_ms // 2)
 
     def left(self, now_ms: int) -> None:
-        """The connection was dropped: it takes as long again before that is repeated."""
+        """Note that the connection was dropped. It takes as long again before that is repeated."""
         self.heard_ms = self.asked_ms = now_ms
 
 

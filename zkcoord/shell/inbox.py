@@ -11,9 +11,9 @@ LOOK_SECONDS = 1.0
 
 
 class ThreadInbox:
-    """Inputs in the order of putting. Without a limit of its own: an input answers something that the loop asked for,
-    or is an event of a one-shot watch or of the session's link, or a request, whose thread waits until it is answered
-    or its time is over. So the program's threads and what the loop asked for are the bound."""
+    """Inputs in the order of putting. It needs no limit of its own. Each input answers the loop, or is an event of a
+    one-shot watch or of the session's link, or is a request whose thread waits for the answer or its timeout. So the
+    loop's requests and the program's threads are the bound."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class ThreadInbox:
         self._items.put(item)
 
     def take(self, until_ms: int | None) -> list[Input]:
-        """All inputs that wait, as soon as there is one, or none when the clock shows `until_ms` (None: never)."""
+        """Return all inputs that wait, as soon as there is one; none when the clock shows `until_ms` (None: never)."""
         items = self._first(until_ms)
         try:
             for _ in range(self._items.qsize() if items else 0):
@@ -34,7 +34,7 @@ class ThreadInbox:
         return items
 
     def _first(self, until_ms: int | None) -> list[Input]:
-        """The oldest input, as soon as there is one, or none in time."""
+        """Return the oldest input as soon as there is one; None when the time is over."""
         while True:
             left_s = None if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
             try:

@@ -1,8 +1,8 @@
-"""The order of the flow: inputs in; read what is dirty; let the role decide; send its transactions; wait.
+"""Runs one role: takes inputs in, reads what is dirty, lets the role decide, sends its transactions, waits.
 
-One loop serves one role (a coordinator or a consumer). It owns the session: a session that is lost is thrown away with
+One loop serves one role (a coordinator or a consumer). It owns the session. A lost session is thrown away with
 everything that was read in it, and a new one is opened (rule 6). Nothing here knows groups, commands or offsets, and
-nothing blocks. An outcome is only told to the role; what it wrote becomes known by being read.
+nothing blocks. The role hears an outcome; it learns by reading what the write did.
 """
 
 from __future__ import annotations
@@ -58,41 +58,42 @@ Events = Callable[[str, Mapping[str, Any]], None]
 
 
 class Role(Protocol):
-    """What a loop asks of a coordinator or a consumer. Every method runs on the loop's thread and returns at once."""
+    """What a loop needs from a coordinator or a consumer. Every method runs on the loop's thread and returns at
+    once."""
 
     def session_opened(self, session_id: int, session_timeout_ms: int, now_ms: int) -> None:
         """A new session is connected: want the first nodes."""
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
-        """The same session is connected again, perhaps with another timeout; everything wanted is being read anew."""
+        """The same session is connected again, perhaps with another timeout. All wanted nodes are read anew."""
 
     def session_suspended(self, now_ms: int) -> None:
-        """The link broke; nothing can be said of the tree until it is back."""
+        """The link broke. The tree is unknown until it is back."""
 
     def session_lost(self, now_ms: int) -> None:
-        """The session is over, and with it all that was read: start afresh."""
+        """The session is over, and all that was read is void: start afresh."""
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
-        """Take in what was read, in the order in which the server answered."""
+        """Take in nodes, in the order in which the server answered."""
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
-        """A transaction sent with `tag` has its outcome."""
+        """Take in the outcome of a transaction sent with `tag`."""
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
-        """A sync that was sent at `sent_ms` was answered by the leader."""
+        """Note that the leader answered a sync that was sent at `sent_ms`."""
 
     def called(self, done: CallDone, now_ms: int) -> None:
-        """A callback of the application returned."""
+        """Take in the return of a callback of the application."""
 
     def requested(self, request: Request, now_ms: int) -> None:
-        """The program around the loop asks for something; the role ends its future, sooner or later."""
+        """Take a request of the program around the loop. The role ends its future sooner or later."""
 
     def ended(self, now_ms: int) -> int | None:
-        """The loop was abandoned or failed: only `called` follows. Returns when to be asked again whether the session
-        may be closed; None: it may, and whoever waits for an answer has got one."""
+        """The loop was abandoned or failed; only `called` follows. Returns when to ask again whether the session may be
+        closed; None: it may, and every caller has got an answer."""
 
     def decide(self, now_ms: int) -> int | None:
-        """Decide from what is known; returns when to be asked again at the latest, or None."""
+        """Decide from what is known. Returns when to decide again at the latest, or None."""
 
 
 class Loop:
@@ -113,7 +114,7 @@ class Loop:
         self._failed_ms: int | None = None  # since when the loop has only waited until it may close its session
 
     def run_role(self, role: Role, events: Events | None = None) -> None:
-        """Name the role, and where to report what nobody else sees; once, before the first step."""
+        """Set the role, and the receiver of events; once, before the first step."""
         self._role, self._report = role, events or self._report
 
     # what a role may ask for
@@ -130,7 +131,7 @@ class Loop:
 
     @property
     def settled(self) -> bool:
-        """True when the link is up and no sync holds the reads back: what is clean is also current."""
+        """True when the link is up and no sync holds the reads back: clean nodes are then also current."""
         return self._session is not None and self._session.connected and self._session.gate is None
 
     @property
@@ -144,7 +145,8 @@ class Loop:
         return known is None or now_ms >= known.until_ms
 
     def commit(self, transaction: Transaction, tag: Any, now_ms: int, lane: str = "") -> None:
-        """Send one multi; all that it touches is dirty from now on. `lane`: whose refusals are counted together."""
+        """Send one multi. All nodes that it touches are dirty from now on. `lane` groups the refusals that count
+        together."""
         session = self._current()
         token = self._next_token()
         touched, tells = session.tracker.written(token, transaction.touched())
@@ -175,7 +177,7 @@ class Loop:
     # the flow
 
     def step(self, inputs: Sequence[Input], now_ms: int) -> int | None:
-        """Take inputs in, decide, send; returns when to step again at the latest (None: only with an input)."""
+        """Take inputs in, decide, send. Returns when to step again at the latest (None: only with an input)."""
         role = self._role
         if role is None or self.finished:
             return None
@@ -208,7 +210,7 @@ class Loop:
         return min(times, default=None)
 
     def _end(self, failed_ms: int, now_ms: int) -> int | None:
-        """Close the session for good once the role lets it go; returns when to ask it again."""
+        """Close the session for good once the role lets it go. Returns when to ask the role again."""
         try:
             wake_at_ms = self._role.ended(now_ms) if self._role is not None else None
         except Exception:  # after a bug the role may be in any state: what it reads, it reads for a lease at most
@@ -220,8 +222,8 @@ class Loop:
         return wake_at_ms
 
     def _leave_silent_server(self, now_ms: int) -> int | None:
-        """Have the client look for another server, in the same session, when this one owes an answer and was not heard
-        for too long; returns when that is due."""
+        """Make the client look for another server, in the same session, when this one owes an answer for too long.
+        Returns when that is due."""
         session = self._session
         if session is None or not session.connected:
             return None
@@ -248,7 +250,7 @@ class Loop:
                 self._serve(role, item, now_ms)
 
     def _serve(self, role: Role, request: Request, now_ms: int) -> None:
-        """Hand a request to the role. One that cannot be served fails alone, unless that is a bug."""
+        """Hand a request to the role. A broken request fails alone, unless it shows a bug."""
         try:
             role.requested(request, now_ms)
         except InvariantError:
@@ -283,7 +285,7 @@ class Loop:
                 self._take_link(role, session, item, now_ms)
 
     def _put_off(self, session: SessionState, token: int, refused: Unreadable, now_ms: int) -> None:
-        """Leave what needs this node alone, and tell once who must act; everything else goes on."""
+        """Skip what needs this node, and tell once who must act. Everything else goes on."""
         wait_ms = UNREADABLE_BREAKING_MS if refused.breaks_link else UNREADABLE_MS
         session.tracker.put_off(token, refused.path, refused.kind, now_ms + wait_ms)
         if session.unreadable.get(refused.path, ("", ""))[1] != refused.why:
@@ -307,7 +309,7 @@ class Loop:
         role.committed(sent.tag, done, sent.sent_ms, now_ms)
 
     def _refused(self, session: SessionState, sent: Sent, done: CommitDone, now_ms: int) -> None:
-        """Read what the refusal was about; when that does not help, wait, and tell who might."""
+        """Read what the refusal was about. When that does not help, wait, and tell who might help."""
         path = sent.transaction.writes[done.failed_at].path
         for changed in (path, *parents(path)):  # a parent may have gone with all that was below it
             session.tracker.touch(changed)
@@ -354,7 +356,7 @@ class Loop:
             role.session_opened(change.session_id, change.session_timeout_ms, now_ms)
 
     def _gate(self, session: SessionState, now_ms: int) -> None:
-        """What is read next must show everything that happened: everything again, after a sync."""
+        """Read everything again, after a sync: the reads must show everything that happened."""
         session.gate = 0
         session.tracker.touch_all()
         if session.connected:

@@ -1,8 +1,8 @@
-"""What a loop needs from the world: one ZooKeeper session, callbacks, a clock. The simulated world offers the same.
+"""The interfaces of a loop: one ZooKeeper session, callbacks, a clock. The simulated world offers the same.
 
-Nothing here blocks. A request is sent and its outcome comes back as an input through the inbox, in the order in which
-the server answered: replies and watch events of one session are never reordered against each other (a watch event is
-delivered before the reply of any read that shows what it told of; ZooKeeper guarantees it, `shell.zk` keeps it).
+Nothing here blocks. A request is sent, and its outcome comes back as an input through the inbox, in the order of the
+server's answers. Replies and watch events of one session keep their order: a watch event comes before the reply of any
+read that shows its change. (ZooKeeper guarantees it, and `shell.zk` keeps it.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ of almost 1 MiB, and what its group waits for must hold up nobody else."""
 
 
 class Outcome(Enum):
-    """What became of a transaction. All three mean: read again, decide again."""
+    """The outcome of a transaction. All three mean: read again, decide again."""
 
     COMMITTED = "committed"
     REFUSED = "refused"
@@ -39,7 +39,7 @@ class Link(Enum):
 
 
 class WatchFired(NamedTuple):
-    """Something changed at `path` (one-shot). `children` / `data`: which watches of this session it ended."""
+    """Something changed at `path` (one-shot). `children` / `data`: the watches of this session that it ended."""
 
     path: str
     data: bool
@@ -48,9 +48,9 @@ class WatchFired(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A read that asking again at once does not mend. `why`: what is wrong, and who must act.
+    """A read that fails again when repeated at once. `why` says what is wrong, and who must act.
 
-    `breaks_link`: its answer is too large to be taken, so that asking for it costs the connection.
+    `breaks_link`: the answer is too large to be taken, and asking for it costs the connection.
     """
 
     path: str
@@ -62,7 +62,7 @@ class Unreadable:
 class ReadDone(NamedTuple):
     """The answers to one `TreeStore.read`, in its order; `nodes` is None when the connection broke meanwhile.
 
-    Those in `unreadable` are left out of `nodes`, and leave no watch. Any other watched read leaves its watch on a
+    Nodes in `unreadable` are left out of `nodes`, and leave no watch. Any other watched read leaves its watch on a
     missing node too (its creation fires), for data and for children.
     """
 
@@ -72,12 +72,12 @@ class ReadDone(NamedTuple):
 
 
 class CommitDone(NamedTuple):
-    """What became of one `TreeStore.commit`.
+    """The outcome of one `TreeStore.commit`.
 
-    COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), `made` the
-    paths of the nodes that were created with a sequence, in the order of their writes.
-    REFUSED: `failed_at` is the index of the write that the server refused, `reason` its error's name
-    (`NoNode`, `NodeExists`, `BadVersion`, `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
+    COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), and `made`
+    the paths of the nodes that were created with a sequence, in the order of their writes. REFUSED: `failed_at` is the
+    index of the write that the server refused, `reason` its error's name (`NoNode`, `NodeExists`, `BadVersion`,
+    `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
     """
 
     token: int
@@ -89,18 +89,18 @@ class CommitDone(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """True when a server has answered, whatever: the session stood then."""
+        """True when a server has answered, whatever it said: the session stood then."""
         return self.outcome is not Outcome.UNKNOWN and self.reason != TOO_LARGE
 
 
 def too_large(token: int, transaction: Transaction) -> CommitDone:
-    """What becomes of a transaction that is larger than servers take: its largest write is to blame."""
+    """Return the outcome of a transaction that is larger than servers take. It blames the largest write."""
     sizes = [Transaction(writes=(write,)).payload_bytes() for write in transaction.writes]
     return CommitDone(token, Outcome.REFUSED, failed_at=sizes.index(max(sizes)), reason=TOO_LARGE)
 
 
 class SyncDone(NamedTuple):
-    """A `TreeStore.sync` was answered by the leader (`ok`) or the connection broke."""
+    """The leader answered a `TreeStore.sync` (`ok`), or the connection broke."""
 
     token: int
     ok: bool
@@ -115,7 +115,7 @@ class LinkChanged(NamedTuple):
 
 
 class CallDone(NamedTuple):
-    """A callback of the application returned `value`, or raised `error`; `part`: it is still at the rest."""
+    """A callback of the application returned `value`, or raised `error`. With `part` it goes on with the rest."""
 
     token: int
     value: Any = None
@@ -125,7 +125,7 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that the program around the loop asks of it: `name` is the verb, `future` takes the answer."""
+    """A request of the program around the loop. `name` is the verb, `future` takes the answer."""
 
     name: str
     argument: Any = None
@@ -141,7 +141,7 @@ StoreInput = WatchFired | ReadDone | CommitDone | SyncDone | LinkChanged | Heard
 
 
 class FromStore(NamedTuple):
-    """An input of the store that was opened as number `session`; the loop drops those of earlier ones (rule 6)."""
+    """An input of the store that was opened as number `session`. The loop drops inputs of earlier ones (rule 6)."""
 
     session: int
     item: StoreInput
@@ -151,7 +151,7 @@ Input = FromStore | CallDone | Request
 
 
 def refuse_requests(inputs: Sequence[Input]) -> None:
-    """The loop has ended: nobody else will answer what of these has no answer yet."""
+    """End the requests among these that have no answer: the loop has ended."""
     for item in inputs:
         if isinstance(item, Request) and not item.future.done():
             item.future.set_exception(LoopEndedError("the loop has ended"))
@@ -188,8 +188,8 @@ class StoreFactory(Protocol):
 class Callbacks(Protocol):
     """The application behind a consumer. `call` returns at once; one CallDone with `token` follows.
 
-    Callbacks are answered in order. `reset` is a question beside them: its answer may come before or after theirs.
-    Of a `stop` parts may come before its answer: final offsets of some of its partitions, which are read no more.
+    Callbacks are answered in order. `reset` is a question beside them, with its answer before or after theirs. Parts of
+    a `stop` may come before its answer: final offsets of partitions that are read no more.
     """
 
     def call(self, token: int, name: str, argument: Any) -> None: ...

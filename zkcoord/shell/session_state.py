@@ -1,4 +1,4 @@
-"""What a loop knows of its present session: what is under way in it, and how its link is."""
+"""The state of a loop's present session: requests under way, and the link."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Which nodes a loop wants to know, and which of them are dirty, being read, or clean.
+"""Tracks the nodes that a loop wants to know: dirty, being read, or clean.
 
-The rule: a scope (a group, or the whole tree) is decided on only while none of its nodes is dirty or being read. Every
-node that an own transaction touches is dirty from its sending on; a watch event makes its node dirty, also while it is
-being read (nobody can tell whether it came before or after that read); a broken link makes everything dirty. What a
-want asks for may come with the reply to an own multi (`by_writes`): a multi that was committed is answered as a read
-right behind it would be, unless something touches the node in between. A touched
-node whose watch stands is read when the event of the own write comes, so that one read serves both. A node that cannot
-be read stays dirty, so its scope is left alone; it is asked for again after a while, or when it is touched.
+A scope (a group, or the whole tree) is decided on only while none of its nodes is dirty or being read. Every node that
+an own transaction touches is dirty from its sending on. A watch event makes its node dirty, also during a read (the
+event may have come before or after it). A broken link makes everything dirty.
+
+With `by_writes` the reply to an own multi may answer a want: the reply of a committed multi counts as a read right
+behind it, unless something touches the node in between. A touched node with a watch is read when the event of the own
+write comes: one read serves both. A node that cannot be read stays dirty and keeps its scope back. It is asked for
+again after a while, or when it is touched.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class Tracker:
     def want(
         self, path: str, kind: Kind = Kind.DATA, *, watch: bool = False, scope: str = "", by_writes: bool = False
     ) -> None:
-        """Know this node from now on; asked for again it is read again only when something makes it dirty.
+        """Read this node, and keep it known. Wanted again, it is read again only when something makes it dirty.
 
-        `by_writes`: of data, nothing counts but data and version, and those an own multi's reply tells, too; of a list,
-        what an own multi makes in it with a sequence is wanted, and told by the reply.
+        `by_writes`: for data, only data and version count, and an own multi's reply tells them; for a list, the reply
+        tells the nodes that an own multi made in it with a sequence.
         """
         key = (path, kind)
         if key in self._wants:
@@ -61,13 +62,13 @@ class Tracker:
         self._count(scope, 1)
 
     def want_later(self, path: str, scope: str) -> None:
-        """Know this node's data from the first time on that something makes it dirty: it is not read before."""
+        """Keep this node's data known from the first change on. It is not read before."""
         self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False))
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
-        """Know the data of these nodes, as it is from now on: what was wanted before is read again. There are many.
+        """Read the data of these nodes, again if they were wanted before. There may be many.
 
-        `by_writes`: as of `want`.
+        `by_writes`: as for `want`.
         """
         fresh = 0
         for path in paths:
@@ -82,7 +83,7 @@ class Tracker:
             self._count(scope, fresh)
 
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
-        """Watch a wanted node from now on, or read it without a watch again; to begin to watch is to read it anew."""
+        """Watch a wanted node from now on, or read it without a watch again. To begin to watch, it is read anew."""
         want = self._wants.get((path, kind))
         if want is None or want.watch is watch:
             return
@@ -91,14 +92,14 @@ class Tracker:
             self._soil((path, kind))
 
     def read_beside(self, path: str, kind: Kind, beside: Iterable[str]) -> None:
-        """When a stranger's change of this node is told, these nodes' data is dirty, too: one round for both, and the
-        node itself first."""
+        """Make these nodes' data dirty when a stranger changes this node: one round of reads for both, the node itself
+        first."""
         want = self._wants.get((path, kind))
         if want is not None:
             want.beside = tuple(beside)
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """Forget this node; an answer under way is dropped."""
+        """Forget this node, and drop an answer under way."""
         want = self._wants.pop((path, kind), None)
         if want is None:
             return
@@ -125,8 +126,8 @@ class Tracker:
         self._soil((path, kind))
 
     def written(self, token: int, touched: Iterable[Key]) -> tuple[list[Key], bool]:
-        """An own multi that touches these was sent as `token`: they are dirty; where a watch stands, its event says
-        when to read; what can be left to the reply is not read but by it (`told`).
+        """Note that an own multi which touches these was sent as `token`: they are dirty. Where a watch stands, its
+        event starts the read; where the reply may answer, only the reply does (`told`).
 
         Returns those of them that are wanted, and whether anything waits for the reply.
         """
@@ -149,8 +150,8 @@ class Tracker:
         return wanted, tells
 
     def told(self, token: int, nodes: Sequence[Node], made: Collection[str]) -> list[Node]:
-        """An own multi was committed: take in what its reply tells of its nodes, as `answered` does; those that it made
-        with a sequence are wanted from now on where their list is."""
+        """Take in the reply of a committed own multi, as `answered` does. Nodes that it made with a sequence are wanted
+        from now on where their list is."""
         for path in made:
             listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
             if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
@@ -159,8 +160,8 @@ class Tracker:
         return self.answered(token, nodes)
 
     def settled(self, token: int, touched: Iterable[Key]) -> None:
-        """The outcome of that write is there: what is still expected to fire did not change, or fires no more; and what
-        was left to its reply and is not answered must be read."""
+        """Take in that the write has an outcome. Events that are still expected will not come; a node that the reply
+        did not answer must be read."""
         for key in touched:
             want = self._wants.get(key)
             if want is None:
@@ -173,7 +174,7 @@ class Tracker:
                 self._queue.add(key, want.scope)
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:
-        """A watch event came."""
+        """Take in a watch event."""
         for kind, ended in ((Kind.DATA, data), (Kind.CHILDREN, children)):
             want = self._wants.get((path, kind))
             if want is None or not ended:
@@ -188,13 +189,13 @@ class Tracker:
                     self._soil((other, Kind.DATA))
 
     def touch_scope(self, scope: str) -> None:
-        """Make every node of a scope dirty. All is read again in the order of wanting."""
+        """Make every node of a scope dirty. They are read again in the order of wanting."""
         for key in [key for key, want in self._wants.items() if want.scope == scope]:
             self._soil(key)
 
     def touch_all(self) -> None:
-        """The link broke: every watch is lost, every answer under way will not come. All is read again in the order of
-        wanting: what was wanted behind a list (a status) is read behind it."""
+        """Make every node dirty: the link broke, with every watch and every answer under way. They are read again in
+        the order of wanting: a node wanted behind a list (a status) is read behind it."""
         self._queue.clear()
         self._under_way.clear()
         for key, want in self._wants.items():
@@ -217,12 +218,13 @@ class Tracker:
 
     @property
     def asks(self) -> bool:
-        """True while there is something to be read, and room for a request."""
+        """True while there is something to read, and room for a request."""
         return bool(self._queue) and not self._full()
 
     def take(self, token: int) -> list[Read]:
-        """The reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every scope,
-        the oldest first. None while more than that is under way: what waits stands behind no more than two (F10)."""
+        """Return the reads to send as request `token` (not 0), at most READS_PER_REQUEST_MAX: the oldest wants of every
+        scope, oldest first. None while more than that is under way: a new want stands behind no more than two requests
+        (F10)."""
         reads: list[Read] = []
         for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
             want = self._wants[key]
@@ -233,11 +235,12 @@ class Tracker:
         return reads
 
     def _full(self) -> bool:
-        """True when an answer must come before more is asked: while one is taken in the server has another to do."""
+        """True when an answer must come before the next question. While the loop takes one in, the server has another
+        to do."""
         return sum(self._under_way.values()) > READS_PER_REQUEST_MAX
 
     def answered(self, token: int, nodes: Iterable[Node]) -> list[Node]:
-        """Take in the answers to request `token`; returns those still wanted and not dirty again, in their order."""
+        """Take in the answers to request `token`. Returns those still wanted and not dirty again, in their order."""
         self._under_way.pop(token, None)
         fresh = []
         clean: dict[str, int] = {}  # scope -> wants that have become so
@@ -258,7 +261,7 @@ class Tracker:
         return fresh
 
     def unanswered(self, token: int) -> None:
-        """Request `token` is over without an answer: ask for the same again (which a broken link does, too)."""
+        """Note that request `token` is over without an answer, as after a broken link: ask for the same again."""
         if self._under_way.pop(token, None) is None:
             return
         for key, want in self._wants.items():
@@ -267,8 +270,8 @@ class Tracker:
                 self._queue.add(key, want.scope)
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
-        """Request `token` (or one of a connection that broke since) told that this node cannot be read: not before
-        `until_ms` again, unless something says that it changed, or said so meanwhile."""
+        """Note that this node cannot be read, as request `token` (or an earlier one) told. It is not read before
+        `until_ms`, unless something says that it changed, or said so meanwhile."""
         key = (path, kind)
         want = self._wants.get(key)
         if want is None or want.reading not in (0, token):
@@ -289,7 +292,7 @@ class Tracker:
         return (path, kind) in self._put_off
 
     def resume(self, now_ms: int) -> int | None:
-        """Ask again for what was put off until now; returns when the next is due, None when there is none."""
+        """Ask again for nodes that were put off until now. Returns when the next is due, None when there is none."""
         if not self._put_off:
             return None
         for key in [key for key, until_ms in self._put_off.items() if now_ms >= until_ms]:
@@ -307,7 +310,7 @@ class Tracker:
         return want is not None and want.armed and not want.dirty and not want.reading
 
     def unclean(self) -> Set[str]:
-        """The scopes of which something is dirty or being read."""
+        """Return the scopes with something dirty or being read."""
         return self._unclean.keys()
 
     def _soil(self, key: Key) -> None:

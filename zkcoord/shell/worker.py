@@ -1,15 +1,15 @@
-"""The threads on which an application's functions run, never on the loop's thread (F16).
+"""The threads that run an application's functions, never the loop's thread (F16).
 
-Callbacks run on one thread: in order, one at a time. A question (`reset`) changes nothing in the application, and its
-answer may take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59).
+Callbacks run on one thread, in order, one at a time. A question (`reset`) changes nothing in the application, and may
+take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59).
 
-What waits here is bounded by who asks. A registration has one task, which waits for its answer before it asks again,
-and a partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration
-leaves a few calls here, of no more partitions than commands name (1,000 each); at
-`member.session.CALLS_WAITING_MAX` of them their consumer begins nothing anew.
+The callers bound the queue. A registration has one task, which waits for its answer before it asks again, and a
+partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration adds a
+few calls, of no more partitions than commands name (1,000 each). At `member.session.CALLS_WAITING_MAX` calls their
+consumer begins nothing anew.
 
-An exception that is raised by a callback is its answer. SystemExit and its like (every BaseException that is no
-Exception) mean that the program is to end: they go to `end` first, then they are the call's answer, too.
+An exception of a callback is its answer. SystemExit and its like (every BaseException that is no Exception) end the
+program: they go to `end` first, then they are the call's answer, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Worker:
         answer: Callable[[CallDone], None],
         end: Callable[[BaseException], object],
     ) -> None:
-        """`end` is given the SystemExit (or its like) of a function; calls that come later are served all the same."""
+        """`end` is given the SystemExit (or its like) of a function. Later calls are served all the same."""
         self._answer = answer
         self._callbacks = _Line("zkcoord-callbacks", callbacks, answer, end)
         self._questions = _Line("zkcoord-questions", questions, answer, end)
@@ -60,8 +60,8 @@ class Worker:
         return True
 
     def stop(self, timeout_seconds: float | None = None) -> None:
-        """Serve what is queued, then end the threads; called from another thread. A callback that hangs is left (its
-        thread is a daemon), and a question that is not answered soon."""
+        """Serve what is queued, then end the threads. For another thread. A hanging callback is left (its thread is a
+        daemon), and so is a question without an answer."""
         self._callbacks.end()
         self._questions.end()
         self._callbacks.join(timeout_seconds)

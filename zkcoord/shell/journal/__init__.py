@@ -1,1 +1,1 @@
-"""The journal of a coordinator: what went into its loop at every step and what came out, and playing that again."""
+"""A coordinator's journal: records each step of its loop with inputs and outputs, and plays it again."""

@@ -1,4 +1,4 @@
-"""Where a journal stands: numbered files in one folder, turned when full, the oldest removed."""
+"""Keeps a journal in numbered files of one folder: begins a new file when one is full, and removes the oldest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JournalFiles:
         return not self._ended and (self._file is None or self._bytes >= self._bytes_max)
 
     def checkpoint(self, line: dict[str, Any]) -> None:
-        """Begin the next file; the oldest goes when there are too many."""
+        """Begin the next file, and remove the oldest when there are too many."""
         try:
             if self._file is not None:
                 self._file.close()
@@ -81,7 +81,7 @@ class JournalFiles:
             self._end(error)
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Write nothing more."""
         self._ended = True
         if self._file is not None:
             self._file.close()

@@ -1,7 +1,7 @@
 """The only place that spells a journal's lines: inputs and outputs of a loop's step as JSON values, and back.
 
-Bytes that are UTF-8 stand as text, others as `{"base64": ...}`. A question is `[path, kind, watch]`, a node
-`[path, kind, stat, data, children]` with the fields of `Stat` in their order, or null: there is no such node.
+Bytes that are UTF-8 stand as text, others as `{"base64": ...}`. A question is `[path, kind, watch]`. A node is `[path,
+kind, stat, data, children]` with the fields of `Stat` in their order, or null if it does not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Tran
 
 
 def of_input(item: Input) -> dict[str, Any]:
-    """An input; of a request only its name: who asked is not in the journal.
+    """Return an input as JSON. A request has only its name: the journal does not hold who asked.
 
     >>> of_input(FromStore(1, SyncDone(7, True)))
     {'session': 1, 'synced': 7, 'ok': True}
@@ -75,7 +75,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
 
 
 def to_input(line: dict[str, Any]) -> Input:
-    """The input that a line tells of; CorruptError when it tells of none.
+    """Return the input in a line; CorruptError when it holds none.
 
     >>> to_input(of_input(FromStore(1, Heard())))
     FromStore(session=1, item=Heard())
@@ -106,12 +106,12 @@ def to_input(line: dict[str, Any]) -> Input:
 
 
 def of_reads(token: int, reads: Any) -> dict[str, Any]:
-    """A request for nodes; the questions in their natural order, since their order means nothing."""
+    """Return a request for nodes as JSON, with the questions in their natural order. (Their order means nothing.)"""
     return {"read": token, "nodes": sorted(_of_read(read) for read in reads)}
 
 
 def of_commit(token: int, transaction: Transaction) -> dict[str, Any]:
-    """A multi: why, and each of its writes as `[verb, path, ...]`."""
+    """Return a multi as JSON: why, and each of its writes as `[verb, path, ...]`."""
     return {"commit": token, "why": transaction.why, "writes": [_of_write(write) for write in transaction.writes]}
 
 

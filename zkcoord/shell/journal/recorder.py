@@ -1,8 +1,8 @@
-"""Records a loop: all that goes in and comes out at each step, and the loop itself now and then (a checkpoint).
+"""Records a loop: all inputs and outputs of each step, and the loop itself now and then (a checkpoint).
 
-A loop is a pure function of its inputs, so a checkpoint and the inputs after it are everything: `replay` plays them
-again and must see the same outputs. What a loop holds of the world around it (sessions, the inbox, where events go) is
-left out of a checkpoint and given anew by whoever plays it.
+A loop is a pure function of its inputs, so a checkpoint and the later inputs are everything: `replay` plays them again
+and must see the same outputs. A checkpoint leaves out the world around the loop (sessions, the inbox, the receiver of
+events); a replay supplies its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zkcoord.tree.writes import Transaction
 
 
 class Pages(Protocol):
-    """Where lines go: pages that are turned when they are full. The first line of each is a checkpoint."""
+    """Receives lines. The first line of each page is a checkpoint."""
 
     @property
     def turn(self) -> bool:
@@ -39,7 +39,7 @@ class Pages(Protocol):
 
 
 class RecordedStore:
-    """One session whose requests are noted. Without a store behind it (in a replay) they are only noted."""
+    """Notes the requests of one session, and passes them on if there is a store behind it (a replay has none)."""
 
     def __init__(self, number: int, outputs: list[dict[str, Any]], store: TreeStore | None = None) -> None:
         self.number, self._outputs, self._store = number, outputs, store
@@ -85,7 +85,7 @@ class Recorder:
         put: Callable[[Input], None] = lambda item: None,
         events: Events = lambda name, fields: None,
     ) -> None:
-        """Without pages nothing is written, without sessions nothing is sent: so a replay notes what comes out."""
+        """Writes nothing without pages, and sends nothing without sessions: a replay only notes the outputs."""
         self._pages, self._sessions, self._events = pages, sessions, events
         self.put = put  # the very object that the loop is given: a checkpoint knows it by identity
         self.outputs: list[dict[str, Any]] = []  # of the step under way
@@ -105,7 +105,7 @@ class Recorder:
         self._events(name, fields)
 
     def step(self, loop: Loop, inputs: Sequence[Input], now_ms: int) -> int | None:
-        """The loop's step; its line is written also when it raises, for that is when it is needed."""
+        """Make the loop's step and write its line, also when the step raises: just then it is needed."""
         pages = self._pages
         if pages is not None and pages.turn:
             pages.checkpoint({"checkpoint": self.checkpoint(loop), "step": self._steps})
@@ -124,13 +124,13 @@ class Recorder:
                 pages.write(line if raised is None else {**line, "raised": raised})
 
     def checkpoint(self, loop: Loop) -> str:
-        """The loop with its role and all that they know, as text."""
+        """Return the loop, with its role and all that they know, as text."""
         data = io.BytesIO()
         _Pickler(data, self).dump((loop, self._stores))
         return b64encode(zlib.compress(data.getvalue(), 1)).decode("ascii")
 
     def restore(self, checkpoint: str) -> Loop:
-        """The loop of a checkpoint, with this recorder around it; CorruptError when it is none of this version's.
+        """Return the loop of a checkpoint, with this recorder around it; CorruptError when it is of another version.
 
         Only for journals that one trusts: a checkpoint is a pickle.
         """
@@ -159,7 +159,7 @@ Step = Callable[[Sequence[Input], int], int | None]
 def make_loop(
     pages: Pages | None, open_session: StoreFactory, put: Callable[[Input], None], events: Events
 ) -> tuple[Loop, Events, Step]:
-    """A loop, where its role reports, and what steps it: past a recorder if there are pages, else directly."""
+    """Make a loop, the receiver of its role's events, and its step; past a recorder if there are pages."""
     if pages is None:
         loop = Loop(open_session, put)
         return loop, events, loop.step
@@ -177,7 +177,7 @@ class _Pickler(pickle.Pickler):
         self._outside = {id(known): name for name, known in world.items()}
 
     def persistent_id(self, obj: Any) -> Any:
-        """A name for what stays outside; None: to be written."""
+        """Return a name for what stays outside; None: to be written."""
         if isinstance(obj, RecordedStore):
             return ("store", obj.number)
         name = self._outside.get(id(obj))
@@ -192,7 +192,7 @@ class _Unpickler(pickle.Unpickler):
         self._recorder = recorder
 
     def persistent_load(self, pid: Any) -> Any:
-        """What stands for a name."""
+        """Return what a name stands for."""
         name, number = pid
         if name == "store":
             return RecordedStore(number, self._recorder.outputs)

@@ -1,4 +1,4 @@
-"""Plays a journal again: from its checkpoint, with the inputs that it holds, comparing what comes out."""
+"""Plays a journal again from its checkpoint, and compares what comes out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkcoord.shell.loop import Loop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a step put out in the journal (`was`) and puts out now (`now`); an error that ended it comes last."""
+    """A step's output in the journal (`was`) and now (`now`). An error that ended it comes last."""
 
     was: list[dict[str, Any]]
     now: list[dict[str, Any]]
@@ -23,7 +23,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One step: what came out of it, and the difference when it is another than in the journal."""
+    """One step: its output, and the difference if the journal has another."""
 
     step: int
     mono_ms: int
@@ -32,10 +32,10 @@ class Played:
 
 
 def replay(journal: Iterable[str]) -> Iterator[Played]:
-    """Each step of a file's lines; a last one that was cut off is left out.
+    """Play each step of a file's lines. An incomplete last line is left out.
 
-    Ends with the first difference, for what follows it would be another story.
-    Raises CorruptError for a line that is none of a journal's, or a checkpoint of another version.
+    Ends with the first difference: later steps would differ for that reason. CorruptError for a line that is none of a
+    journal's, or a checkpoint of another version.
     """
     recorder = Recorder(None)
     loop: Loop | None = None

@@ -69,14 +69,15 @@ class Tree:
         return self._session_id
 
     def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        """The nodes, in the order of `reads`; made again when the connection breaks."""
+        """Return the nodes, in the order of `reads`; reads again when the connection breaks."""
         answer = self._ask(lambda token: self._store.read(token, reads)).answer
         if not isinstance(answer, ReadDone) or answer.nodes is None:
             raise self._silence()
         return answer.nodes
 
     def commit(self, transaction: Transaction) -> CommitDone:
-        """What became of it. Sent once: UNKNOWN when the connection broke or the deadline passed before the answer."""
+        """Commit, and return the outcome. Sent once: UNKNOWN when the connection broke or the deadline passed before
+        the answer."""
         question = self._ask(lambda token: self._store.commit(token, transaction))
         if isinstance(question.answer, CommitDone):
             return question.answer
@@ -85,7 +86,7 @@ class Tree:
         raise self._silence()
 
     def sync(self) -> None:
-        """Reads after it show all that anybody wrote before it."""
+        """Make later reads show all that anybody wrote before."""
         if self._ask(lambda token: self._store.sync(token)).answer is None:
             raise self._silence()
 

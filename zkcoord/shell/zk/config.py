@@ -1,4 +1,4 @@
-"""Where ZooKeeper is, and how to log in: the connect string `H:P[,H:P…][/chroot]` and the file `--zookeeper-config`."""
+"""ZooKeeper's address and the login: the connect string `H:P[,H:P…][/chroot]` and the file `--zookeeper-config`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """Who may do what with a created node."""
+    """The rights on a created node."""
 
     permissions: int
     scheme: str
@@ -59,7 +59,7 @@ class ZooKeeperConfig:
     acl: tuple[Acl, ...] = OPEN
 
     def client_settings(self) -> dict[str, Any]:
-        """The arguments of a KazooClient."""
+        """Return the arguments of a KazooClient."""
         return {
             "auth_data": [("digest", self.digest)] if self.digest else [],
             "sasl_options": dict(self.sasl) or None,
@@ -73,7 +73,7 @@ class ZooKeeperConfig:
         }
 
     def acl_bytes(self) -> bytes:
-        """The ACL as a create sends it."""
+        """Return the ACL as a create sends it."""
         return jute.acls(self.acl)
 
 

@@ -1,9 +1,9 @@
 """One session's socket: kazoo's connection handler with its own way of sending and reading.
 
-kazoo keeps what it does well (looking for a server, TLS, SASL, heartbeats, reconnecting). Replaced is the traffic of
-an established connection: requests that wait are sent in one packet, everything that has arrived is read at once, and
-replies and watch events are handed over in the order of the socket, without looking into kazoo's tables of watches.
-All of it runs on the connection's own thread.
+kazoo looks for a server, does TLS, SASL and heartbeats, and reconnects. This module replaces the traffic of an
+established connection: it sends waiting requests in one packet, reads everything that has arrived at once, and hands
+replies and watch events over in the order of the socket, without kazoo's tables of watches. All of it runs on the
+connection's own thread.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class Call:
         self.answer = answer
 
     def serialize(self) -> bytes:
-        """The request without its header (kazoo asks for it)."""
+        """Return the request without its header (kazoo asks for it)."""
         return self.body
 
     def set_exception(self, error: BaseException) -> None:
-        """kazoo's word for: the connection or the session ended before the answer came."""
+        """Answer that the connection or the session ended (kazoo calls it)."""
         self.answer(getattr(error, "code", 0) or CONNECTION_LOSS, b"", 0)
 
     def reply(self, error: int, frame: bytes, offset: int) -> None:
-        """Hand over the server's reply; one that cannot be read counts as none."""
+        """Hand over the server's reply. An unreadable one counts as none."""
         try:
             self.answer(error, frame, offset)
         except Exception:
@@ -82,7 +82,7 @@ class Call:
 
 
 class Owner(Protocol):
-    """What the connection tells and asks (`session.Session`, a KazooClient)."""
+    """Receiver of the connection's news (`session.Session`, a KazooClient)."""
 
     def take_wakeup(self) -> None:
         """The wake-up byte was read."""
@@ -129,7 +129,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
         self._last: tuple[str, int] | None = None  # address of the server that accepted the session last
 
     def drop(self) -> None:
-        """Break the TCP connection, from any thread; a blocked write is broken off too."""
+        """Break the TCP connection, from any thread, also during a blocked write."""
         sock = self._socket
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
     # connecting
 
     def zk_loop(self) -> None:
-        """kazoo's loop; whatever ends it, the owner is told."""
+        """Run kazoo's loop, and tell the owner when it ends."""
         error: BaseException | None = None
         try:
             super().zk_loop()
@@ -274,7 +274,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no annota
 
 
 def _asked(call: Call | None) -> str:
-    """What a request asked for, for people."""
+    """Say to people what a request asked for."""
     if call is not None and call.type in (Op.GET_DATA, Op.GET_CHILDREN):
         what = "data" if call.type == Op.GET_DATA else "children"
         return f"the {what} of {jute.read_text(call.body, 0)[0]}"

@@ -1,14 +1,13 @@
 """kazoo's threading handler with one queue and one worker for everything, and with poll(2) for waiting.
 
-kazoo's own has two queues with a thread each, for watch events and for replies, so that their order is lost; here
-both stand in one queue, in the order in which the connection's thread read them from the socket. And kazoo's own
-`select` opens and closes an epoll object at every wait.
+kazoo's own handler has a queue and a thread each for watch events and replies, which loses their order. Here both stand
+in one queue, in the order in which the connection's thread read them. kazoo's own `select` also opens and closes an
+epoll object at every wait.
 
-The queue has no limit of its own, since nothing that stands in it may be dropped and its writer, the connection, must
-not block. It holds at most one entry for each request that was sent and not answered (the loop bounds those: reads by
-`READS_PER_REQUEST_MAX` a step, a group's decisions by `DECISIONS_MAX`), and one for each watch that stands: a watch
-fires once, and is set again only by a read that the loop sends after it took the event. What runs here puts into the
-inbox, and does not wait.
+The queue has no limit of its own: no entry may be dropped, and its writer, the connection, must not block. It holds at
+most one entry for each request without an answer (the loop bounds those: reads by `READS_PER_REQUEST_MAX` a step, a
+group's decisions by `DECISIONS_MAX`), and one for each watch. A watch fires once, and only a read that the loop sends
+after the event sets it again. The worker's functions put into the inbox, and do not wait.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no annotations
-    """Runs what is put into it one after the other, in order, on one thread; an exception is logged, not fatal."""
+    """Runs functions one after the other, in order, on one thread. An exception is logged, not fatal."""
 
     _running: bool
 
@@ -42,7 +41,7 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         self.reach_wait_s: float | None = None  # at most so long for a TCP connection, whatever kazoo would wait
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        """A connected socket, in `timeout` or `reach_wait_s` seconds; else an OSError."""
+        """Return a connected socket, in `timeout` or `reach_wait_s` seconds; else raise OSError."""
         wait_s = timeout if self.reach_wait_s is None else min(timeout, self.reach_wait_s)
         return super().create_connection(*args, timeout=wait_s, **kwargs)
 
@@ -62,7 +61,7 @@ class OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
             self._worker = self.spawn(self._run)
 
     def stop(self) -> None:
-        """Run what waits, then end the worker. Called by the worker itself it returns at once."""
+        """Run what waits, then end the worker. The worker itself may call it, and then returns at once."""
         self.finish()
         worker = self._worker
         if worker is not None and worker is not threading.current_thread():

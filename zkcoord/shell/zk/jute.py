@@ -68,13 +68,13 @@ def acls(entries: Sequence[tuple[int, str, str]]) -> bytes:
 
 
 def read_stat(frame: bytes, offset: int) -> Stat:
-    """The stat at `offset`; it is `STAT.size` bytes long."""
+    """Return the stat at `offset`; it is `STAT.size` bytes long."""
     czxid, _, _, mtime, version, _, _, owner, _, _, _ = STAT.unpack_from(frame, offset)
     return Stat(version, czxid, owner, mtime)
 
 
 def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:
-    """The bytes at `offset` (null: empty), and where the next value begins."""
+    """Return the bytes at `offset` (null: empty), and where the next value begins."""
     size = INT.unpack_from(frame, offset)[0]
     offset += INT.size
     if size < 0:
@@ -83,19 +83,19 @@ def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def read_text(frame: bytes, offset: int) -> tuple[str, int]:
-    """The string at `offset` (null: empty), and where the next value begins."""
+    """Return the string at `offset` (null: empty), and where the next value begins."""
     raw, offset = read_buffer(frame, offset)
     return raw.decode("utf-8"), offset
 
 
 def read_data(frame: bytes, offset: int) -> tuple[bytes, Stat, int]:
-    """A reply to getData: data, stat, and where the next value begins."""
+    """Decode a reply to getData: data, stat, and where the next value begins."""
     data, offset = read_buffer(frame, offset)
     return data, read_stat(frame, offset), offset + STAT.size
 
 
 def read_children(frame: bytes, offset: int) -> tuple[tuple[str, ...], Stat]:
-    """A reply to getChildren2: the sorted names, and the stat."""
+    """Decode a reply to getChildren2: the sorted names, and the stat."""
     count = INT.unpack_from(frame, offset)[0]
     offset += INT.size
     names = []

@@ -1,7 +1,7 @@
-"""A transaction as one multi request, and what its reply means.
+"""Encodes a transaction as one multi request, and decodes its reply.
 
-Any error of an operation means that the server applied nothing: REFUSED. Everything else that is no full answer
-(an error of the whole request, a broken connection, an expired session) is UNKNOWN, which is always the safe side.
+An error of an operation means that the server applied nothing: REFUSED. Every other incomplete answer (an error of the
+whole request, a broken connection, an expired session) is UNKNOWN, which is always the safe side.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES: dict[int, str] = {code: error.__name__.removesuffix("Error") for code, e
 
 
 def reason(code: int) -> str:
-    """The name of a ZooKeeper error code without "Error"; a code that kazoo does not know is spelled as a number.
+    """Return the name of a ZooKeeper error code without "Error", or the number of one that kazoo does not know.
 
     >>> reason(-103)
     'BadVersion'
@@ -76,9 +76,9 @@ def _operation(write: Write, chroot: str, acl: bytes) -> bytes:
 
 
 def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[int] = ()) -> CommitDone:
-    """What became of the multi: `error` is the code of the whole reply (0: look at the operations).
+    """Return the outcome of the multi. `error` is the code of the whole reply (0: look at the operations).
 
-    `named`: the writes of which it is told what path they created, as the server spells it.
+    `named`: the writes whose created path is returned, as the server spells it.
     """
     if error:
         return CommitDone(token, Outcome.UNKNOWN, reason=reason(error))

@@ -22,7 +22,7 @@ REQUEST_BYTES_MAX = 512 * 1024
 
 
 def chunks(paths: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-    """Split into requests: for each the number of paths in it, in order, and its body."""
+    """Split reads into requests: for each the number of paths in it, in order, and its body."""
     body, count = bytearray(), 0
     for path in paths:
         one = jute.PART.pack(Op.GET_DATA, 0, -1) + jute.path_watch(path, False)
@@ -36,7 +36,7 @@ def chunks(paths: Sequence[str]) -> Iterator[tuple[int, bytes]]:
 
 
 def answers(frame: bytes, offset: int) -> list[tuple[int, bytes, Stat | None]]:
-    """A reply: for each read its error code (0: none), data and stat."""
+    """Decode a reply: for each read its error code (0: none), data and stat."""
     found: list[tuple[int, bytes, Stat | None]] = []
     while True:
         kind, done, _ = jute.PART.unpack_from(frame, offset)

@@ -1,7 +1,7 @@
 """One ZooKeeper session, from its first connection to its end, on one kazoo client that is never used again.
 
-Its link is the only truth about whether a request may be sent: while it is not CONNECTED nothing is queued. (kazoo
-queues, sends later, and after an expiry sends in a new session that nobody asked for.)
+Only its link tells whether a request may be sent: while it is not CONNECTED nothing is queued. (kazoo queues and sends
+later, after an expiry in a new session that nobody asked for.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if _KAZOO_LOG.level == logging.NOTSET:
 
 
 class Abilities:
-    """What was found out of the servers of one connect string; shared by the sessions of a factory."""
+    """Abilities of the servers of one connect string, as found out; shared by the sessions of a factory."""
 
     def __init__(self) -> None:
         self.multi_read: bool | None = None  # None: no server was asked yet
@@ -70,8 +70,8 @@ class _OnceAMinute(logging.Filter):
 class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
     """Reports inputs to `sink` and errors that somebody must act on to `fatal`, in order, one at a time.
 
-    `prompt`: both are called where something happens, on the connection's thread as a rule, so they must return at once
-    and wait for nobody; else on a thread of their own. After LOST, and after `finish`, nothing is reported.
+    With `prompt` both are called where something happens, usually on the connection's thread: they must return at once
+    and wait for nobody. Else they have a thread of their own. After LOST, and after `finish`, nothing is reported.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.start_async()
 
     def send(self, calls: Sequence[Call]) -> bool:
-        """Queue requests, in order. False: not connected, none was queued and none will be answered."""
+        """Queue requests, in order. False: not connected, and none was queued."""
         with self._lock:
             if not self._linked:
                 return False
@@ -148,7 +148,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self._connection.drop()
 
     def finish(self) -> None:
-        """End the session and report nothing more. Returns at once, from any thread; again: nothing."""
+        """End the session and report nothing more. Returns at once, from any thread. Idempotent."""
         with self._lock:
             if self._closing:
                 return
@@ -156,7 +156,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             self._end()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait until the session has ended and its threads with it; False if that takes longer."""
+        """Wait until the session and its threads have ended; False if that takes longer."""
         routine: threading.Thread | None = self._connection._connection_routine
         if routine is not None and routine is not threading.current_thread():
             routine.join(timeout_ms / 1000)
@@ -165,7 +165,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         return bool(self.handler.join(timeout_ms))
 
     def no_multi_read(self) -> None:
-        """A server answered that it knows no multi-read: it closes the connection now, do so before it does."""
+        """Close the connection before the server does, which has answered that it knows no multi-read."""
         self.multi_read = self.abilities.multi_read = False
         self.drop()
 
@@ -190,7 +190,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
                 socket.send(b"\0")
 
     def connected(self, session_timeout_ms: int) -> None:
-        """A server accepted the session. At first the chroot is looked for, and multi-read tried."""
+        """Handle an accepted session. The first time, look for the chroot and try multi-read."""
         self._negotiated_ms = session_timeout_ms
         self._tell_timeout(session_timeout_ms)
         if self._checked and self.multi_read is not None:
@@ -209,14 +209,14 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             )
 
     def fired(self, event: Event, path: str) -> None:
-        """A watch fired. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
+        """Report a watch. A missing node is watched by exists for data and children alike, so CREATED tells of both."""
         chroot = self.address.chroot
         if chroot:
             path = path[len(chroot) :] or "/"
         self.post(WatchFired(path, data=event is not Event.CHILD, children=event is not Event.CHANGED))
 
     def hears(self) -> None:
-        """A large reply is on its way, and more of it has come."""
+        """Report that more of a large reply has come."""
         self.post(Heard())
 
     def trouble(self, what: str) -> None:
@@ -224,7 +224,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
         self.last_trouble = what
 
     def unreachable(self) -> None:
-        """All servers were tried, in vain: log it, at most once a minute."""
+        """Log at most once a minute that all servers were tried in vain."""
         if self._stopped.is_set():
             return
         text = f"ZooKeeper cannot be reached at {self.address.hosts_text} ({self.last_trouble}): still trying"
@@ -234,7 +234,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             _LOG.handle(record)
 
     def ended(self, error: BaseException | None) -> None:
-        """The connection's thread ends: report LOST, release what the session holds."""
+        """Report LOST and release what the session holds: the connection's thread ends."""
         if isinstance(error, SASLException):
             self.tell(UsageError(f"ZooKeeper: SASL authentication is not possible: {error}"))
         elif error is not None:
@@ -313,7 +313,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
             self.multi_read = False  # a guess: for this session only
 
     def _first(self, op: Op, body: bytes, answer: Callable[[int, bytes, int], None]) -> None:
-        """Ask before anybody else may."""
+        """Ask this before anybody else may ask."""
         with self._lock:
             call = Call(op, body, answer)
             self._queue.append((call, call))
@@ -344,11 +344,11 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo has no annotations
 
     @property
     def refused(self) -> bool:
-        """True when every server refused the connection the last time that all were tried: nobody listens there."""
+        """True when every server refused the connection in the last round: nobody listens there."""
         return self._connection.refused
 
     def unavailable(self, waited_ms: int) -> UnavailableError:
-        """The error that says that no server answered in this time, and what to do."""
+        """Return the error that says that no server answered in this time, and what to do."""
         trouble = f" (last: {self.last_trouble})" if self.last_trouble else ""
         return UnavailableError(
             f"ZooKeeper at {self.address.hosts_text} did not answer within {waited_ms} ms{trouble}:"

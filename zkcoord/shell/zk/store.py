@@ -33,7 +33,7 @@ session's.)"""
 
 
 def ignore(_error: ZkcoordError) -> None:
-    """What is done by default with an error that ends a session: it is in the log."""
+    """Do nothing about an error that ends a session: the log has it."""
 
 
 class KazooStore:
@@ -46,10 +46,10 @@ class KazooStore:
         self._acl = acl
 
     def read(self, token: int, reads: Sequence[Read]) -> None:
-        """See `TreeStore.read`. They are executed in their order; a run of unwatched data reads is one multi-read.
+        """See `TreeStore.read`. Reads are executed in order; a run of unwatched data reads is one multi-read.
 
-        Several reads are several answers: an event that is reported between this call and its ReadDone may be of a
-        watch that this very call left, so that the ReadDone still shows what was before it.
+        Several requests have several answers: an event between this call and its ReadDone may be of a watch that this
+        call has left. The ReadDone then still shows the state before the event.
         """
         reading = _Reading(token, tuple(reads), self)
         if not reading.reads:
@@ -80,7 +80,7 @@ class KazooStore:
         self._session.finish()
 
     def join(self, timeout_ms: int) -> bool:
-        """After `close`: wait until the session has ended and no thread of it is left. False: not in time."""
+        """Wait, after `close`, until the session has ended and no thread of it is left. False: not in time."""
         return self._session.join(timeout_ms)
 
     @property
@@ -89,7 +89,7 @@ class KazooStore:
         return self._session
 
     def absolute(self, path: str) -> str:
-        """`path` as the server spells it."""
+        """Return `path` as the server spells it."""
         return multi.absolute(self._chroot, path)
 
     def _committed(self, token: int, transaction: Transaction, error: int, frame: bytes, offset: int) -> None:
@@ -117,7 +117,7 @@ class _Reading:
         self._unreadable: dict[int, Unreadable] = {}
 
     def calls(self) -> list[Call]:
-        """The requests, in the order of the reads."""
+        """Return the requests, in the order of the reads."""
         calls: list[Call] = []
         first, count = 0, len(self.reads)
         while first < count:
@@ -135,7 +135,7 @@ class _Reading:
         return calls
 
     def fail(self) -> None:
-        """The connection broke: answer unread, once."""
+        """Answer unread, once: the connection broke."""
         if not self._over:
             self._over = True
             self._store.session.post(ReadDone(self.token, None, tuple(self._unreadable.values())))
@@ -205,7 +205,7 @@ class _Reading:
         self._one_less()
 
     def _one_less(self) -> None:
-        """One more is answered; when all are, report it."""
+        """Count one more answer, and report when all have come."""
         self._left -= 1
         if not self._left and not self._over:
             self._over = True
@@ -248,13 +248,13 @@ def zookeeper_sessions(
     fatal: Callable[[ZkcoordError], None] = ignore,
     prompt: bool = False,
 ) -> KazooSessions:
-    """Sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError for an address, a timeout or a `config`
-    that cannot be.
+    """Return sessions with ZooKeeper at `connect` (`H:P[,H:P…][/chroot]`); UsageError for an impossible address,
+    timeout or `config`.
 
-    A session looks for a server for ever and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
-    told, on the session's thread, what nobody can wait for: a chroot that does not exist or credentials that are
-    refused (LOST follows). `prompt`: sink and `fatal` put what they are given away and return at once (an inbox): they
-    are called where an answer arrives, without a hop to a thread of their own.
+    A session looks for a server for ever, and logs to `zkcoord.zk` at most once a minute when it finds none. `fatal` is
+    called, on the session's thread, for what waiting cannot mend: a missing chroot or refused credentials (LOST
+    follows). With `prompt`, sink and `fatal` only pass on what they are given (to an inbox): they are called where an
+    answer arrives, without a thread of their own.
     """
     if type(session_timeout_ms) is not int or not 0 < session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
         raise UsageError(f"a session timeout of {session_timeout_ms!r} ms: choose from 1 to {SESSION_TIMEOUT_MS_MAX}")
