@@ -1,7 +1,8 @@
-"""The jars that PyPI does not have: Kafka's broker and Spark's Kafka connector, fetched once and checked at each use.
+"""Fetches the jars that PyPI does not have (Kafka's broker and Spark's Kafka connector) once, and checks them at each
+use.
 
-`manifest.json` names every file and its SHA-256 sum; only what it names comes on a class path. A fetch goes to a folder
-of its own under a lock and is renamed when complete, so an interrupted one leaves nothing that looks finished.
+`manifest.json` names every file and its SHA-256 sum; only named files come on a class path. A fetch goes to a folder of
+its own under a lock and is renamed when complete, so an interrupted one leaves nothing that looks finished.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ KAFKA_VERSION = "3.9.1"
 class Bundle:
     """Jars that are fetched together. `files`: name → SHA-256 in hex; None if the manifest does not know this version.
 
-    `artifacts` are the wanted files' names without version, which is all that can be checked then.
+    Then only `artifacts` can be checked: the files' names without version.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Bundle:
 
     @property
     def title(self) -> str:
-        """For people: "kafka 3.9.1"."""
+        """Name the bundle to people: "kafka 3.9.1"."""
         return f"{self.name} {self.version}"
 
 
@@ -48,7 +49,7 @@ Fetch = Callable[[Bundle, Path, Path], Path]  # bundle, empty folder to work in,
 
 
 def artifact(file_name: str) -> str:
-    """A jar's name without its version.
+    """Return a jar's name without its version.
 
     >>> artifact("kafka_2.13-3.9.1.jar"), artifact("spark-sql-kafka-0-10_2.13-4.0.0.jar")
     ('kafka_2.13', 'spark-sql-kafka-0-10_2.13')
@@ -57,7 +58,8 @@ def artifact(file_name: str) -> str:
 
 
 def load_bundle(name: str, version: str) -> Bundle:
-    """The bundle of that name and version; of an unknown version, the newest known one's with other coordinates."""
+    """Return the bundle of that name and version. An unknown version gets the newest known one's, with other
+    coordinates."""
     versions = json.loads(MANIFEST.read_text(encoding="utf-8"))[name]
     known = max(versions, key=lambda text: [int(part) for part in text.split(".")])
     entry = versions.get(version, versions[known])
@@ -77,7 +79,7 @@ def load_bundle(name: str, version: str) -> Bundle:
 
 
 def spark_version() -> str:
-    """The version of the installed PySpark's jars, which the connector must have too; PySpark is not imported."""
+    """Return the version of the installed PySpark's jars, which the connector must match. Does not import PySpark."""
     for jar in pyspark_jars().glob("spark-core_*.jar"):
         return jar.name.removesuffix(".jar").partition("-core_")[2].partition("-")[2]
     raise UsageError(
@@ -86,24 +88,24 @@ def spark_version() -> str:
 
 
 def kafka_jars() -> tuple[Path, ...]:
-    """Everything that a Kafka broker needs on its class path; fetched if absent (46 MB)."""
+    """Return all jars of a Kafka broker's class path; fetched if absent (46 MB)."""
     return ensure(load_bundle("kafka", KAFKA_VERSION), cache_dir())
 
 
 def connector_jars() -> tuple[Path, ...]:
-    """The four jars of Spark's Kafka connector for the installed PySpark; fetched if absent (10 MB)."""
+    """Return the four jars of Spark's Kafka connector for the installed PySpark; fetched if absent (10 MB)."""
     return ensure(load_bundle("spark-kafka-connector", spark_version()), cache_dir())
 
 
 def fetch_with_ivy(bundle: Bundle, work: Path, keep: Path) -> Path:
-    """The usual `Fetch`."""
+    """Fetch with Ivy, the usual `Fetch`."""
     return ivy.fetch(bundle.title, bundle.dependencies, bundle.excludes, bundle.bytes_total, work, keep)
 
 
 def ensure(bundle: Bundle, cache: Path, fetch: Fetch = fetch_with_ivy) -> tuple[Path, ...]:
-    """The bundle's jars, sorted by name, each with the sum that the manifest says; fetched first if any is absent.
+    """Return the bundle's jars, sorted by name, each with the sum that the manifest says; fetch them if any is absent.
 
-    CorruptError names the file whose sum is wrong, UnavailableError says why nothing could be fetched.
+    CorruptError names the file with a wrong sum, UnavailableError says why nothing could be fetched.
     """
     folder = cache / "jars" / f"{bundle.name}-{bundle.version}"
     if not complete(bundle, folder):
@@ -114,19 +116,19 @@ def ensure(bundle: Bundle, cache: Path, fetch: Fetch = fetch_with_ivy) -> tuple[
 
 
 def wanted(bundle: Bundle, folder: Path) -> tuple[Path, ...]:
-    """What of the bundle is in `folder`, sorted by name; other files there are nobody's business."""
+    """Return the bundle's files in `folder`, sorted by name; other files there are ignored."""
     if bundle.files is not None:
         return tuple(folder / name for name in sorted(bundle.files) if (folder / name).is_file())
     return tuple(path for path in sorted(folder.glob("*.jar")) if artifact(path.name) in bundle.artifacts)
 
 
 def complete(bundle: Bundle, folder: Path) -> bool:
-    """Whether all of the bundle's files are in `folder`, whatever they hold."""
+    """True if all of the bundle's files are in `folder`, whatever they hold."""
     return sorted(artifact(path.name) for path in wanted(bundle, folder)) == sorted(bundle.artifacts)
 
 
 def checked(bundle: Bundle, folder: Path, advice: str = "remove it to have it fetched again") -> tuple[Path, ...]:
-    """The bundle's files in `folder`; CorruptError with the advice if one differs from the manifest."""
+    """Return the bundle's files in `folder`; CorruptError with the advice if one differs from the manifest."""
     paths = wanted(bundle, folder)
     for path in paths if bundle.files is not None else ():
         with path.open("rb") as file:
@@ -140,7 +142,7 @@ def checked(bundle: Bundle, folder: Path, advice: str = "remove it to have it fe
 
 
 def _fetch_into(bundle: Bundle, folder: Path, fetch: Fetch) -> None:
-    """Fetch beside `folder`, check, and put in its place what is wanted."""
+    """Fetch beside `folder`, check, and move the bundle's files to their place."""
     work = folder.with_name(f".fetch-{folder.name}")
     shutil.rmtree(work, ignore_errors=True)  # of a fetch that was interrupted
     work.mkdir(parents=True)
@@ -166,7 +168,7 @@ def _fetch_into(bundle: Bundle, folder: Path, fetch: Fetch) -> None:
 
 @contextlib.contextmanager
 def _only_one(bundle: Bundle, cache: Path) -> Iterator[None]:
-    """Hold the bundle's lock file; the system lets go of it with the process, however that ends."""
+    """Hold the bundle's lock file. The system releases it with the process, however that ends."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{bundle.name}-{bundle.version}.lock").open("w") as lock:
         try:

@@ -1,6 +1,6 @@
 """A child process that never outlives this one, however this one ends; `shim.py` says how. POSIX only.
 
-The only place that starts a server. Signals go through the shim, so none can reach a process that is not ours.
+Only this module starts a server. Signals go through the shim, so none can reach a foreign process.
 """
 
 import contextlib
@@ -47,17 +47,17 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """The program has been started and has not ended (a paused one runs)."""
+        """True while the started program has not ended (a paused one runs)."""
         return self._shim is not None and self._shim.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The program's process id while it runs. To look at, not to signal: use the methods."""
+        """The program's process id while it runs. To look at: use the methods to signal."""
         return self._pid if self.running else None
 
     @property
     def exit_code(self) -> int | None:
-        """How the last run ended (128 + n for signal n); None while it runs or before the first."""
+        """The exit code of the last run (128 + n for signal n); None while it runs or before the first."""
         return None if self._shim is None else self._shim.poll()
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class Child:
         return f"its log ({self.log}) ends with:\n{self.tail()}"
 
     def tail(self) -> str:
-        """The end of what this run has written to its log."""
+        """Return the end of what this run has written to its log."""
         with self.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - TAIL_BYTES))
@@ -128,16 +128,16 @@ class Child:
             self._end(self._grace_ms if deadline_ms is None else deadline_ms)
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Send SIGKILL; returns when it is gone."""
         with self._lock:
             self._end(0)
 
     def pause(self) -> None:
-        """SIGSTOP; returns when it stands still: connections stay open, nothing is answered."""
+        """Send SIGSTOP; returns when it stands still: connections stay open, nothing is answered."""
         self._must_tell(b"S")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._must_tell(b"C")
 
     def _must_tell(self, order: bytes) -> None:
@@ -146,7 +146,7 @@ class Child:
                 raise UsageError(f"{self.name} does not run")
 
     def _tell(self, order: bytes) -> bool:
-        """Whether the shim has carried out `order`; False if the program has ended."""
+        """Have the shim carry out `order`; False if the program has ended."""
         if self._control is None or not self.running:
             return False
         try:

@@ -1,6 +1,6 @@
-"""Fetching jars through Ivy, which PySpark ships: the only place that goes to the network.
+"""Fetches jars through Ivy, which PySpark ships: the only place that goes to the network.
 
-No repository is named here: Ivy's own defaults apply, or the ivysettings.xml that ZKCOORD_IVY_SETTINGS names (mirrors).
+It names no repository: Ivy's own defaults apply, or the ivysettings.xml that ZKCOORD_IVY_SETTINGS names (mirrors).
 """
 
 import os
@@ -38,7 +38,7 @@ class Progress:
         self._next_s = self._start_s
 
     def show(self, bytes_done: int) -> None:
-        """Say how far it is, if it is time to."""
+        """Print the progress, if it is time to."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -47,7 +47,7 @@ class Progress:
         self._write(f"fetching {self._title}: {bytes_done // MEGABYTE} MB{self._total}{doing}", last=False)
 
     def end(self, bytes_done: int) -> None:
-        """Say that it is done."""
+        """Print that it is done."""
         seconds = time.monotonic() - self._start_s
         self._write(f"fetched {self._title}: {bytes_done // MEGABYTE} MB in {seconds:.0f} s", last=True)
 
@@ -57,7 +57,7 @@ class Progress:
 
 
 def module_file(name: str, dependencies: Sequence[str], excludes: Sequence[str]) -> str:
-    """An ivy.xml for `dependencies` (org:name:revision) without the modules in `excludes` (org or org:name)."""
+    """Return an ivy.xml for `dependencies` (org:name:revision) without the modules in `excludes` (org or org:name)."""
     wanted = (dependency.split(":") for dependency in dependencies)
     unwanted = (exclude.partition(":") for exclude in excludes)
     rows = [
@@ -126,7 +126,7 @@ def _command(module: Path, out: Path, cache: Path) -> tuple[str, ...]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the jars below `folder`, half-fetched ones too; files may come and go meanwhile."""
+    """Sum the jars below `folder` in bytes, half-fetched ones too; files may come and go meanwhile."""
     total = 0
     for path in folder.rglob("*.jar*"):
         try:

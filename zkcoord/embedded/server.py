@@ -1,4 +1,4 @@
-"""What every embedded server has in common: a data directory and a port that outlive its process."""
+"""The base of every embedded server: a data directory and a port that outlive its process."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ PORT_RELEASE_MS = 3_000  # what a killed server's threads may need to let go of 
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen on the loopback's `port` now (connections that linger do not count)."""
+    """True if a server could listen on the loopback's `port` now (connections that linger do not count)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -33,7 +33,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """`count` different ports on which nobody listens; UnavailableError if there are not enough."""
+    """Return `count` different ports on which nobody listens; UnavailableError if there are not enough."""
     ports: list[int] = []
     candidates = random.SystemRandom().sample(range(PORT_MIN, PORT_MAX), PORT_TRIES)
     for port in candidates:
@@ -64,11 +64,11 @@ class Server(ABC):
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """Write the configuration and give the command line."""
+        """Write the configuration and return the command line."""
 
     @abstractmethod
     def ready(self) -> bool:
-        """Whether the server answers now; asks it, never waits longer than a second or two."""
+        """True if the server answers now; asks it, and never waits longer than a second or two."""
 
     @property
     def log(self) -> Path:
@@ -77,7 +77,7 @@ class Server(ABC):
 
     @property
     def running(self) -> bool:
-        """Its process exists (a paused one too)."""
+        """True while its process exists (also a paused one)."""
         return self._child is not None and self._child.running
 
     @property
@@ -106,7 +106,7 @@ class Server(ABC):
         self._child.await_ready(self.ready, self.start_deadline_ms)
 
     def start(self) -> Self:
-        """Start it and return when it serves; else it is ended, and UnavailableError has the end of its log."""
+        """Start it and return when it serves. Else it is ended, and UnavailableError has the end of its log."""
         self.launch()
         try:
             self.await_ready()
@@ -121,16 +121,16 @@ class Server(ABC):
             self._child.stop(deadline_ms)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash; data and port are kept for the next start."""
+        """Send SIGKILL, as a crash; data and port are kept for the next start."""
         if self._child is not None:
             self._child.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing, like a machine that hangs."""
+        """Send SIGSTOP: it keeps its connections and answers nothing, like a machine that hangs."""
         self._running_child().pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._running_child().resume()
 
     def _running_child(self) -> Child:

@@ -29,7 +29,8 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_this_process() -> Callable[[], None] | None:
-    """What the server does between fork and exec so that the kernel kills it when this process dies (Linux only)."""
+    """Have the kernel kill the server when this process dies (Linux only). The server calls it between fork and
+    exec."""
     if not sys.platform.startswith("linux"):
         return None
     prctl, shim_pid = ctypes.CDLL(None).prctl, os.getpid()
@@ -43,7 +44,7 @@ def die_with_this_process() -> Callable[[], None] | None:
 
 
 def obey(order: bytes, server: "subprocess.Popen[bytes]") -> None:
-    """Send the signal that `order` names; a stop is waited for, and ended by a termination."""
+    """Send the signal that `order` names. Wait until a stop stands still; a termination ends that wait."""
     server.send_signal(SIGNALS[order])
     if order == b"S" and hasattr(os, "waitid"):
         os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -70,9 +71,9 @@ def serve(control: socket.socket, wakeup: socket.socket, owner_pid: int, server:
 
 
 def finish(server: "subprocess.Popen[bytes]", grace_ms: int) -> int:
-    """End the server: SIGTERM, `grace_ms` later SIGKILL; its exit code, 128 + n for signal n.
+    """End the server: SIGTERM, `grace_ms` later SIGKILL; return its exit code, 128 + n for signal n.
 
-    Then SIGTERM goes to what it has started and left (a Spark's Java): all that is in the group of this process, whose
+    Then send SIGTERM to what it has started and left (a Spark's Java): all that is in the group of this process, whose
     own handler does nothing. The group is this process's own if its owner started it so (`start_new_session`).
     """
     if server.poll() is None:

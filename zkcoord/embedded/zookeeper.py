@@ -16,7 +16,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 
 def four_letters(port: int, word: str) -> str:
-    """A server's answer to a four-letter word; UnavailableError if it gives none within two seconds."""
+    """Return a server's answer to a four-letter word; UnavailableError if it gives none within two seconds."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=ASK_TIMEOUT_S) as connection:
             connection.settimeout(ASK_TIMEOUT_S)
@@ -59,13 +59,13 @@ class EmbeddedZooKeeper(Server):
         return f"{LOOPBACK}:{self.port}"
 
     def ready(self) -> bool:
-        """Whether it serves clients. Its port opens earlier, and who connects then may hang: so the answer counts."""
+        """True if it serves clients. Its port opens earlier, and early clients may hang: so only the answer counts."""
         with contextlib.suppress(UnavailableError):
             return four_letters(self.port, "srvr").startswith("Zookeeper version")
         return False
 
     def mntr(self) -> dict[str, str]:
-        """The server's own counters (`zk_packets_received`, …); UnavailableError if it does not answer."""
+        """Return the server's own counters (`zk_packets_received`, …); UnavailableError if it does not answer."""
         rows = (line.partition("\t") for line in four_letters(self.port, "mntr").splitlines())
         counters = {key: value for key, tab, value in rows if tab}
         if not counters:
@@ -73,7 +73,7 @@ class EmbeddedZooKeeper(Server):
         return counters
 
     def configuration(self) -> str:
-        """The text of its zoo.cfg. A greatest session timeout of None is the server's own, 20 ticks."""
+        """Return the text of its zoo.cfg. A greatest session timeout of None is the server's own, 20 ticks."""
         lines = {
             "dataDir": str(self.data_dir / "data"),
             "clientPortAddress": LOOPBACK,
