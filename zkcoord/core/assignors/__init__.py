@@ -1,4 +1,4 @@
-"""Who reads what: pure functions from a group to an assignment."""
+"""Assignors: pure functions from a group to an assignment."""
 
 from zkcoord.core.assignors.contract import (
     AssignmentError,

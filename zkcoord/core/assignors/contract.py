@@ -1,6 +1,7 @@
-"""What every assignor is given and what it must answer. An assignor is a pure function; nothing else decides shares.
+"""The input of every assignor, and the rules for its answer. An assignor is a pure function; nothing else decides
+shares.
 
-The answer is checked by `check_assignment` before anybody acts on it, the project's own assignors included.
+`check_assignment` checks every answer, also of the project's own assignors, before anybody acts on it.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ given, is at least the partition's weight.
 
 
 class AssignmentError(ValueError):
-    """An assignor's answer breaks the contract: nothing may be done with it, the group stays as it is."""
+    """An assignor's answer breaks the contract. It is not used; the group stays as it is."""
 
 
 def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
-    """The assignor's answer, checked; AssignmentError for one that breaks the contract, and for whatever it raises."""
+    """Return the assignor's answer, checked; AssignmentError if it breaks the contract, and for whatever it raises."""
     try:
         answer = assignor(given)
     except Exception as error:  # a user's own assignor may raise anything, and only its group may suffer
@@ -65,7 +66,7 @@ def ask(assignor: Assignor, given: AssignorInput) -> dict[TopicPartition, str]:
 def check_assignment(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> None:
     """Raise AssignmentError unless `answer` holds the subscribed partitions, each once, with a subscribed thread.
 
-    What is left out must find no room at any subscriber.
+    A partition may be left out only if no subscriber has room for it.
     """
     readers = threads_by_topic(given.subscribers, given.partitions)
     found = 0
@@ -88,7 +89,7 @@ def check_assignment(given: AssignorInput, answer: Mapping[TopicPartition, str])
 def threads_by_topic(
     subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]
 ) -> dict[str, frozenset[str]]:
-    """Topic to the threads that may read it, for each topic in `partitions` that somebody subscribed."""
+    """Return topic -> the threads that may read it, for each topic in `partitions` that somebody subscribed."""
     groups = alike(subscribers)
     of_topic: dict[str, list[tuple[int, int]]] = {}  # topic -> (place among the groups, threads)
     for place, (threads, _) in enumerate(groups):
@@ -111,7 +112,7 @@ def threads_by_topic(
 
 
 def unassigned(given: AssignorInput, answer: Mapping[TopicPartition, str]) -> list[TopicPartition]:
-    """The subscribed partitions that an answer leaves out, in order."""
+    """Return the subscribed partitions that an answer leaves out, in order."""
     topics = {topic for threads, _ in alike(given.subscribers) for topic, count in threads.items() if count}
     wanted = sum(len(ids) for topic, ids in given.partitions.items() if topic in topics)
     if wanted == len(answer):

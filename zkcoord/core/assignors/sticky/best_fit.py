@@ -1,7 +1,8 @@
-"""Partitions given one by one, each to a consumer that has room for it: for the few that the levels leave.
+"""Gives partitions one by one, each to a consumer that has room for it: the few that the levels leave.
 
-Stable without a scheme: whatever was given before is the same in every tree on the way to a target, and so are the
-rooms; an owner that has room keeps, and one that has none is passed over, whether it still owns or has released.
+Stable without a scheme: earlier partitions are given the same in every tree on the way to a target, and so are the
+rooms. An owner with room keeps its partition; one without room is passed over, whether it still owns it or has released
+it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ def give_singly(
     rooms: dict[str, int],
     loads: list[int],
 ) -> list[int | None]:
-    """Each partition's thread: its owner if that has room, else one of the consumer with the most; None: nobody has.
+    """Return each partition's thread: its owner if that has room, else one of the consumer with the most; None: no
+    room.
 
     `left`: (weight, part, owner) of each partition, the heaviest first; `readers`: by part its threads; `consumers`,
-    `loads` of each thread; `rooms` of each consumer that reads. Rooms and loads become what is left beside the answer.
+    `loads` of each thread; `rooms` of each consumer that reads. Rooms and loads are changed to what is left.
     """
     threads: dict[int, dict[str, list[int]]] = {}  # part -> consumer -> its threads
     heaps: dict[int, list[tuple[int, str]]] = {}  # part -> (-room as it was once, consumer)
@@ -46,7 +48,8 @@ def give_singly(
 
 
 def _with_most_room(heap: list[tuple[int, str]], rooms: Mapping[str, int]) -> str:
-    """Rooms only shrink, so an entry that is out of date stands too high, and is put right when it comes up."""
+    """Return the consumer with the most room. Rooms only shrink: an outdated entry stands too high, and is corrected
+    when it comes up."""
     while True:
         known, consumer = heap[0]
         if -known == rooms[consumer]:

@@ -1,4 +1,4 @@
-"""Threads grouped by what they may read, and the canonical order of partitions. Both sticky paths stand on these."""
+"""Groups threads by what they may read, and defines the canonical order of partitions, for both sticky paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkcoord.core.model import Subscriber, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadClass:
-    """Threads that may read exactly the same topics: interchangeable, so they share evenly.
+    """Threads that may read exactly the same topics. They are interchangeable, so they share evenly.
 
     `topics` in string order, only such that have partitions, never empty; `threads` by number, then consumer id.
     """
@@ -22,7 +22,7 @@ class ThreadClass:
 
 
 def alike(subscribers: Iterable[Subscriber]) -> list[tuple[Mapping[str, int], list[str]]]:
-    """(threads by topic, the consumers that have just these) for each choice of them, all in the order given."""
+    """Return (threads by topic, the consumers with just these) for each choice of them, in the order given."""
     found: dict[tuple[str | int, ...], tuple[Mapping[str, int], list[str]]] = {}
     for threads, members in groupby(subscribers, attrgetter("threads")):  # comparing is cheaper than a signature
         _, consumers = found.setdefault((*threads, *threads.values()), (threads, []))
@@ -31,7 +31,8 @@ def alike(subscribers: Iterable[Subscriber]) -> list[tuple[Mapping[str, int], li
 
 
 def classes_of(subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple[int, ...]]) -> list[ThreadClass]:
-    """The classes of a group, in order of their topics; threads that may read nothing that exists are in none."""
+    """Return the classes of a group, in order of their topics. Threads that may read nothing that exists are in
+    none."""
     streams: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # (number, topics) -> consumers
     for threads, consumers in alike(subscribers):
         wanted = sorted((topic, count) for topic, count in threads.items() if count > 0 and partitions.get(topic))
@@ -46,12 +47,13 @@ def classes_of(subscribers: Iterable[Subscriber], partitions: Mapping[str, tuple
 
 
 def canonical(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
-    """All partitions of `topics` in canonical order (by number, then topic), as plain tuples: they cost a third."""
+    """Return all partitions of `topics` in canonical order (by number, then topic), as plain tuples: they cost a
+    third."""
     return list(canonical_pairs(topics, partitions))
 
 
 def canonical_pairs(topics: Iterable[str], partitions: Mapping[str, tuple[int, ...]]) -> Iterable[tuple[str, int]]:
-    """The same, one by one: whoever makes something else of each keeps no tuple alive."""
+    """Yield the same one by one, for callers that make something else of each and keep no tuple alive."""
     names = sorted(topics)
     numbers = partitions[names[0]] if names else ()
     if all(partitions[name] == numbers for name in names):
@@ -71,7 +73,7 @@ def canonical_key(pair: tuple[str, int]) -> tuple[int, str]:
 def owned_among(
     owned: Mapping[TopicPartition, str], classes: Iterable[ThreadClass], partitions: Mapping[str, tuple[int, ...]]
 ) -> dict[TopicPartition, str]:
-    """`owned` without partitions that the classes do not read and without threads that are in none of them."""
+    """Return `owned` without partitions that the classes do not read and without threads that are in none of them."""
     threads = {thread for group in classes for thread in group.threads}
     numbers = {topic: set(partitions[topic]) for topic in {topic for group in classes for topic in group.topics}}
     return {

@@ -1,8 +1,8 @@
-"""How many partitions of each topic each class of threads reads, so that loads are as even as they can be.
+"""Computes how many partitions of each topic each class of threads reads, so that loads are as even as possible.
 
-Loads are as even as possible when no chain of classes can pass a partition along from a thread to another that has at
-least two fewer: then the sorted loads are the smallest there are (a convex flow without an improving cycle is optimal).
-That is stronger than Kafka's sticky balance, which looks at chains of length one.
+Loads are as even as possible when no chain of classes can pass a partition along from a thread to another with at least
+two fewer. The sorted loads are then the smallest there are (a convex flow without an improving cycle is optimal). That
+is stronger than Kafka's sticky balance, which looks at chains of length one.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Flow:
         self._givers = list(range(len(classes)))
 
     def top(self, index: int) -> int:
-        """The load of the fullest thread of a class."""
+        """Return the load of the fullest thread of a class."""
         return -(-self.load[index] // self.threads[index])
 
     def bottom(self, index: int) -> int:
-        """The load of the emptiest thread of a class."""
+        """Return the load of the emptiest thread of a class."""
         return self.load[index] // self.threads[index]
 
     def settle(self) -> Flow:
-        """Complete the flow, and make its loads as even as they can be.
+        """Complete the flow, and make its loads as even as possible.
 
-        Starting from an empty flow the result depends on classes and sizes alone.
+        From an empty flow the result depends on classes and sizes alone.
         """
         for topic in sorted(self.sizes, key=lambda name: (len(self.readers[name]), name)):  # least choice first
             here = sum(self.shares[index][topic] for index in self.readers[topic])
@@ -50,7 +50,7 @@ class Flow:
         return self
 
     def settled_from(self, held: list[dict[str, int]], givers: list[int]) -> Flow:
-        """Another most even flow, near to what each class holds: `held` by class, topic to number of partitions.
+        """Return another most even flow, near to what each class holds: `held` by class, topic to number of partitions.
 
         Of equal choices the classes first in `givers`, and of a class the topics first in `held`, give first.
         """
@@ -62,7 +62,7 @@ class Flow:
         return flow.settle()
 
     def copy(self) -> Flow:
-        """The same flow, free to change."""
+        """Return the same flow, free to change."""
         flow = Flow(self._classes, self.sizes)
         flow.shares = [dict(shares) for shares in self.shares]
         flow.load = list(self.load)
@@ -121,13 +121,14 @@ class Flow:
 
 
 class _Phase:
-    """All chains of the shortest length from threads at `top` to such with at least two fewer (as Dinic's algorithm).
+    """All chains of the shortest length from threads at `top` to threads with at least two fewer (as Dinic's
+    algorithm).
 
-    Distances are taken once, breadth first; then every chain that follows them is pushed, and a node that leads nowhere
-    any more is never looked at again. So a phase costs one look at each share, plus what it moves.
+    Distances are measured once, breadth first. Every chain that follows them is pushed. A node that leads nowhere any
+    more is never visited again, so a phase costs one visit of each share, plus what it moves.
 
-    `even`: what is not looked at. When nobody that may be given to is in reach, all that is in reach is added to it: it
-    is as even as it can be, and stays so.
+    `even`: nodes that are not visited. When no possible taker is in reach, all that is in reach is added to it: it is
+    as even as possible, and stays so.
     """
 
     def __init__(self, flow: Flow, sources: list[int], top: int, even: set[int | str]) -> None:
@@ -137,7 +138,7 @@ class _Phase:
         self._distance: dict[int | str, int] = dict.fromkeys(sources, 0)
 
     def run(self) -> bool:
-        """Whether anything was moved."""
+        """Push all chains; True if anything was moved."""
         if not self._measure():
             return False
         pushed = False
@@ -151,7 +152,7 @@ class _Phase:
         return pushed
 
     def _measure(self) -> bool:
-        """Take the distances; whether a class that may be given to is in reach."""
+        """Measure the distances; True if a possible taker is in reach."""
         shares, readers, distance, even = self._flow.shares, self._flow.readers, self._distance, self._even
         queue: list[int | str] = list(self._sources)
         for node in queue:  # grows while it is walked
@@ -169,7 +170,8 @@ class _Phase:
         return False
 
     def _chain(self, source: int) -> list[tuple[int, str, int]]:
-        """The next chain from `source`; empty when there is none left. Walks depth first along the distances."""
+        """Return the next chain from `source`, walking depth first along the distances; empty when there is none
+        left."""
         nodes: list[int | str] = [source]
         while nodes:
             node = nodes[-1]
@@ -188,7 +190,7 @@ class _Phase:
         return []
 
     def _step(self, node: int | str) -> int | str | None:
-        """The node that the current arc leads to, or the next arc's; None when no arc is left."""
+        """Return the node that the current arc leads to, or the next arc's; None when no arc is left."""
         shares, readers, further = self._flow.shares, self._flow.readers, self._distance[node] + 1
         if node not in self._arcs:
             self._arcs[node] = iter(readers[node] if isinstance(node, str) else shares[node])

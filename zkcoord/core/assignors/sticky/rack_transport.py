@@ -1,12 +1,12 @@
-"""How many partitions of each kind go to which rack, so that as many as possible are in a rack of theirs.
+"""Computes how many partitions of each kind go to which rack, so that as many as possible are in a rack of theirs.
 
-The table's sums are fixed: of a row what there is of the kind, of a column the places of the threads in the rack. One
-column and one row more stand for what is not in its place: FAR takes the partitions that are read in no rack of theirs
-(or by nobody, when places are short), ELSEWHERE the places that are left to such. Where these two meet is the number of
-partitions that are read well.
+The table's sums are fixed: a row's is the number of partitions of the kind, a column's the places of the threads in the
+rack. One more column and row stand for misplaced ones. FAR takes the partitions that are read in no rack of theirs (or
+by nobody, when places are short); ELSEWHERE stands for the places that are left to them. The cell where the two meet is
+the number of partitions that are read well.
 
-Whether a cell may have one more beside all that is kept is a question of existence, as in `residual_graph`: numbers
-can be passed on along a closed way, or they cannot.
+A cell may have one more beside all that is kept if numbers can be passed on along a closed way. As in `residual_graph`,
+only the existence of a way counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Kind = tuple[int, ...]
 
 
 class Table:
-    """Invariant: the sums hold, nothing is below what is kept of it; once settled: no table reads more well."""
+    """Invariant: the sums hold, and nothing is below what is kept of it. Once settled, no table reads more well."""
 
     def __init__(self, kinds: Sequence[Kind], counts: Sequence[int], places: Sequence[int]) -> None:
         self._far, self._elsewhere = len(places), len(kinds)
@@ -36,7 +36,7 @@ class Table:
         self._choice = any(len(kind) > 1 for kind in kinds)  # else nothing can be passed on
 
     def settle(self, held: Mapping[tuple[int, int], int]) -> None:
-        """Read as many well as can be, for good; `held` (cell -> number) is where to begin, and changes no answer."""
+        """Read as many well as possible, for good. `held` (cell -> number) is the start, and changes no answer."""
         number, far, elsewhere = self._number, self._far, self._elsewhere
         free = {(row, column): number[elsewhere][column] for row in range(elsewhere) for column in number[row]}
         for wanted in (held, free):
@@ -48,7 +48,7 @@ class Table:
         self.keep(elsewhere, far, sum(number[elsewhere].values()))
 
     def keep(self, row: int, column: int, wanted: int) -> int:
-        """Keep so many more in a cell, or the most that can be beside what is kept; how many these are."""
+        """Keep so many more in a cell, or the most that fit beside what is kept; return how many."""
         most, kept = 0, self._kept[row]
         while most < wanted:
             free = min(self._number[row][column] - kept[column], wanted - most)
@@ -60,7 +60,7 @@ class Table:
         return most
 
     def keep_far(self, row: int, column: int, wanted: int) -> int:
-        """The same for partitions of a kind that stay in a rack that is none of theirs."""
+        """Keep so many of a kind in a rack that is none of theirs; return how many."""
         low, high, middle = 0, wanted, wanted
         while low < high:
             if self._keep_both(row, column, middle, for_good=False):
@@ -80,7 +80,7 @@ class Table:
         return come == wanted
 
     def _raise(self, row: int, column: int, wanted: int) -> int:
-        """Have at most so many more in a cell of which all is kept, along one closed way; 0: there is none."""
+        """Put at most so many more into a cell that is kept whole, along one closed way; 0: there is none."""
         way = self._way(row, column) if self._choice else []
         if not way:
             return 0
@@ -92,7 +92,7 @@ class Table:
         return amount
 
     def _way(self, row: int, column: int) -> list[int]:
-        """From a column that has too many to a row that has: columns by number, each gives to the row behind it (~row),
+        """Find a way from a column that has too many to a row. A column, by number, gives to the row behind it (~row),
         which takes in the column behind that. Breadth first; empty when there is none."""
         number, kept = self._number, self._kept
         before, queue, goal = {column: column}, [column], ~row

@@ -1,12 +1,12 @@
-"""Which partitions are read in a rack of theirs: as many as the threads' shares allow, and of those the owned ones.
+"""Chooses the partitions that are read in a rack of theirs: as many as the threads' shares allow, owned ones first.
 
 A partition is read well in several racks, those of its replicas (KIP-392, KIP-881). Partitions with the same racks are
-one *kind*; how many of each kind go to each rack is a table (`rack_transport`), whose sums are fixed by
-partitions and shares.
+one *kind*. A table (`rack_transport`), whose sums partitions and shares fix, says how many of each kind go to each
+rack.
 
 By `sticky`'s scheme the allowed shapes are the tables with the most partitions in a rack of theirs, and pairs of
-partition and thread are taken greedily: owned ones first, those in a rack of theirs before the others; then what is
-left, kind by kind and rack by rack, both laid along in canonical order; then the rest.
+partition and thread are taken greedily: owned ones first, those in a rack of theirs before the others; then the rest,
+kind by kind and rack by rack, both laid along in canonical order; then what is left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ partition counts."""
 
 
 def racks_that_count(given: AssignorInput) -> dict[Racks, Racks]:
-    """Of each set of racks that a partition has those where somebody runs; empty when all partitions are alike."""
+    """Keep, of each partition's racks, those with a member; empty when all partitions are alike."""
     used = {member.rack for member in given.subscribers if member.rack is not None}
     if not used or not given.racks:
         return {}
@@ -43,10 +43,11 @@ def racks_that_count(given: AssignorInput) -> dict[Racks, Racks]:
 def fill_near(
     racks: Sequence[Racks], owners: Sequence[int | None], racks_here: Sequence[str | None], shares: Sequence[int]
 ) -> list[int | None]:
-    """Each partition's thread; None where the shares are full. Partitions and threads by place, in canonical order.
+    """Return each partition's thread; None where the shares are full. Partitions and threads by place, in canonical
+    order.
 
-    `racks`, `owners`: of each partition, its owner a thread's place; `racks_here`, `shares`: of each thread, where it
-    runs and how many partitions it takes.
+    `racks`, `owners`: of each partition, its owner a thread's place; `racks_here`, `shares`: of each thread, its rack
+    and the number of partitions that it takes.
     """
     names = sorted({rack for rack in racks_here if rack is not None})
     column: dict[str | None, int] = {rack: index for index, rack in enumerate(names)}
@@ -62,22 +63,22 @@ def fill_near(
 
 
 def _rows_of(kinds: Iterable[Kind]) -> dict[Kind, int]:
-    """Each kind's number, least choice first."""
+    """Number the kinds, those with the fewest racks first."""
     return {kind: index for index, kind in enumerate(sorted(kinds, key=lambda kind: (len(kind), kind)))}
 
 
 def _one_rack_each(kinds: Sequence[Kind]) -> list[Kind]:
-    """Of each partition's racks one, in turn."""
+    """Choose one rack of each partition's, in turn."""
     return [kind[place % len(kind) :][:1] if kind else kind for place, kind in enumerate(kinds)]
 
 
 def laid_along(threads: Iterable[int], opens: Iterable[int]) -> Iterator[int]:
-    """Each thread's place as often as something is open there."""
+    """Repeat each thread's place once for every partition that it may still take."""
     return chain.from_iterable(starmap(repeat, compress(zip(threads, opens, strict=False), opens)))
 
 
 class _Filling:
-    """Invariant: `opens` is what the threads' shares leave beside `taken`, and the table keeps what was taken."""
+    """Invariant: `opens` is the rest of the threads' shares beside `taken`, and the table keeps what was taken."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class _Filling:
         self._table.settle({(row, column): len(held) for (far, row, column), held in self._held.items() if not far})
 
     def fill(self) -> list[int | None]:
-        """Owned ones, then what can be read in its rack, then the others."""
+        """Give the owned ones, then those that can be read in their rack, then the others."""
         for (far, row, column), held in sorted(self._held.items()):
             self._keep(held, row, column, far=far)
         pools: list[list[int]] = [[] for _ in self._kinds]
@@ -119,7 +120,7 @@ class _Filling:
         return self._taken
 
     def _holdings(self) -> dict[tuple[bool, int, int], list[int]]:
-        """(not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
+        """Return (not in a rack of theirs, kind, where they are) -> the owned partitions, in canonical order."""
         found = [defaultdict[int, list[int]](list) for _ in self._kinds]
         at = self._column
         for place, (row, n) in enumerate(zip(self._rows, self._owners, strict=True)):

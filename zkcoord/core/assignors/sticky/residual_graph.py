@@ -1,8 +1,9 @@
-"""One most even distribution that contains all that was kept so far: the proof that the walk can be completed.
+"""Maintains one most even distribution that contains all that was kept so far: it proves that the walk can be
+completed.
 
-Whether a thread may keep one more partition is a question of existence, so the answer must not depend on which witness
-is at hand. When the witness at hand has no room, a *detour* is looked for: a cycle in its residual graph that changes
-no thread's load level, so that what comes out is again a most even distribution. None found means there is none.
+A thread may keep one more partition if such a distribution *exists*, so the answer must not depend on the witness at
+hand. When that has no room, a *detour* is searched: a cycle in its residual graph that changes no thread's load level,
+so that the result is again a most even distribution. If none is found, there is none.
 
 The graph has three kinds of nodes. A class (int) gives back a partition of a topic that is not kept, or takes one more
 in all, which lifts one of its threads to level L. A topic (str) goes to any class that reads it. A level (a tuple with
@@ -37,7 +38,8 @@ class Witness:
         self._lead: dict[_Node, dict[_Node, _Node]] = {}  # topic: all from where ways led to it, once one had none
 
     def walk(self, order: Iterable[tuple[str, int]], owners: Iterable[str | None]) -> list[tuple[str, int]]:
-        """Keep every partition with its owner, one after the other, where that is possible; the others, in order."""
+        """Keep every partition with its owner, one after the other, where that is possible; return the others, in
+        order."""
         class_of = self._class_of
         load, all_kept, all_shares = self._load, self._kept, self.flow.shares
         easy = [self.flow.bottom(index) - 1 for index in range(len(all_kept))]  # below, only the topic can refuse
@@ -57,13 +59,13 @@ class Witness:
         return pool
 
     def loads(self, index: int) -> dict[str, int]:
-        """The threads of a class, in canonical order, with the number of partitions that each keeps."""
+        """Return the threads of a class, in canonical order, with the number of partitions that each keeps."""
         return {thread: self._load[thread] for thread in self._classes[index].threads}
 
     def _keep(self, topic: str, index: int, level: int) -> bool:
         """Keep one partition of `topic` with a thread of the class that then has `level` of them, if that is possible.
 
-        It is when some most even distribution holds it and all that was kept before.
+        It is possible if some most even distribution holds it and all that was kept before.
         """
         kept, at = self._kept[index], self._at[index]
         if topic not in kept:
@@ -97,10 +99,10 @@ class Witness:
         return True
 
     def complete(self, base: Flow) -> list[dict[str, int]]:
-        """By class: topic to the number of partitions that it is still to be given; a function of what was kept alone.
+        """Return by class: topic to the number of partitions that it is still given; a function of what was kept alone.
 
-        Of all most even distributions with what was kept the one that, pair after pair of topic and class, first comes
-        nearest to `base` from below, then has the most. `_kept` is used up by it.
+        Of all most even distributions with what was kept this is the one that, pair after pair of topic and class,
+        first comes nearest to `base` from below, then has the most. It uses `_kept` up.
         """
         given = [dict(counts) for counts in self._kept]
         loose = dict(self.flow.sizes)
@@ -121,7 +123,7 @@ class Witness:
         ]
 
     def _fix(self, topic: str, index: int, most: int) -> int:
-        """Raise the lower bound of a share as far as it goes, but not above `most`; by how much it rose."""
+        """Raise the lower bound of a share as far as it goes, but not above `most`; return by how much it rose."""
         kept, shares = self._kept[index], self.flow.shares[index]
         before = kept[topic]
         kept[topic] = max(before, min(shares[topic], most))
@@ -153,11 +155,11 @@ class Witness:
         return True
 
     def _ways_to(self, goal: _Node, start: _Node) -> dict[_Node, _Node]:
-        """Nodes from which the residual graph leads to `goal`, each with the next one on a way there; if there is a way
-        from `start`, it is among them.
+        """Return nodes from which the residual graph leads to `goal`, each with the next one on a way there. If there
+        is a way from `start`, it is among them.
 
         Walks backwards from the goal, breadth first, until it meets `start`, or a class that can take from it. A start
-        that had no way while another was looked for has none for good, as what was refused.
+        that once had no way has none for good, as what was refused.
         """
         if start not in self._lead.get(goal, (start,)):
             return {}
@@ -187,7 +189,7 @@ class Witness:
         return ways
 
     def _into_class(self, index: int, ways: Mapping[_Node, _Node]) -> list[_Node]:
-        """The topics and the level with an arc to a class, that are not in `ways`."""
+        """Return the topics and the level with an arc to a class, that are not in `ways`."""
         steps: list[_Node] = [topic for topic in self._kept[index] if topic not in ways]
         level = (self.flow.top(index),)
         if level not in ways and self._can_lose(index) > 0:
@@ -195,12 +197,12 @@ class Witness:
         return steps
 
     def _spare(self, index: int) -> list[str]:
-        """The topics of which a class can give a partition back."""
+        """Return the topics of which a class can give a partition back."""
         kept = self._kept[index]
         return [topic for topic, share in self.flow.shares[index].items() if share > kept[topic]]
 
     def _givers_of(self, topic: str) -> list[int]:
-        """The classes that can give a partition of a topic back; those that cannot are not asked again."""
+        """Return the classes that can give a partition of a topic back. Those that cannot are not asked again."""
         shares, kept, givers = self.flow.shares, self._kept, self._givers[topic]
         found = [index for index in givers if shares[index][topic] > kept[index][topic]]
         if len(found) < len(givers):
@@ -208,17 +210,17 @@ class Witness:
         return found
 
     def _below(self, level: int) -> list[int]:
-        """The classes of which a thread can be lifted to a level."""
+        """Return the classes of which a thread can be lifted to a level."""
         threads = self.flow.threads
         return [n for n, load in enumerate(self.flow.load) if load // threads[n] == level - 1]
 
     def _can_lose(self, index: int) -> int:
-        """How many threads of a class may come down from its top level with what they keep."""
+        """Return how many threads of a class may come down from its top level with what they keep."""
         threads, top = self.flow.threads[index], self.flow.top(index)
         return self.flow.load[index] - threads * (top - 1) - self._at[index].get(top, 0) if top else 0
 
     def _follow(self, start: _Node, goal: _Node, ways: dict[_Node, _Node], wanted: int) -> int:
-        """Move as much along the way from `start` to `goal` as it carries, at most `wanted`; how much."""
+        """Move as much along the way from `start` to `goal` as it carries, at most `wanted`; return how much."""
         arcs, node = [], start
         while node != goal:
             arcs.append((node, ways[node]))

@@ -49,6 +49,6 @@ def assign_sticky(given: AssignorInput) -> dict[TopicPartition, str]:
 
 
 def _weighted(given: AssignorInput) -> bool:
-    """True when partitions or consumers are not all alike: weights that tell them apart, or capacities."""
+    """True when partitions or consumers differ: by weights, or by capacities."""
     weights = set(given.weights.values()) - {1}
     return bool(weights) or any(member.capacity is not None for member in given.subscribers)

@@ -1,10 +1,10 @@
 """Sticky shares for a group whose threads may all read the same topics: the minimum of movement, proven.
 
-P partitions and N threads make quotas of P div N, and P mod N threads get one more: first those that hold more than
-P div N already, then the others, each in canonical order. A thread keeps the canonically first of what it holds, up to
-its quota; so the number of moves is the sum of what stands above the quotas (and what no thread of the group holds),
-which no choice of quotas makes smaller. What is left is laid along the open places, both in canonical order: taking a
-matched pair out of two such rows matches the rest as before.
+P partitions and N threads make quotas of P div N, and P mod N threads get one more: first those that hold more than P
+div N already, then the others, each in canonical order. A thread keeps the canonically first of what it holds, up to
+its quota. So the moves are the surplus above the quotas, and what no thread of the group holds; no choice of quotas
+makes that smaller. The rest is laid along the open places, both in canonical order: taking a matched pair out of two
+such rows matches the rest as before.
 
 Written in passes of built-in functions, because a Python statement per partition costs more than all the rest.
 """
@@ -27,7 +27,7 @@ from zkcoord.core.model import TopicPartition, as_partitions
 
 
 def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartition, str]:
-    """Counts of any two threads differ by at most one; the fewest owned partitions change their thread."""
+    """Let counts of any two threads differ by at most one; the fewest owned partitions change their thread."""
     answer, held, pool = _holdings(group, given)
     quotas = _quotas(held, len(answer) + len(pool))
     over = {thread: quota for thread, number, quota in zip(group.threads, held, quotas, strict=True) if number > quota}
@@ -45,7 +45,8 @@ def assign_uniform(group: ThreadClass, given: AssignorInput) -> dict[TopicPartit
 def _holdings(
     group: ThreadClass, given: AssignorInput
 ) -> tuple[dict[TopicPartition, str], list[int], list[TopicPartition]]:
-    """(what threads of the group hold of its partitions, how many each thread holds, what nobody holds, in order)."""
+    """Return (what threads of the group hold of its partitions, how many each thread holds, what nobody holds, in
+    order)."""
     if not given.owned:
         return {}, [0] * len(group.threads), as_partitions(canonical_pairs(group.topics, given.partitions))
     total = sum(len(given.partitions[topic]) for topic in group.topics)
@@ -66,13 +67,13 @@ def _holdings(
 def _free(
     group: ThreadClass, partitions: Mapping[str, tuple[int, ...]], owned: Mapping[TopicPartition, str]
 ) -> list[tuple[str, int]]:
-    """The partitions that are not in `owned`, by topic, then number."""
+    """Return the partitions that are not in `owned`, by topic, then number."""
     pairs = chain.from_iterable(zip(repeat(topic), partitions[topic], strict=False) for topic in group.topics)
     return list(filterfalse(owned.__contains__, pairs))
 
 
 def _quotas(held: list[int], partitions: int) -> list[int]:
-    """The number of partitions that each thread ends with, in the order of the threads."""
+    """Return the number of partitions that each thread ends with, in the order of the threads."""
     quotient, remainder = divmod(partitions, len(held))
     quotas = [quotient] * len(held)
     more = [index for index, number in enumerate(held) if number > quotient][:remainder]
@@ -85,7 +86,7 @@ def _quotas(held: list[int], partitions: int) -> list[int]:
 
 
 def _surplus(owned: Mapping[TopicPartition, str], over: Mapping[str, int]) -> list[TopicPartition]:
-    """What threads hold above their quotas (`over`: thread to quota): of each the canonically last."""
+    """Return what threads hold above their quotas (`over`: thread to quota): of each the canonically last."""
     holdings: dict[str, list[TopicPartition]] = {thread: [] for thread in over}
     for pair in compress(owned, map(over.__contains__, owned.values())):
         holdings[owned[pair]].append(pair)

@@ -1,6 +1,6 @@
-"""How many partitions of one weight each thread gets: arithmetic on loads, as water that is poured over them.
+"""Computes how many partitions of one weight each thread gets: arithmetic on loads, as if water were poured over them.
 
-Here threads are places in a list, and partitions are numbers: nobody's name stands here.
+Threads are places in a list, and partitions are numbers, without names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import compress, islice
 
 
 def rounded(weight: int, bits: int) -> int:
-    """A weight, rounded down to so many leading bits.
+    """Round a weight down to so many leading bits.
 
     >>> [rounded(weight, 2) for weight in (1, 3, 5, 100)]
     [1, 3, 4, 96]
@@ -22,7 +22,7 @@ def rounded(weight: int, bits: int) -> int:
 
 
 def rounded_up(weight: int, bits: int) -> int:
-    """The same, rounded up.
+    """Round a weight up to so many leading bits.
 
     >>> [rounded_up(weight, 2) for weight in (1, 3, 5, 100)]
     [1, 3, 6, 128]
@@ -32,7 +32,7 @@ def rounded_up(weight: int, bits: int) -> int:
 
 
 def water_line(numbers: Mapping[int, int], below: int) -> int:
-    """The whole part of the level at which `below` would stand, poured over the loads (load -> number of threads).
+    """Return the whole part of the level of `below`, poured over the loads (load -> number of threads).
 
     >>> water_line({0: 2, 5: 1}, 4), water_line({0: 2, 5: 1}, 16)
     (2, 7)
@@ -48,7 +48,7 @@ def water_line(numbers: Mapping[int, int], below: int) -> int:
 
 
 def risen(line: int, count: int, weight: int, loads: Sequence[int], limits: Sequence[int]) -> int:
-    """The lowest line, from `line` on, under which `count` places begin that the limits allow."""
+    """Return the lowest line, from `line` on, under which `count` places begin that the limits allow."""
     numbers = Counter(zip(loads, limits, strict=True))
 
     def enough(line: int) -> bool:
@@ -72,7 +72,7 @@ def _places(line: int, weight: int, load: int) -> int:
 def under(
     line: int, weight: int, loads: Sequence[int], numbers: Iterable[int], limits: Sequence[int] | None
 ) -> tuple[list[int], list[int]]:
-    """(how many fit under the line at each place, the places where one more may stand out of it).
+    """Return (how many fit under the line at each place, the places where one more may stand out of it).
 
     `numbers`: the loads that occur.
     """
@@ -90,9 +90,9 @@ def under(
 def spread(
     over: int, base: list[int], able: list[int], loads: Sequence[int], weight: int, *, first: Iterable[int] = ()
 ) -> list[int]:
-    """`base`, and one more at so many of the places that are `able`: the `first`, then the emptiest.
+    """Return `base`, with one more at so many of the `able` places: first those in `first`, then the emptiest.
 
-    Both in ascending order; all that are able when there are too few.
+    Both are in ascending order. All that are able get one when there are too few.
     """
     shares = list(base)
     chosen: set[int] = set()
@@ -108,7 +108,7 @@ def spread(
 
 
 def _lowest(wanted: int, places: list[int], heights: list[int]) -> list[int]:
-    """So many of the places, by height (each its own), then number; the order of the answer means nothing."""
+    """Return so many of the places, by height (each its own), then number, in no order."""
     begun = 0
     for line, number in sorted(Counter(heights).items()):
         if begun + number >= wanted:
@@ -119,7 +119,8 @@ def _lowest(wanted: int, places: list[int], heights: list[int]) -> list[int]:
 
 
 def emptiest(count: int, opens: list[int], loads: Sequence[int], weight: int) -> list[int]:
-    """`count` of the open places, each the one with the least load below it; how many of each thread."""
+    """Give `count` of the open places, each time the one with the least load below it; return how many of each
+    thread."""
     if count >= sum(opens):
         return list(opens)
     taken = [0] * len(opens)

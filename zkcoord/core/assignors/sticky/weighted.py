@@ -60,7 +60,7 @@ NONE: Racks = frozenset()
 def assign_weighted(
     classes: list[ThreadClass], given: AssignorInput, near: Mapping[Racks, Racks]
 ) -> dict[TopicPartition, str]:
-    """Even loads first, then racks, then little movement; a partition for which nobody has room is left out.
+    """Even loads first, then racks, then little movement. A partition for which nobody has room is left out.
 
     `near`: the racks that count (`racks_that_count`), empty when none do.
     """
@@ -71,9 +71,9 @@ def assign_weighted(
 class _Part:
     """The topics that the same threads read, with their partitions, in canonical order as everywhere here.
 
-    Threads are named by their place among those of the part, partitions by theirs: no tuple is made for either.
-    `here`: each thread's number among all; `owners`, `racks`, `taken`: of each partition the thread that owns it, the
-    racks (as far as somebody runs there), the thread that it is given to.
+    Threads are named by their place among those of the part, partitions by theirs, without a tuple for either. `here`:
+    each thread's number among all. `owners`, `racks`, `taken`: each partition's owner, the racks with a member, and the
+    thread that it is given to.
     """
 
     topics: list[str]
@@ -85,7 +85,7 @@ class _Part:
 
 
 class _Levels:
-    """Invariant: `load`, `room` and every part's `taken` are what follows from the levels that are done.
+    """Invariant: `load`, `room` and every part's `taken` follow from the levels that are done.
 
     `met`: how many of the owned partitions stand in the parts. `singly`: weights are rounded up.
     """
@@ -102,7 +102,7 @@ class _Levels:
         self._met = 0
 
     def assign(self) -> dict[TopicPartition, str]:
-        """All levels, one after the other."""
+        """Give all levels, one after the other."""
         readers: dict[str, list[int]] = defaultdict(list)  # topic -> classes
         for n, group in enumerate(self._classes):
             for topic in group.topics:
@@ -131,7 +131,7 @@ class _Levels:
         return self._answer(list(parts.values()))
 
     def _part(self, topics: list[str], here: list[int]) -> _Part:
-        """What is known of these topics before any level is done."""
+        """Describe these topics before any level is done."""
         names = list(map(self._threads.__getitem__, here))
         count = sum(len(self._given.partitions[topic]) for topic in topics)
         owners: list[int | None] = [None] * count
@@ -150,7 +150,7 @@ class _Levels:
         return _Part(topics, here, names, owners, racks, [None] * count)
 
     def _table(self, work: int, work_of_room: int) -> dict[int, int]:
-        """Weight to the weight that counts; `work` of a level: without capacities, and with them."""
+        """Return weight to the weight that counts; `work` of a level: without capacities, and with them."""
         numbers = set(self._given.weights.values()) | {1}
         cut, bits = rounded, BITS_MAX
         if self._room:
@@ -162,7 +162,7 @@ class _Levels:
         return {weight: cut(weight, bits) for weight in numbers}
 
     def _by_weight(self, part: _Part, table: Mapping[int, int]) -> Mapping[int, Sequence[int]]:
-        """The partitions' places by the weight that counts; those without a weight weigh 1."""
+        """Return the partitions' places by the weight that counts; a partition without a weight weighs 1."""
         if len(table) == 1:
             return {1: range(len(part.taken))}
         found: dict[int, list[int]] = defaultdict(list)
@@ -171,12 +171,12 @@ class _Levels:
         return found
 
     def _weights(self, part: _Part) -> Iterator[int]:
-        """Of each partition."""
+        """Return each partition's weight."""
         weights = cast(Mapping[Pair, int], self._given.weights)
         return map(weights.get, canonical_pairs(part.topics, self._given.partitions), repeat(1))
 
     def _give_left(self, parts: list[_Part]) -> None:
-        """Give what found no room by weights that were rounded up, as far as there is room by its own weight."""
+        """Give partitions without room by rounded weights to consumers with room for their own weight."""
         rooms = {m.consumer_id: m.capacity for m in self._given.subscribers if m.capacity is not None}
         left = []
         for number, part in enumerate(parts):
@@ -197,7 +197,8 @@ class _Levels:
                 parts[number].taken[place] = bisect_left(parts[number].here, thread)
 
     def _answer(self, parts: list[_Part]) -> dict[TopicPartition, str]:
-        """What is owned, with what moves: most keys are the same objects, which costs a fraction of making them."""
+        """Return the owned partitions with the moves. Most keys stay the same objects, which costs a fraction of making
+        them."""
         owned, partitions = self._given.owned, self._given.partitions
         answer = dict(owned) if len(owned) == self._met else owned_among(owned, self._classes, partitions)
         for part in parts:
@@ -213,7 +214,7 @@ class _Levels:
         return answer
 
     def _level(self, part: _Part, at: Sequence[int], weight: int, below: int) -> None:
-        """Give the partitions `at` these places, which have one weight, to the readers."""
+        """Give the partitions at these places, which have one weight, to the readers."""
         loads = list(map(self._load.__getitem__, part.here))
         limits = self._limits(part.here, loads, weight, len(at))
         count, numbers = len(at), Counter(loads)
@@ -259,7 +260,8 @@ class _Levels:
                 self._room[self._consumers[here[n]]] -= number * weight
 
     def _limits(self, here: list[int], loads: list[int], weight: int, most: int) -> list[int] | None:
-        """How many each thread may have at this level by its consumer's capacity; None: there are no capacities."""
+        """Return how many each thread may have at this level by its consumer's capacity; None: there are no
+        capacities."""
         if not self._room:
             return None
         limits = [most] * len(here)
@@ -279,7 +281,7 @@ class _Levels:
 
 
 def _in_order(classes: list[ThreadClass]) -> tuple[list[str], list[str]]:
-    """(all threads by number, then consumer, the consumer of each)."""
+    """Return (all threads by number, then consumer; the consumer of each)."""
     if len(classes) == 1:
         threads = classes[0].threads
         return threads, list(map(consumer_of, threads))
@@ -304,7 +306,7 @@ def _keep(owners: list[int | None], most: list[int]) -> tuple[list[int | None], 
 
 
 def _fill(taken: list[int | None], opens: list[int]) -> None:
-    """Give what nobody has to the threads in order, to each so many as are open there."""
+    """Give the free partitions to the threads in order, to each as many as it has open places."""
     row = chain(laid_along(range(len(opens)), opens), repeat(None))
     if taken.count(None) == len(taken):
         taken[:] = islice(row, len(taken))
