@@ -19,6 +19,7 @@ from zkcoord.cli.group import group
 from zkcoord.cli.group_config import config
 from zkcoord.cli.group_plan import plan
 from zkcoord.cli.group_wishes import VERBS
+from zkcoord.cli.inventory import inventory
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.options import Group
 from zkcoord.cli.output import say
@@ -130,7 +131,7 @@ def cli() -> None:
 
 for verb in (*VERBS, config, plan):
     group.add_command(verb)
-for command in (coordinator, coordinators, consume, group, migrate, demo):
+for command in (coordinator, coordinators, consume, group, inventory, migrate, demo):
     cli.add_command(command)
 
 

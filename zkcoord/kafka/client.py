@@ -208,7 +208,7 @@ class KafkaClient:
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
         away, after CHECK_SECONDS at the latest."""
-        module, admin = librdkafka(), self._open()
+        module, admin = librdkafka(), self.admin()
         last: Any = None
         for seconds in CHECK_SECONDS:
             try:
@@ -262,7 +262,7 @@ class KafkaClient:
 
     def _list_topics(self, timeout_seconds: float) -> Any:
         """Ask in several short waits, so that refused credentials are noticed as soon as brokers refuse them."""
-        module, admin = librdkafka(), self._open()
+        module, admin = librdkafka(), self.admin()
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
         for seconds in (*CHECK_SECONDS, timeout_seconds):
             try:
@@ -286,7 +286,7 @@ class KafkaClient:
 
         Raises nothing about partitions, not even when nobody answers: that is each one's reason.
         """
-        module, admin = librdkafka(), self._open()
+        module, admin = librdkafka(), self.admin()
         from confluent_kafka.admin import OffsetSpec
 
         wait_ms = timeout_ms or self._timeout_ms
@@ -356,7 +356,8 @@ class KafkaClient:
             raise self._unknown(*failed)
         return found
 
-    def _open(self) -> Any:
+    def admin(self) -> Any:
+        """The AdminClient underneath; UsageError once this client is closed."""
         if self._admin is None:
             raise UsageError("this Kafka client is closed; open another")
         return self._admin

@@ -1,0 +1,265 @@
+"""`zkcoord inventory`: all groups of a deployment, for whoever wants to move them. Reads only; needs no coordinator."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkcoord.cli.group_waiting import at, count
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, table, warn
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.legacy.findings import Question, problems_of, questions_of
+from zkcoord.legacy.inventory import GroupInventory, OldMember, take_inventory
+from zkcoord.legacy.walk import GROUPS_AT_ONCE, group_names, read_cluster, read_groups
+
+COLUMNS = ("GROUP", "KIND", "MEMBERS", "OWNED", "OFFSETS", "NOTES")
+WIDTH = 80  # of a terminal
+GROUP_WIDTH_MIN = 12
+KAFKA_TIMEOUT_MS = 10_000
+UNTOLD = "?"
+
+Kafka = Callable[[Sequence[str]], Mapping[str, Mapping[TopicPartition, int]]]
+
+
+@click.command(cls=Command)
+@click.argument("names", metavar="[G]...", nargs=-1)
+@click.option("--write", metavar="FILE", help="Also write a file in which people fill in what nobody can see.")
+@pass_settings
+def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> None:
+    """Show all groups of old ZooKeeper consumers, or groups G: members, owners, offsets, and what would go wrong.
+
+    Reads ZooKeeper only, and needs no coordinator. With --bootstrap-servers also the offsets that groups keep in
+    Kafka. With --output json one object a group. OWNED is how many of the partitions that somebody subscribes to have
+    an owner.
+    """
+    if write is not None and Path(write).exists():
+        raise UsageError(f"--write {write}: the file is there already, and may be filled in; name another one")
+    address = settings.zookeeper_address()
+    shown: list[list[Any]] = []
+    texts: list[str] = []
+    sections: list[str] = []
+    with ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
+        kafka = _kafka(settings, stack)
+        wanted = _wanted(group_names(tree.read), names)
+        for found in _inventories(tree, wanted, kafka):
+            if settings.json:
+                print_json(_document(found))
+            else:
+                shown.append(_row(found))
+                texts += _text(found, members=bool(names))
+            if write is not None:
+                sections.append(_section(found))
+    if not settings.json:
+        click.echo(_table(shown))
+        if texts:
+            click.echo("\n" + "\n".join(texts))
+    if write is not None:
+        _write(write, address, sections)
+
+
+def _wanted(all_names: Sequence[str], names: Sequence[str]) -> list[str]:
+    missing = sorted(set(names) - set(all_names))
+    if missing:
+        raise UsageError(f"there is no group {missing[0]!r} below /consumers; `zkcoord inventory` shows them")
+    return [name for name in all_names if not names or name in names]
+
+
+def _inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterator[GroupInventory]:
+    """Some groups at a time: no more are in memory."""
+    cluster = read_cluster(tree.read)
+    for first in range(0, len(names), GROUPS_AT_ONCE):
+        batch = names[first : first + GROUPS_AT_ONCE]
+        there = {} if kafka is None else kafka(batch)
+        for nodes in read_groups(tree.read, batch):
+            if isinstance(nodes, tuple):
+                warn(f"group {nodes[0]} cannot be read: {nodes[1]}")
+            else:
+                yield take_inventory(nodes, cluster, there.get(nodes.group))
+
+
+def _kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
+    """Asks Kafka for offsets; None when nobody said where it is, or it cannot be asked."""
+    from zkcoord.kafka.client import KafkaClient, librdkafka
+    from zkcoord.kafka.group_offsets import group_offsets
+
+    servers = settings.kafka_address()
+    if servers is None:
+        return None
+    try:
+        librdkafka()
+    except UsageError as error:  # all else is known without it
+        warn(f"{error}; offsets in Kafka are not shown")
+        return None
+    client = stack.enter_context(KafkaClient(servers, settings.kafka_settings()))
+    silent = client.check_credentials()
+    if silent is not None:
+        warn(f"{silent}; offsets in Kafka are not shown")
+        return None
+
+    def ask(groups: Sequence[str]) -> Mapping[str, Mapping[TopicPartition, int]]:
+        answer = group_offsets(client, groups, servers=servers, timeout_ms=KAFKA_TIMEOUT_MS)
+        alike: dict[str, ZkcoordError] = {}
+        for group, error in sorted(answer.unknown.items()):
+            alike.setdefault(str(error).replace(group, ""), error)
+        for error in alike.values():
+            warn(f"{error}; where its offsets stand is not known")
+        return answer.found
+
+    return ask
+
+
+# what is printed for people
+
+
+def _row(found: GroupInventory) -> list[Any]:
+    owned = sum(partition in found.owners for partition in found.subscribed)
+    store = found.store if found.kafka_offsets is not None or found.store == "none" else f"{found.store}?"
+    notes = len(problems_of(found))
+    shares = f"{owned}/{len(found.subscribed)}" if found.subscribed else len(found.owners) or None
+    return [found.group, found.kind, len(found.members), shares, store, notes or None]
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    """Group names that are too long for the line are cut; the notes and the JSON have them whole."""
+    others = [[*row[1:]] for row in rows]
+    widths = [max(len(cell(row[n])) for row in [COLUMNS[1:], *others]) for n in range(len(COLUMNS) - 1)]
+    room = max(GROUP_WIDTH_MIN, WIDTH - sum(widths) - 2 * len(widths))
+    return table(COLUMNS, [[_cut(cell(row[0]), room), *row[1:]] for row in rows])
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 3]}..."
+
+
+def _text(found: GroupInventory, *, members: bool) -> list[str]:
+    """The notes on a group, and what is known of its members."""
+    problems = problems_of(found)
+    if not problems and not members:
+        return []
+    lines = [cell(found.group) + ":"]
+    if members:
+        lines += _wrapped(_summary(found))
+        lines += [line for member in found.members for line in _wrapped(_member_text(found, member))]
+        lines += [
+            line for q in questions_of(found) if q.suggested is None for line in _wrapped(f"tell {q.key}: {q.why}")
+        ]
+    return [*lines, *(line for problem in problems for line in _wrapped(f"! {problem}"))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(cell(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _summary(found: GroupInventory) -> str:
+    words = [
+        f"{found.kind}, {count(len(found.members), 'member')}",
+        f"{count(len(found.topics), 'topic')}",
+        f"{len(found.owners)} owned, {len(found.unowned())} without an owner",
+        f"strategy: what is owned fits {' or '.join(found.fits) or 'none'}",
+        f"offsets: {found.store}" + ("" if found.kafka_offsets is not None else " (Kafka was not asked)"),
+    ]
+    if found.last_commit_ms is not None:
+        words.append(f"last written to ZooKeeper at {at(found.last_commit_ms)}")
+    if found.made_ms is not None:
+        words.append(f"there since {at(found.made_ms)}")
+    return "; ".join(words)
+
+
+def _member_text(found: GroupInventory, member: OldMember) -> str:
+    client = member.client
+    asks = ",".join(f"{topic}:{threads}" for topic, threads in sorted(member.threads.items())) or "no topic"
+    by = "" if member.wildcard is None else f" (all {'but' if member.black_list else 'of'} {member.wildcard})"
+    known = f"{client.library.value}{f' {client.versions}' if client.versions else ''}"
+    owns = count(found.owned()[member.consumer], "partition")
+    return f"{member.consumer}: {known} ({client.why}), {asks}{by}, owns {owns}, since {at(member.since_ms)}"
+
+
+# what is printed for programs
+
+
+def _document(found: GroupInventory) -> dict[str, Any]:
+    """All that is known of the group."""
+    return {
+        "group": found.group,
+        "kind": found.kind,
+        "made_ms": found.made_ms,
+        "members": [_member(found, member) for member in found.members],
+        "topics": list(found.topics),
+        "owners": {str(p): {"thread": c.thread, "since_ms": c.since_ms} for p, c in sorted(found.owners.items())},
+        "fits": list(found.fits),
+        "store": found.store,
+        "offsets": {str(p): {"offset": c.offset, "written_ms": c.written_ms} for p, c in sorted(found.offsets.items())},
+        "kafka_offsets": None
+        if found.kafka_offsets is None
+        else {str(partition): offset for partition, offset in sorted(found.kafka_offsets.items())},
+        "last_commit_ms": found.last_commit_ms,
+        "orphans": {
+            "without_member": [str(partition) for partition in found.orphaned_owners()],
+            "without_owner": [str(partition) for partition in found.unowned()],
+            "gone_topics": found.gone_topics(),
+            "gone_partitions": [str(partition) for partition in found.gone_partitions()],
+        },
+        "questions": [{"key": q.key, "suggested": q.suggested, "why": q.why} for q in questions_of(found)],
+        "problems": list(problems_of(found)),
+    }
+
+
+def _member(found: GroupInventory, member: OldMember) -> dict[str, Any]:
+    return {
+        "consumer": member.consumer,
+        "library": member.client.library.value,
+        "versions": member.client.versions,
+        "known_by": member.client.why,
+        "since_ms": member.since_ms,
+        "wildcard": member.wildcard,
+        "black_list": member.black_list,
+        "threads": dict(sorted(member.threads.items())),
+        "owned": found.owned()[member.consumer],
+        "problem": member.problem,
+    }
+
+
+# the file to fill in
+
+
+def _section(found: GroupInventory) -> str:
+    """The group as TOML; one that nothing can be told of is a comment."""
+    heading = _toml(found.group)
+    notes = [f"# {line}" for line in textwrap.wrap(cell(_summary(found)), 110, break_on_hyphens=False)]
+    for problem in problems_of(found):
+        notes += [f"# {line}" for line in textwrap.wrap(f"! {cell(problem)}", 110, break_on_hyphens=False)]
+    if found.kind not in ("old", "mixed", "empty"):
+        return "\n".join([f"# {heading} is left out: its members are {found.kind}", *notes, ""])
+    return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, questions_of(found)), ""])
+
+
+def _setting(question: Question) -> str:
+    value = UNTOLD if question.suggested is None else question.suggested
+    return f"{question.key} = {_toml(value)}".ljust(34) + f"# {cell(question.why)}"
+
+
+def _toml(value: str | int | bool) -> str:
+    """A text, number or truth value as TOML, which takes JSON's but for one character."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _write(name: str, address: str, sections: Sequence[str]) -> None:
+    head = (
+        f"# The groups of old ZooKeeper consumers at {cell(address)}, by `zkcoord inventory`.\n"
+        f'# Replace each "{UNTOLD}" by what the group\'s configuration says, and check the other values: they are the\n'
+        "# defaults of the old consumer, or what the tree suggests. Remove the groups that shall stay as they are.\n"
+    )
+    try:
+        with Path(name).open("x", encoding="utf-8") as file:
+            file.write("\n".join([head, *sections]))
+    except OSError as error:
+        raise UsageError(f"--write {name}: {error.strerror or error}; name a file that can be made") from None

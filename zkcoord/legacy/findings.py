@@ -1,0 +1,201 @@
+"""What an inventory says to people: what would go wrong in a group of old consumers, and what only a person knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zkcoord.core.assignors.legacy.round_robin import ties
+from zkcoord.legacy.clients import MIXES, Library
+from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assignor_input
+from zkcoord.tree.codec import shown
+
+NAMED_MAX = 3  # of many alike, those that a sentence spells out
+
+_OFFSETS, _DUAL, _STRATEGY, _VERSION = "offsets", "dual_commit", "strategy", "kafka"
+
+
+class Question(NamedTuple):
+    """What a person must say of a group: the key in the file, what the tree suggests (None: nothing), and why."""
+
+    key: str
+    suggested: str | int | bool | None
+    why: str
+
+
+def problems_of(found: GroupInventory) -> tuple[str, ...]:
+    """What would go wrong, worst first: each a sentence that says who must act."""
+    if found.kind == "0.7":
+        return ("its members are of Kafka 0.7, which no later one can join: it is left alone, until they are upgraded",)
+    return (
+        *_of_members(found),
+        *_of_rebalances(found),
+        *_of_round_robin(found),
+        *_of_orphans(found),
+        *_of_offsets(found),
+        *_of_topics(found),
+        *(f"{shown(path)[1:-1]}: {why}" for path, why in sorted(found.strange.items())),
+    )
+
+
+def questions_of(found: GroupInventory) -> tuple[Question, ...]:
+    """What must be told before the group can be adopted, in the order of the file."""
+    return (
+        *_stores(found),
+        _strategy(found),
+        Question(_VERSION, None, _versions(found)),
+        Question("retries", 4, "rebalance.max.retries of the old members (4 unless they set it)"),
+        Question("backoff_ms", 2_000, "their rebalance.backoff.ms (zookeeper.sync.time.ms, 2000, unless they set it)"),
+        Question("auto_commit_interval_ms", 60_000, "their auto.commit.interval.ms (60000 unless they set it)"),
+        Question("exclude_internal", True, "their exclude.internal.topics; matters to wildcards only"),
+    )
+
+
+def _of_members(found: GroupInventory) -> Iterator[str]:
+    for member in found.members:
+        name, client = shown(member.consumer), member.client
+        if client.library not in MIXES:
+            known = client.library is not Library.UNKNOWN
+            by = f"is a member by {client.library.value}" if known else "is of no library that is known here"
+            yield (
+                f"consumer {name} {by} ({client.why}): it may compute other shares than Kafka's own consumers; give it "
+                "a group of its own before this one is adopted"
+            )
+        if len(member.refused_by) == len(READERS):
+            yield (
+                f"consumer {name}: {member.problem}; no old member can rebalance while it is registered: stop it, or "
+                "correct its configuration"
+            )
+        elif member.refused_by:
+            yield (
+                f"consumer {name}: members before Kafka 1.0 cannot read its registration, and cannot rebalance while "
+                "it is there: whoever runs it must upgrade or stop the older ones"
+            )
+        elif member.wildcard is not None and not member.threads:
+            twice = " (Kafka 1.0.1 to 1.1.1 escape a backslash twice)" if "\\\\" in member.wildcard else ""
+            yield f"consumer {name}: its wildcard {shown(member.wildcard)} matches no topic{twice}"
+
+
+def _of_rebalances(found: GroupInventory) -> Iterator[str]:
+    unowned = found.unowned()
+    if not unowned:
+        return
+    owned = found.owned()
+    idle = [m.consumer for m in found.members if m.threads and not owned[m.consumer]]
+    if idle:
+        why = (
+            f"{_named(idle, 'consumer')} registered without a partition: a rebalance failed there; restart one of them"
+        )
+    else:
+        why = "a rebalance is going on, or failed; look again in ten seconds"
+    yield f"{_named(list(map(str, unowned)), 'partition')} without an owner, though subscribed: {why}"
+
+
+def _of_round_robin(found: GroupInventory) -> Iterator[str]:
+    """Only where round robin is possible: the owners do not tell that range alone is computed."""
+    readable = [m for m in found.members if m.problem is None]
+    if found.fits == ("range",) or not readable:
+        return
+    threads = {topic: frozenset(_threads(readable, topic)) for member in readable for topic in member.threads}
+    if len(set(threads.values())) > 1:
+        yield (
+            "topics have different threads: if the strategy is roundrobin, members of Kafka 0.8.2 to 0.10.1 refuse to "
+            "rebalance"
+        )
+    given = assignor_input(readable, found.cluster)
+    for naming, versions in ((("[", ",]"), "0.8.2 to 0.11"), (("", "-"), "1.0 and 1.1")):
+        tied = ties(given, *naming)
+        if tied:
+            yield (
+                f"{_named([str(p) for group in tied for p in group], 'partition')} of equal hashes: if the strategy is "
+                f"roundrobin of Kafka {versions}, their order depends on how members list the topics; use range, or "
+                "rename a topic"
+            )
+
+
+def _threads(members: Sequence[OldMember], topic: str) -> Iterator[tuple[str, int]]:
+    return ((m.consumer, m.threads[topic]) for m in members if topic in m.threads)
+
+
+def _of_orphans(found: GroupInventory) -> Iterator[str]:
+    orphans = found.orphaned_owners()
+    if orphans:
+        yield (
+            f"{_named(list(map(str, orphans)), 'partition')} owned by a consumer that is not registered: nobody else "
+            "can take it until its session ends; if that does not happen within a minute, delete the owner nodes"
+        )
+
+
+def _of_offsets(found: GroupInventory) -> Iterator[str]:
+    if found.members and found.store == "none":
+        yield (
+            "no offset anywhere"
+            + (" (Kafka was not asked: give --bootstrap-servers)" if found.kafka_offsets is None else "")
+            + ": the group keeps them elsewhere, or has never committed"
+        )
+    elif found.members and found.store == "kafka":
+        yield "its offsets are in Kafka alone: whoever reads ZooKeeper for it would start by the reset policy"
+    if found.kafka_offsets:
+        both = found.offsets.keys() & found.kafka_offsets.keys()
+        apart = sorted(p for p in both if found.offsets[p].offset != found.kafka_offsets[p])
+        if apart:
+            yield (
+                f"{_named(list(map(str, apart)), 'partition')} at different offsets in ZooKeeper and in Kafka: old "
+                "members with dual commit take the larger one"
+            )
+
+
+def _of_topics(found: GroupInventory) -> Iterator[str]:
+    gone = found.gone_topics()
+    if gone:
+        yield f"{_named(gone, 'topic')} gone, with owners or offsets left: delete them, or they return with the name"
+    past = found.gone_partitions()
+    if past:
+        yield f"{_named(list(map(str, past)), 'partition')} not in the topic, but an offset is left of it"
+    subscribed = {topic for member in found.members for topic in member.threads}
+    absent = sorted(t for t in subscribed if t not in found.cluster.topics and t not in found.cluster.unreadable)
+    if absent:
+        yield f"{_named(absent, 'topic')} subscribed, and not there: create it, or correct the subscription"
+    for topic in sorted(subscribed & found.cluster.unreadable.keys()):
+        yield f"topic {topic}: {found.cluster.unreadable[topic]}; the broker or an operator must mend it"
+    if found.members and not found.cluster.brokers:
+        yield "no broker is registered: old members keep what they own, and take nothing"
+
+
+def _stores(found: GroupInventory) -> tuple[Question, ...]:
+    asked = found.kafka_offsets is not None
+    seen = f"offsets were found in {found.store}" if found.store != "none" else "no offsets were found"
+    why = f"{seen}{'' if asked else ' (Kafka was not asked)'}; their offsets.storage"
+    sure = asked and found.store in ("zookeeper", "kafka")
+    dual = "their dual.commit.enabled (true unless they set it, and only with offsets.storage=kafka)"
+    return (
+        Question(_OFFSETS, found.store if sure else None, why),
+        Question(_DUAL, False if sure else None, dual),
+    )
+
+
+def _strategy(found: GroupInventory) -> Question:
+    names = {"range" if name == "range" else "roundrobin" for name in found.fits}
+    if len(names) == 1:
+        return Question(_STRATEGY, names.pop(), f"what is owned now is what {' and '.join(found.fits)} would give")
+    why = "what is owned now fits every strategy" if names else "what is owned now fits no strategy"
+    return Question(_STRATEGY, None, f"their partition.assignment.strategy; {why}")
+
+
+def _versions(found: GroupInventory) -> str:
+    told = ", ".join(found.versions()) or "nothing"
+    if found.fits and all(name.startswith("roundrobin") for name in found.fits) and len(found.fits) == 1:
+        told += "; round robin as " + ("1.0 and 1.1" if found.fits[0] == "roundrobin-1.0" else "0.8.2 to 0.11")
+    return f"the version of their library: 0.8, 0.9, 0.10, 0.11, 1.0 or 1.1 (the bytes tell {told})"
+
+
+def _named(names: Sequence[str], what: str) -> str:
+    """`partitions t-0, t-1, t-2 and 4 more are`: the subject of a sentence, with its verb."""
+    first, more = ", ".join(map(_plain, names[:NAMED_MAX])), len(names) - NAMED_MAX
+    if len(names) == 1:
+        return f"{what} {first} is"
+    return f"{what}s {first}{f' and {more} more' if more > 0 else ''} are"
+
+
+def _plain(name: str) -> str:
+    return shown(name)[1:-1]

@@ -1,0 +1,263 @@
+"""What stands in ZooKeeper about one group of old consumers, put together: members, owners, offsets, orphans. Pure.
+
+Nothing is guessed: what no byte tells (strategy, version, offset store) is left open, with what speaks for an answer.
+`zkcoord.legacy.findings` says what would go wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
+from zkcoord.errors import CorruptError
+from zkcoord.legacy.clients import MIXES, Client, Library, client_of
+from zkcoord.legacy.reading import OldSubscription, read_as
+from zkcoord.legacy.versions import OldVersion, old_version
+from zkcoord.tree.codec import shown
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import partition_number
+from zkcoord.tree.snapshot import Node
+
+READERS = tuple(map(old_version, ("0.8.2", "0.11", "1.1")))
+"""The versions that differ in which registrations they can read, oldest first."""
+
+STRATEGIES = ("range", "roundrobin-0.8", "roundrobin-1.0")
+"""The assignors that old members may have settled on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What ZooKeeper says of the brokers' topics."""
+
+    topics: Mapping[str, tuple[int, ...]]  # that exist and can be read -> partitions, ascending
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # topic -> why
+    brokers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNodes:
+    """One group as read. Owners and offsets: topic -> name of the child -> its node; only nodes that were there."""
+
+    group: str
+    folder: Node
+    registrations: Mapping[str, Node]
+    owners: Mapping[str, Mapping[str, Node]]
+    offsets: Mapping[str, Mapping[str, Node]]
+    others: tuple[str, ...] = ()  # further children of the group's folder
+
+
+class Claim(NamedTuple):
+    """An owner node: the thread it names, and since when it stands, by the server's clock."""
+
+    thread: str
+    since_ms: int
+
+
+class Committed(NamedTuple):
+    """An offset node: `offset` None is "no offset" (negative or empty), or unreadable; when it was last written."""
+
+    offset: int | None
+    written_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldMember:
+    """One registration, as far as it can be read."""
+
+    consumer: str
+    client: Client
+    since_ms: int
+    wildcard: str | None = None
+    black_list: bool = False
+    threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; a wildcard's topics as they are now
+    refused_by: tuple[OldVersion, ...] = ()  # of READERS: those whose rebalance it breaks
+    problem: str | None = None  # why not even the newest of them can read or evaluate it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInventory:
+    """All that is known of one group."""
+
+    group: str
+    made_ms: int | None
+    members: tuple[OldMember, ...]
+    owners: Mapping[TopicPartition, Claim]
+    offsets: Mapping[TopicPartition, Committed]
+    kafka_offsets: Mapping[TopicPartition, int] | None  # None: Kafka was not asked, or did not answer
+    strange: Mapping[str, str]  # path below the group -> what is wrong with it
+    fits: tuple[str, ...]  # of STRATEGIES: those whose plan the owners are; none: unsettled, or nothing to settle
+    subscribed: tuple[TopicPartition, ...]  # what exists and somebody subscribes to
+    cluster: Cluster
+
+    @property
+    def kind(self) -> str:
+        """`old`, `zkcoord`, `mixed` (both), `foreign` (somebody else is among them), `0.7`, or `empty`."""
+        libraries = {member.client.library for member in self.members} - {Library.POKE}
+        if not libraries:
+            return "empty"
+        if libraries == {Library.KAFKA_0_7}:
+            return "0.7"
+        if not libraries <= MIXES:
+            return "foreign"
+        return "mixed" if len(libraries) > 1 else "old" if Library.KAFKA in libraries else "zkcoord"
+
+    @property
+    def store(self) -> str:
+        """Where offsets are: `zookeeper`, `kafka`, `both`, or `none`. Without Kafka's answer it knows half of that."""
+        here, there = bool(self.offsets), bool(self.kafka_offsets)
+        return "both" if here and there else "zookeeper" if here else "kafka" if there else "none"
+
+    @property
+    def last_commit_ms(self) -> int | None:
+        """When an offset was last written to ZooKeeper."""
+        return max((one.written_ms for one in self.offsets.values()), default=None)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the group has anything to do with."""
+        named = {topic for member in self.members for topic in member.threads}
+        return tuple(sorted(named | {p.topic for p in self.owners} | {p.topic for p in self.offsets}))
+
+    def versions(self) -> tuple[str, ...]:
+        """What the bytes tell of the versions of Kafka's own members."""
+        members = (m.client for m in self.members if m.client.library is Library.KAFKA)
+        return tuple(sorted({client.versions for client in members if client.versions is not None}))
+
+    def owned(self) -> Counter[str]:
+        """Consumer -> how many partitions it owns; the consumers need not be registered."""
+        names = {member.consumer for member in self.members}
+        return Counter(_consumer(claim.thread, names) for claim in self.owners.values())
+
+    def orphaned_owners(self) -> list[TopicPartition]:
+        """Partitions whose owner is not registered."""
+        names = {member.consumer for member in self.members}
+        return sorted(p for p, claim in self.owners.items() if _consumer(claim.thread, names) not in names)
+
+    def unowned(self) -> list[TopicPartition]:
+        """Partitions that somebody subscribes to and nobody owns."""
+        return [partition for partition in self.subscribed if partition not in self.owners]
+
+    def gone_topics(self) -> list[str]:
+        """Topics with owners or offsets that do not exist any more."""
+        there = self.cluster.topics.keys() | self.cluster.unreadable.keys()
+        return sorted({p.topic for p in (*self.owners, *self.offsets)} - there)
+
+    def gone_partitions(self) -> list[TopicPartition]:
+        """Partitions with an offset that their topic, which exists, does not have."""
+        topics = {topic: set(numbers) for topic, numbers in self.cluster.topics.items()}
+        return sorted(p for p in self.offsets if p.topic in topics and p.partition not in topics[p.topic])
+
+
+def take_inventory(
+    nodes: GroupNodes, cluster: Cluster, kafka_offsets: Mapping[TopicPartition, int] | None = None
+) -> GroupInventory:
+    """The group in these nodes."""
+    strange: dict[str, str] = dict.fromkeys(nodes.others, "no old consumer makes it")
+    members = tuple(_member(nodes.group, name, node, cluster) for name, node in sorted(nodes.registrations.items()))
+    owners = _owners(nodes, strange)
+    threads = {topic for member in members for topic in member.threads}
+    subscribed = [TopicPartition(t, n) for t in sorted(threads) for n in cluster.topics.get(t, ())]
+    return GroupInventory(
+        group=nodes.group,
+        made_ms=nodes.folder.stat.mtime_ms if nodes.folder.stat is not None else None,
+        members=members,
+        owners=owners,
+        offsets=_offsets(nodes, strange),
+        kafka_offsets=kafka_offsets,
+        strange=strange,
+        fits=_fits(members, owners, cluster),
+        subscribed=tuple(subscribed),
+        cluster=cluster,
+    )
+
+
+def _member(group: str, name: str, node: Node, cluster: Cluster) -> OldMember:
+    stat = node.stat
+    client = client_of(group, name, node.data, stat.version if stat is not None else 0)
+    text = node.data.decode("utf-8", "replace")
+    read: OldSubscription | None = None
+    threads: Mapping[str, int] = {}
+    refused: list[OldVersion] = []
+    problem: str | None = None
+    for version in READERS:
+        try:
+            read = read_as(version, text)
+            threads = read.threads(cluster.topics, version.internal)
+            problem = None
+        except CorruptError as error:
+            refused.append(version)
+            problem = str(error)
+    return OldMember(
+        consumer=name,
+        client=client,
+        since_ms=stat.mtime_ms if stat is not None else 0,
+        wildcard=read.wildcard if read is not None else None,
+        black_list=read is not None and read.black_list,
+        threads=threads,
+        refused_by=tuple(refused),
+        problem=problem,
+    )
+
+
+def _owners(nodes: GroupNodes, strange: dict[str, str]) -> dict[TopicPartition, Claim]:
+    found: dict[TopicPartition, Claim] = {}
+    for topic, below in sorted(nodes.owners.items()):
+        for name, node in below.items():
+            number = partition_number(name)
+            if number is None:
+                strange[f"owners/{topic}/{name}"] = f"{_kind_of_name(name)}: Kafka's own members do not look at it"
+            elif node.stat is not None:
+                found[TopicPartition(topic, number)] = Claim(node.data.decode("utf-8", "replace"), node.stat.mtime_ms)
+    return found
+
+
+def _offsets(nodes: GroupNodes, strange: dict[str, str]) -> dict[TopicPartition, Committed]:
+    found: dict[TopicPartition, Committed] = {}
+    for topic, below in sorted(nodes.offsets.items()):
+        for name, node in below.items():
+            number, offset = partition_number(name), None
+            if number is None:
+                strange[f"offsets/{topic}/{name}"] = f"{_kind_of_name(name)}: Kafka's own members do not read it"
+                continue
+            try:
+                offset = decode_offset(node.data)
+                if offset is None:
+                    strange[f"offsets/{topic}/{name}"] = f"{shown(node.data)} is no offset: the reset policy decides"
+            except CorruptError as error:
+                strange[f"offsets/{topic}/{name}"] = f"{error}: old members fail to rebalance until it is a number"
+            if node.stat is not None:
+                found[TopicPartition(topic, number)] = Committed(offset, node.stat.mtime_ms)
+    return found
+
+
+def _kind_of_name(name: str) -> str:
+    broker, _, number = name.partition("-")
+    if partition_number(broker) is not None and partition_number(number) is not None:
+        return "a partition as Kafka 0.7 and pykafka name it (<broker>-<number>)"
+    return "no partition's name"
+
+
+def _fits(members: Sequence[OldMember], owners: Mapping[TopicPartition, Claim], cluster: Cluster) -> tuple[str, ...]:
+    """The strategies whose plan is what is owned now."""
+    if not owners or any(m.problem is not None or m.client.library not in MIXES for m in members):
+        return ()
+    given = assignor_input(members, cluster)
+    threads = {partition: claim.thread for partition, claim in owners.items()}
+    return tuple(name for name in STRATEGIES if ASSIGNORS[name](given) == threads)
+
+
+def assignor_input(members: Sequence[OldMember], cluster: Cluster) -> AssignorInput:
+    """The group as an assignor sees it."""
+    subscribers = tuple(Subscriber(consumer_id=m.consumer, threads=m.threads) for m in members)
+    topics = {topic for member in members for topic in member.threads}
+    partitions = {topic: numbers for topic, numbers in cluster.topics.items() if topic in topics}
+    return AssignorInput(subscribers=subscribers, partitions=partitions, owned={})
+
+
+def _consumer(thread: str, names: set[str]) -> str:
+    """The consumer that an owner node names: most libraries but Kafka's own write no thread behind its id."""
+    return thread if thread in names else consumer_of(thread)

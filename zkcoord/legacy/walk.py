@@ -1,0 +1,123 @@
+"""Reads all groups of a deployment: some at a time, so that hundreds of them need little memory and few round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.legacy.inventory import Cluster, GroupNodes
+from zkcoord.tree.broker import broker_id
+from zkcoord.tree.paths import BROKERS, LEGACY, SCHEMA, TOPICS
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.topic import topic_of
+
+GROUPS_AT_ONCE = 25
+"""Groups that are in memory together. Each level of all of them is one round trip."""
+
+NODES_AT_ONCE = 10_000
+"""Answers that are waited for together: a few MiB, and no long stall for others at the server."""
+
+_PARTS = ("ids", "owners", "offsets")
+_DRAFT = frozenset({"groups", "coordinator"})  # what zkcoord's layout `draft` has below /consumers
+
+Reading = Callable[[Sequence[Read]], tuple[Node, ...]]
+
+
+def read_cluster(read: Reading) -> Cluster:
+    """All topics and brokers."""
+    topics, brokers = read([Read(TOPICS, Kind.CHILDREN), Read(BROKERS, Kind.CHILDREN)])
+    known: dict[str, tuple[int, ...]] = {}
+    unreadable: dict[str, str] = {}
+    for name, node in zip(topics.children, _read(read, [f"{TOPICS}/{name}" for name in topics.children]), strict=True):
+        try:
+            if node.exists:
+                known[name] = topic_of(name, node.data).partitions
+        except CorruptError as error:
+            unreadable[name] = str(error)
+    numbers = [name for name in brokers.children if broker_id(name) is not None]
+    return Cluster(topics=known, unreadable=unreadable, brokers=len(numbers))
+
+
+def group_names(read: Reading) -> tuple[str, ...]:
+    """All children of /consumers that are groups, in order; UsageError where there is no Kafka at all."""
+    listed, brokers, schema = read([Read(LEGACY.groups, Kind.CHILDREN), Read("/brokers"), Read(SCHEMA)])
+    if not listed.exists and not brokers.exists:
+        raise UsageError("there is neither /consumers nor /brokers: give the chroot that Kafka's zookeeper.connect has")
+    return tuple(name for name in listed.children if not (_is_draft(schema) and name in _DRAFT))
+
+
+def _is_draft(schema: Node) -> bool:
+    try:
+        return schema.exists and decode_schema(schema.data).layout == "draft"
+    except CorruptError:
+        return False
+
+
+def read_groups(read: Reading, names: Sequence[str]) -> Iterator[GroupNodes | tuple[str, str]]:
+    """The groups, in this order; for one that may not be read its name and why. One that is gone is left out."""
+    rest = iter(names)
+    while batch := list(islice(rest, GROUPS_AT_ONCE)):
+        try:
+            yield from _together(read, batch)
+        except UsageError:
+            yield from _one_by_one(read, batch)
+
+
+def _one_by_one(read: Reading, names: Sequence[str]) -> Iterator[GroupNodes | tuple[str, str]]:
+    for name in names:
+        try:
+            yield from _together(read, [name])
+        except UsageError as error:
+            yield name, str(error)
+
+
+def _together(read: Reading, names: Sequence[str]) -> list[GroupNodes]:
+    folders = _read(read, [LEGACY.group(name) for name in names])
+    inside = _children(read, [LEGACY.group(name) for name in names])
+    lists = _children(read, [f"{LEGACY.group(name)}/{part}" for name in names for part in _PARTS])
+    ids, owned, kept = lists[::3], lists[1::3], lists[2::3]
+    registrations = _data(read, ids)
+    owners, offsets = _two_levels(read, owned), _two_levels(read, kept)
+    return [
+        GroupNodes(
+            group=name,
+            folder=folder,
+            registrations=registrations[ids[place].path],
+            owners=owners[owned[place].path],
+            offsets=offsets[kept[place].path],
+            others=tuple(child for child in inside[place].children if child not in _PARTS),
+        )
+        for place, (name, folder) in enumerate(zip(names, folders, strict=True))
+        if folder.exists
+    ]
+
+
+def _two_levels(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, dict[str, Node]]]:
+    """Parent -> topic -> name -> node of all that stands two levels below these parents."""
+    topics = _children(read, [f"{parent.path}/{topic}" for parent in parents for topic in parent.children])
+    leaves = _data(read, topics)
+    return {parent.path: {topic: leaves[f"{parent.path}/{topic}"] for topic in parent.children} for parent in parents}
+
+
+def _data(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, Node]]:
+    """Parent -> name -> node of the children that are still there."""
+    paths = [f"{parent.path}/{name}" for parent in parents for name in parent.children]
+    nodes = iter(_read(read, paths))
+    return {
+        parent.path: {name: node for name, node in zip(parent.children, nodes, strict=False) if node.exists}
+        for parent in parents
+    }
+
+
+def _children(read: Reading, paths: Sequence[str]) -> list[Node]:
+    return _ask(read, [Read(path, Kind.CHILDREN) for path in paths])
+
+
+def _read(read: Reading, paths: Sequence[str]) -> list[Node]:
+    return _ask(read, [Read(path) for path in paths])
+
+
+def _ask(read: Reading, reads: Sequence[Read]) -> list[Node]:
+    return [node for n in range(0, len(reads), NODES_AT_ONCE) for node in read(reads[n : n + NODES_AT_ONCE])]
