@@ -1,13 +1,16 @@
 """What owners and target do not agree on: what is to be stopped, what is to be granted, and who owns what is wanted.
 
-Most steps change neither, so the answer is kept for the pair that it was made of.
+Most steps change neither, so the answer is kept for the pair that it was made of. When some owners have changed, the
+answer is made from the former one and from them: a group may have 100,000 others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import compress, repeat
+from operator import is_, is_not
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
@@ -33,10 +36,7 @@ def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPart
     >>> difference({t0: Owner("a-0", 7)}, {t0: "b-0", t1: "b-0"}).lacking
     ((TopicPartition(topic='t', partition=0), 'b-0'), (TopicPartition(topic='t', partition=1), 'b-0'))
     """
-    misplaced = [(p, thread) for p, (thread, _) in owners.items() if thread and wanted.get(p) != thread]
-    holders = [thread for thread, _ in map(owners.get, wanted, repeat(_NOBODY))]
-    lacking = [pair for pair, holder in zip(wanted.items(), holders, strict=True) if pair[1] != holder]
-    return Difference(tuple(misplaced), tuple(lacking), frozenset(holders))
+    return Differences().between(owners, wanted).answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,76 @@ class Differences:
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
     answer: Difference = Difference()  # noqa: RUF009 - a frozen value
+    _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> how much it owns of what is wanted
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
         """True when the answer is that of these two, known by identity."""
         return owners is self._owners and wanted is self._wanted
 
     def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
-        """With `difference` as its answer, made anew when one of the two is another one."""
+        """With `difference` as its answer, made anew when the assignment or the set of owner nodes is another one."""
         if self.are_of(owners, wanted):
             return self
-        return Differences(owners, wanted, difference(owners, wanted))
+        changed = _changed(self._owners, owners) if wanted is self._wanted else None
+        if changed is None:
+            return _whole(owners, wanted)
+        return self._after(owners, changed) if changed else Differences(owners, wanted, self.answer, self._holders)
+
+    def _after(self, owners: Mapping[TopicPartition, Owner], changed: Collection[TopicPartition]) -> Differences:
+        """With these owners, of which only `changed` differ from the former ones."""
+        wanted, holders = self._wanted, Counter(self._holders)
+        misplaced: dict[TopicPartition, str] = {}
+        lacking: dict[TopicPartition, str] = {}
+        for partition in changed:
+            meant, thread = wanted.get(partition), owners[partition].thread
+            if thread and meant != thread:
+                misplaced[partition] = thread
+            if meant is not None:
+                holders[self._owners[partition].thread] -= 1
+                holders[thread] += 1
+                if meant != thread:
+                    lacking[partition] = meant
+        holders = +holders
+        answer = Difference(
+            _merged(self.answer.misplaced, changed, misplaced, owners),
+            _merged(self.answer.lacking, changed, lacking, wanted),
+            frozenset(holders),
+        )
+        return Differences(owners, wanted, answer, holders)
+
+
+def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
+    misplaced = [(p, thread) for p, (thread, _) in owners.items() if thread and wanted.get(p) != thread]
+    held = [thread for thread, _ in map(owners.get, wanted, repeat(_NOBODY))]
+    lacking = [pair for pair, holder in zip(wanted.items(), held, strict=True) if pair[1] != holder]
+    holders = Counter(held)
+    return Differences(owners, wanted, Difference(tuple(misplaced), tuple(lacking), frozenset(holders)), holders)
+
+
+def _changed(
+    before: Mapping[TopicPartition, Owner], after: Mapping[TopicPartition, Owner]
+) -> list[TopicPartition] | None:
+    """Partitions whose owners are other values now; None when the partitions or their order are not the same.
+
+    A reading copies the map and sets what was read, so identity tells, without a call for each entry.
+    """
+    if len(before) != len(after) or not all(map(is_, before, after)):
+        return None
+    return list(compress(after, map(is_not, before.values(), after.values())))
+
+
+def _merged(
+    former: Pairs,
+    changed: Iterable[TopicPartition],
+    now: dict[TopicPartition, str],
+    order: Iterable[TopicPartition],
+) -> Pairs:
+    """The former pairs with `now` in place of what they say of `changed`, in this order."""
+    if not former and not now:
+        return ()
+    gone = set(changed)
+    merged = {p: now[p] if p in gone else thread for p, thread in former if p not in gone or p in now}
+    if now.keys() <= merged.keys():
+        return tuple(merged.items())
+    merged |= now
+    return tuple((p, merged[p]) for p in order if p in merged)
