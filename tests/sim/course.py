@@ -1,7 +1,8 @@
-"""A course: a seed, and the steps at which its world goes on with another one.
+"""A course: a seed, and the steps at which something else happens than that seed draws.
 
-Up to a turn a world is the same as without it, behind it everything is drawn anew: so what a seed has reached is kept,
-and varied from there. A course is an integer, so that whatever plays a seed plays a course.
+A *turn*: from this step on the world draws from another seed. A *strike*: at this step there is one more fault, and
+everything else is drawn as it was. Up to the first of them a world is the same as without. So what a seed has reached
+is kept, and varied from there. A course is an integer, so that whatever plays a seed plays a course.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.sim import faults
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -25,6 +28,7 @@ BURST_STEPS, BURST_RATE = 40, 0.2
 FAULT_RATES = (0.005, 0.02, 0.05)
 
 _TURN = re.compile(r"(\d+)(f?):(\d+)")
+_STRIKE = re.compile(r"(\d+)!([a-z_]+)\.(\w*):(\d+)")
 
 Look = Callable[["World"], None]
 
@@ -39,65 +43,114 @@ class Turn(NamedTuple):
     def __str__(self) -> str:
         return f"{self.step}{'f' if self.faults else ''}:{self.seed}"
 
+    @property
+    def asked_at(self) -> tuple[int, ...]:
+        """The steps at which something is to be done."""
+        return self.step, self.step + BURST_STEPS
+
+    def happen(self, world: World) -> None:
+        """Do what is due at this step."""
+        if self.step == world.steps:
+            world.rng.seed(self.seed)
+        if not self.faults or not world.options.fault_rate:
+            return
+        if self.step == world.steps:
+            world.options = world.options.with_other_faults(Random(self.seed), BURST_RATE)
+        elif self.step + BURST_STEPS == world.steps:
+            world.options = replace(world.options, fault_rate=Random(self.seed).choice(FAULT_RATES))
+
+
+class Strike(NamedTuple):
+    """At this step a fault of this kind happens to the process of this name (to any, when there is none)."""
+
+    step: int
+    kind: str
+    name: str
+    seed: int  # of all that is drawn for it
+
+    def __str__(self) -> str:
+        return f"{self.step}!{self.kind}.{self.name}:{self.seed}"
+
+    @property
+    def asked_at(self) -> tuple[int, ...]:
+        """The steps at which something is to be done."""
+        return (self.step,)
+
+    def happen(self, world: World) -> None:
+        """Do what is due at this step: faults come in storms that have some."""
+        if self.step == world.steps and world.stormy and world.options.fault_rate:
+            rng, world.rng = world.rng, Random(self.seed)
+            faults.strike(world, self.kind, self.name)
+            world.rng = rng
+
+
+Event = Turn | Strike
+
 
 class Course(int):
-    """A seed with turns, in the order of their steps. `look` is called with the world now and then."""
+    """A seed with turns and strikes, in the order of their steps. `look` is called with the world now and then."""
 
-    turns: tuple[Turn, ...]
+    events: tuple[Event, ...]
     look: Look | None
 
-    def __new__(cls, seed: int, turns: Iterable[Turn] = (), look: Look | None = None) -> Course:
+    def __new__(cls, seed: int, events: Iterable[Event] = (), look: Look | None = None) -> Course:
         course = super().__new__(cls, seed)
-        course.turns, course.look = tuple(turns), look
+        course.events, course.look = tuple(sorted(events, key=lambda event: event.step)), look
         return course
 
     def passed(self, world: World) -> int:
-        """The world is about to make a step: turn if it is that of a turn; returns the step to be asked at next."""
-        for turn in self.turns:
-            if turn.step == world.steps:
-                world.rng.seed(turn.seed)
-            if turn.faults and world.options.fault_rate:
-                if turn.step == world.steps:
-                    world.options = world.options.with_other_faults(Random(turn.seed), BURST_RATE)
-                elif turn.step + BURST_STEPS == world.steps:
-                    world.options = replace(world.options, fault_rate=Random(turn.seed).choice(FAULT_RATES))
+        """The world is about to make a step: do what is due at it; returns the step to be asked at next."""
+        for event in self.events:
+            event.happen(world)
         if self.look is not None and world.stormy:
             self.look(world)
         next_look = NEVER_STEP if self.look is None else world.steps + LOOK_STEPS
-        steps = [step for turn in self.turns for step in (turn.step, turn.step + BURST_STEPS) if step > world.steps]
-        return min([next_look, *steps])
+        return min([next_look, *(step for event in self.events for step in event.asked_at if step > world.steps)])
 
-    def varied(self, turn: Turn) -> Course:
-        """The same up to the turn's step."""
-        return Course(int(self), (*(t for t in self.turns if t.step < turn.step), turn))
+    def with_events(self, events: Iterable[Event]) -> Course:
+        """The same seed with these."""
+        return Course(int(self), events)
+
+    def before(self, step: int) -> tuple[Event, ...]:
+        """What happens before this step."""
+        return tuple(event for event in self.events if event.step < step)
+
+    def behind(self, step: int) -> tuple[Event, ...]:
+        """What happens at this step and behind it."""
+        return tuple(event for event in self.events if event.step >= step)
 
     def seen_by(self, look: Look) -> Course:
         """The same, looked at."""
-        return Course(int(self), self.turns, look)
+        return Course(int(self), self.events, look)
 
     def __eq__(self, other: object) -> bool:
-        return int.__eq__(self, other) is True and self.turns == getattr(other, "turns", ())
+        return int.__eq__(self, other) is True and self.events == getattr(other, "events", ())
 
     def __hash__(self) -> int:
-        return hash((int(self), self.turns)) if self.turns else int.__hash__(self)
+        return hash((int(self), self.events)) if self.events else int.__hash__(self)
 
-    def __reduce__(self) -> tuple[type[Course], tuple[int, tuple[Turn, ...]]]:
-        return Course, (int(self), self.turns)
+    def __reduce__(self) -> tuple[type[Course], tuple[int, tuple[Event, ...]]]:
+        return Course, (int(self), self.events)
 
 
 def told(seed: int) -> str:
     """A seed or a course, as `course` reads it. (A course's own text is its seed's: scenes draw from that, too.)
 
-    >>> told(course("17@1203:99@1500f:4")), told(17)
-    ('17@1203:99@1500f:4', '17')
+    >>> told(course("17@1203:99@1500f:4")), told(17), told(course("3@7!flap.consumer0:12"))
+    ('17@1203:99@1500f:4', '17', '3@7!flap.consumer0:12')
     """
-    return "@".join([str(seed), *map(str, getattr(seed, "turns", ()))])
+    return "@".join([str(seed), *map(str, getattr(seed, "events", ()))])
 
 
 def course(text: str) -> Course:
-    """A seed, or a seed with turns, as a failure prints it; ValueError for another text."""
-    seed, *turns = text.strip().split("@")
-    found = [_TURN.fullmatch(turn) for turn in turns]
-    if not all(found):
-        raise ValueError(f"{text!r} is no seed with turns as 17@1203:99")
-    return Course(int(seed), [Turn(int(m[1]), int(m[3]), bool(m[2])) for m in found if m])
+    """A seed, or a seed with turns and strikes, as a failure prints it; ValueError for another text."""
+    seed, *events = text.strip().split("@")
+    return Course(int(seed), [_event(event) for event in events])
+
+
+def _event(text: str) -> Event:
+    if turn := _TURN.fullmatch(text):
+        return Turn(int(turn[1]), int(turn[3]), bool(turn[2]))
+    if (strike := _STRIKE.fullmatch(text)) and strike[2] in faults.INJECTORS:
+        return Strike(int(strike[1]), strike[2], strike[3], int(strike[4]))
+    raise ValueError(f"{text!r} is neither a turn as 1203:99 nor a strike as 1203!flap.consumer0:99")

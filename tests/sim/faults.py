@@ -35,7 +35,12 @@ def inject(world: World) -> None:
     """One fault of a kind that this world has."""
     kinds = [kind for kind, weight in world.options.faults.items() for _ in range(weight)]
     if kinds:
-        INJECTORS[_pick(world, kinds)](world)
+        INJECTORS[_pick(world, kinds)](world, None)
+
+
+def strike(world: World, kind: str, name: str) -> None:
+    """A fault of this kind at the process of this name (any, when there is none)."""
+    INJECTORS[kind](world, world.processes.get(name))
 
 
 def heal(world: World) -> None:
@@ -96,24 +101,26 @@ def _later(world: World, action: Callable[[], None]) -> None:
     world.at(world.now_ms + _duration_ms(world), action)
 
 
-def _victim(world: World) -> SimProcess | None:
-    running = [p for p in world.processes.values() if p.running and not p.paused]
+def _victim(world: World, process: SimProcess | None) -> SimProcess | None:
+    """This process, or any, if it runs."""
+    running = [p for p in world.processes.values() if p.running and not p.paused and process in (None, p)]
     return _pick(world, running) if running else None
 
 
-def _connected(world: World) -> SimStore | None:
-    stores = [s for s in world.stores if s.wire is not None]
+def _connected(world: World, process: SimProcess | None) -> SimStore | None:
+    """A connection of this process, or of any."""
+    stores = [s for s in world.stores if s.wire is not None and process in (None, s.process)]
     return _pick(world, stores) if stores else None
 
 
-def _disconnect(world: World) -> None:
-    store = _connected(world)
+def _disconnect(world: World, process: SimProcess | None) -> None:
+    store = _connected(world, process)
     if store is not None:
         store.break_wire("fault")
 
 
-def _block(world: World, *, up: bool, down: bool) -> None:
-    store = _connected(world)
+def _block(world: World, process: SimProcess | None, *, up: bool, down: bool) -> None:
+    store = _connected(world, process)
     if store is None:
         return
     wire: Wire | None = store.wire
@@ -130,35 +137,35 @@ def _block(world: World, *, up: bool, down: bool) -> None:
     _later(world, end)
 
 
-def _black_hole(world: World) -> None:
-    _block(world, up=False, down=False)
+def _black_hole(world: World, process: SimProcess | None) -> None:
+    _block(world, process, up=False, down=False)
 
 
-def _deaf(world: World) -> None:
-    _block(world, up=True, down=False)
+def _deaf(world: World, process: SimProcess | None) -> None:
+    _block(world, process, up=True, down=False)
 
 
-def _cut(world: World) -> None:
-    process = _victim(world)
-    if process is not None and not process.cut:
-        cut(world, process)
-        _later(world, lambda: uncut(world, process))
+def _cut(world: World, process: SimProcess | None) -> None:
+    victim = _victim(world, process)
+    if victim is not None and not victim.cut:
+        cut(world, victim)
+        _later(world, lambda: uncut(world, victim))
 
 
-def _pause(world: World) -> None:
-    process = _victim(world)
-    if process is not None:
-        process.pause()
-        _later(world, process.resume)
+def _pause(world: World, process: SimProcess | None) -> None:
+    victim = _victim(world, process)
+    if victim is not None:
+        victim.pause()
+        _later(world, victim.resume)
 
 
-def _crash(world: World) -> None:
-    process = _victim(world)
-    if process is not None and process.restarts:
-        world.crash(process.name, restart_after_ms=_duration_ms(world))
+def _crash(world: World, process: SimProcess | None) -> None:
+    victim = _victim(world, process)
+    if victim is not None and victim.restarts:
+        world.crash(victim.name, restart_after_ms=_duration_ms(world))
 
 
-def _follower_cut(world: World) -> None:
+def _follower_cut(world: World, _process: SimProcess | None) -> None:
     whole = [r for r in world.ensemble.followers if not r.cut]
     if not whole:
         return
@@ -184,7 +191,7 @@ def _follower_cut(world: World) -> None:
     _later(world, end)
 
 
-def _outage(world: World) -> None:
+def _outage(world: World, _process: SimProcess | None) -> None:
     ensemble = world.ensemble
     if not ensemble.serving:
         return
@@ -208,20 +215,20 @@ def restore(world: World) -> None:
         world.ensemble.starve(session, world.now_ms + session.timeout_ms)
 
 
-def _flap(world: World) -> None:
-    store = _connected(world)
+def _flap(world: World, process: SimProcess | None) -> None:
+    store = _connected(world, process)
     if store is not None:
         flaps = 1 + int(world.rng.random() * FLAPS_MAX)
         store.flaps = deque(1 + int(world.rng.random() * ANSWERS_MAX) for _ in range(flaps))
         store.break_wire("the first of some flaps")
 
 
-def _hang(world: World) -> None:
-    process = _victim(world)
-    application = process.application if process is not None else None
-    if process is not None and isinstance(application, Hangs) and not application.hung:
+def _hang(world: World, process: SimProcess | None) -> None:
+    victim = _victim(world, process)
+    application = victim.application if victim is not None else None
+    if victim is not None and isinstance(application, Hangs) and not application.hung:
         application.hang(reads_on=True)
-        _later(world, lambda: go_on(process))
+        _later(world, lambda: go_on(victim))
 
 
 def go_on(process: SimProcess) -> None:
@@ -231,7 +238,7 @@ def go_on(process: SimProcess) -> None:
         application.go_on()
 
 
-INJECTORS: dict[str, Callable[[World], None]] = {
+INJECTORS: dict[str, Callable[[World, SimProcess | None], None]] = {
     "disconnect": _disconnect,
     "black_hole": _black_hole,
     "deaf": _deaf,

@@ -1,27 +1,37 @@
 """What can be told of a world at a moment, in few words: features. A world with a new one is somewhere else than all
 that were played before.
 
-Several views of each program, not one of everything: of everything almost each moment would be new.
+Several views of each program, not one of everything: of everything almost each moment would be new. Some are there only
+where an invariant is close, as long as a member reads that has been evicted: the search goes where few have been.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 
 Feature = tuple[Any, ...]
+SILENT_MIN = 2  # thirds of the session timeout
 PARTS_MAX = 6
 """A time is told in thirds of the session timeout, up to so many."""
 
 
+class Sight(NamedTuple):
+    """When a feature was seen first in a world, and at which process ("": at none alone)."""
+
+    step: int
+    name: str = ""
+
+
 class Seen:
-    """The features of one world, each with the step at which it was seen first. `look` is called now and then."""
+    """The features of one world, each with where it was seen first. `look` is called now and then."""
 
     def __init__(self) -> None:
-        self.features: dict[Feature, int] = {}
-        self._gone_ms: dict[str, int] = {}  # by registration: when it was first seen not to stand
+        self.features: dict[Feature, Sight] = {}
+        self._tasks: dict[str, tuple[Any, int]] = {}  # by process: what it is at, since when
+        self._gone: dict[str, int] = {}  # by registration: when it was first seen not to stand
         self._heard_ms: dict[int, int] = {}  # by number of a session's client: when its connection last was whole
 
     def look(self, world: World) -> None:
@@ -36,33 +46,53 @@ class Seen:
                 served.append(self._coordinator(world, process, loop, role))
             elif hasattr(role, "lease"):
                 self._consumer(world, process, loop, role)
-        self._note(world, "coordinators", *sorted(set(served)), world.ensemble.serving)
+        self._note(world, "", "coordinators", *sorted(set(served)), world.ensemble.serving)
 
-    def _note(self, world: World, *feature: Any) -> None:
-        self.features.setdefault(feature, world.steps)
+    def _note(self, world: World, name: str, *feature: Any) -> None:
+        if feature not in self.features:
+            self.features[feature] = Sight(world.steps, name)
 
     def _coordinator(self, world: World, process: SimProcess, loop: Any, role: Any) -> tuple[Any, ...]:
         link, silent = self._link(loop), self._silent(world, process)
-        self._note(world, "coordinator", link, silent, role.term is not None, min(loop.commits_in_flight, 3))
+        self._note(
+            world, process.name, "coordinator", link, silent, role.term is not None, min(loop.commits_in_flight, 3)
+        )
         return link, role.term is not None
 
     def _consumer(self, world: World, process: SimProcess, loop: Any, role: Any) -> None:
-        link, silent = self._link(loop), self._silent(world, process)
+        name, link, silent = process.name, self._link(loop), self._silent(world, process)
         session, lease = role.session, role.lease
         if session is None or lease is None:
-            self._note(world, "outside", link, silent)
+            self._note(world, name, "outside", link, silent)
             return
-        running = session.holdings.running
-        left = _thirds(lease.until_ms - process.clock.now_ms(), lease.timeout_ms)
-        gone = self._gone(world, session.paths.registration, lease.timeout_ms) if role.member else -1
-        application = process.application
-        reads = bool(application is not None and getattr(application, "positions", None) and running and left)
+        running, path, timeout_ms = bool(session.holdings.running), session.paths.registration, lease.timeout_ms
+        left = _thirds(lease.until_ms - process.clock.now_ms(), timeout_ms)
+        gone_ms = self._gone_ms(world, path) if role.member else -1
+        gone = -1 if gone_ms < 0 else _thirds(gone_ms, timeout_ms)
+        reads = left > 0 and _may_read(process.application, role.readable)
         task = role._task
         doing = None if task is None else (type(task).__name__, task.step)
-        self._note(world, "lease", link, role.member, left, gone, reads)
-        self._note(world, "link", link, role.member, silent, bool(running))
-        self._note(world, "task", link, doing, bool(role._revived), session.uncertain, min(len(session.commands), 2))
-        self._note(world, "loss", doing, gone, left, min(len(session.calls), 2))
+        at = _thirds(self._at_ms(world, name, task), timeout_ms)
+        hung = bool(getattr(process.application, "hung", False))
+        commands = min(len(session.commands), 2)
+        self._note(world, name, "lease", link, role.member, left, gone, reads)
+        self._note(world, name, "link", link, role.member, silent, running)
+        self._note(world, name, "task", link, doing, bool(role._revived), session.uncertain, commands)
+        self._note(world, name, "loss", doing, gone, left, min(len(session.calls), 2))
+        self._note(world, name, "overdue", hung, reads, at, link)
+        # what leads to two readers, to a member that hangs, and to a session that ends under its reader
+        if reads and gone_ms >= 0:
+            self._note(world, name, "grace", link, gone_ms * 10 // timeout_ms)
+        if silent > SILENT_MIN:
+            self._note(world, name, "stuck", role.member, silent, running, doing is None)
+        if role._calls.reading and role.member:
+            self._note(world, name, "losing", link, running, left)
+
+    def _at_ms(self, world: World, name: str, task: object) -> int:
+        """For how long a consumer has been at its task."""
+        if task is None or self._tasks.get(name, (None, 0))[0] is not task:
+            self._tasks[name] = task, world.now_ms
+        return world.now_ms - self._tasks[name][1]
 
     def _link(self, loop: Any) -> str:
         if loop._session is None:
@@ -82,11 +112,18 @@ class Seen:
         since_ms = self._heard_ms.setdefault(store.number, world.now_ms)
         return _thirds(world.now_ms - since_ms, store.timeout_ms)
 
-    def _gone(self, world: World, registration: str, timeout_ms: int) -> int:
+    def _gone_ms(self, world: World, registration: str) -> int:
         """For how long a member is none any more; -1: its registration stands."""
         if registration in world.ensemble.leader.nodes:
             return -1
-        return _thirds(world.now_ms - self._gone_ms.setdefault(registration, world.now_ms), timeout_ms)
+        return world.now_ms - self._gone.setdefault(registration, world.now_ms)
+
+
+def _may_read(application: Any, readable: frozenset[Any]) -> bool:
+    """True when an application reads what it may read, if its lease holds."""
+    if getattr(application, "hung", False) and not application._reads_on:
+        return False
+    return bool(getattr(application, "positions", {}).keys() & readable)
 
 
 def _thirds(ms: int, timeout_ms: int) -> int:

@@ -9,36 +9,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tests.sim.course import Course, Turn
-from tests.sim.features import Feature
+from tests.sim.course import Course, Event, Strike, Turn
+from tests.sim.faults import INJECTORS
+from tests.sim.features import Feature, Sight
 
+T = TypeVar("T")
 ROUND = 32
 """Courses that are drawn before the first of them is looked at."""
 
 FRESH_RATE = 0.2
+MOVED_RATE = 0.8  # of events that are taken away: they come at another step
 FAULTS_RATE = 0.5  # of turns: other faults from there on
-TURNS_MAX = 12
+STRIKES_MAX = 3  # at once
+THERE_RATE = 0.7  # of strikes: at the process at which something rare was seen
+EVENTS_MAX = 12
 SAMPLE = 8
+NEAR_RATE = 0.5
 BACK_STEPS, ON_STEPS = 10, 50
-"""A course turns at most so long before, or behind, the moment at which something new was seen."""
+"""A course is varied at most so long before, or behind, the moment at which something new was seen."""
 
 
 class Played(NamedTuple):
-    """A course that was played, what was seen on it, at which step first, and whether it failed."""
+    """A course that was played, what was seen on it, where first, and whether it failed."""
 
     course: Course
-    features: dict[Feature, int]
+    features: dict[Feature, Sight]
     failed: bool = False
 
 
 class Kept(NamedTuple):
-    """A course, what it has reached first of all, and at which step."""
+    """A course, what it has reached first of all, and where."""
 
     course: Course
     feature: Feature
-    step: int
+    sight: Sight
 
 
 class Search:
@@ -48,6 +54,7 @@ class Search:
         """`start`: courses to be played before all others."""
         self.kept: dict[str, list[Kept]] = {}  # by view, a feature's first word
         self.known: Counter[Feature] = Counter()  # on how many courses each was seen
+        self.views: Counter[str] = Counter()  # on how many courses anything was seen that belongs to each
         self._rng = Random(f"guided {first}")
         self._seed, self._start = first, list(start)
         self._tries: Counter[Kept] = Counter()
@@ -59,28 +66,76 @@ class Search:
 
     def take(self, played: Played) -> bool:
         """Take in what was seen; True when the course is kept. A failure is a finding, and is not varied."""
-        new = {feature: step for feature, step in played.features.items() if feature not in self.known}
-        self.known.update(played.features.keys())
         if played.failed:
             return False
-        for feature, step in new.items():
-            self.kept.setdefault(feature[0], []).append(Kept(played.course, feature, step))
+        new = {feature: sight for feature, sight in played.features.items() if feature not in self.known}
+        self.known.update(played.features.keys())
+        self.views.update({feature[0] for feature in played.features})
+        for feature, sight in new.items():
+            self.kept.setdefault(feature[0], []).append(Kept(played.course, feature, sight))
         return bool(new)
 
     def _next(self) -> Course:
-        """A fresh seed, or a course that turns where something was seen that few others have seen."""
+        """A fresh seed, or a course that is varied where something was seen that few others have seen."""
         rng = self._rng
         if not self.kept or rng.random() < FRESH_RATE:
             self._seed += 1
             return Course(self._seed - 1)
-        within = self.kept[sorted(self.kept)[int(rng.random() * len(self.kept))]]
-        sample = [within[int(rng.random() * len(within))] for _ in range(SAMPLE)]
-        kept = min(sample, key=lambda each: self.known[each.feature] + self._tries[each])
+        kept = self._rare()
         self._tries[kept] += 1
-        step = max(1, kept.step - BACK_STEPS + int(rng.random() * (BACK_STEPS + ON_STEPS)))
-        turn = Turn(step, rng.getrandbits(24), rng.random() < FAULTS_RATE)
-        varied = kept.course.varied(turn)
-        return varied if len(varied.turns) <= TURNS_MAX else Course(turn.seed)
+        vary = rng.choices((self._turned, self._struck, self._moved, self._spliced), (3, 5, 1, 1))[0]
+        varied = kept.course.with_events(vary(kept, self._near(kept)))
+        return varied if len(varied.events) <= EVENTS_MAX else Course(rng.getrandbits(24))
+
+    def _rare(self) -> Kept:
+        """Of some of one view's, the one that was seen and tried the least. A view that few courses have at all is
+        chosen the more often."""
+        views = sorted(self.kept)
+        within = self.kept[self._rng.choices(views, [1 / self.views[view] for view in views])[0]]
+        sample = [self._pick(within) for _ in range(SAMPLE)]
+        return min(sample, key=lambda each: self.known[each.feature] + self._tries[each])
+
+    def _near(self, kept: Kept) -> int:
+        """A step at which a course is varied: mostly right where something rare was seen."""
+        ahead = BACK_STEPS if self._rng.random() < NEAR_RATE else ON_STEPS
+        return max(1, kept.sight.step - BACK_STEPS + int(self._rng.random() * (BACK_STEPS + ahead)))
+
+    def _pick(self, choices: Sequence[T]) -> T:
+        return choices[int(self._rng.random() * len(choices))]
+
+    # what is to happen instead of what happens on a course
+
+    def _turned(self, kept: Kept, step: int) -> Iterable[Event]:
+        """Everything is drawn anew from here."""
+        turn = Turn(step, self._rng.getrandbits(24), self._rng.random() < FAULTS_RATE)
+        return (*kept.course.before(step), turn)
+
+    def _struck(self, kept: Kept, step: int) -> Iterable[Event]:
+        """Some more faults; what comes behind stays."""
+        rng = self._rng
+        strikes = []
+        for _ in range(1 + int(rng.random() * STRIKES_MAX)):
+            name = kept.sight.name if rng.random() < THERE_RATE else ""
+            strikes.append(Strike(step, self._pick(sorted(INJECTORS)), name, rng.getrandbits(24)))
+            step += int(rng.random() * ON_STEPS)
+        return (*kept.course.events, *strikes)
+
+    def _moved(self, kept: Kept, step: int) -> Iterable[Event]:
+        """One event less, or at another step."""
+        events = list(kept.course.events)
+        if not events:
+            return self._struck(kept, step)
+        event = events.pop(int(self._rng.random() * len(events)))
+        if self._rng.random() < MOVED_RATE:
+            events.append(event._replace(step=max(1, event.step + int((self._rng.random() - 0.5) * 2 * ON_STEPS))))
+        return events
+
+    def _spliced(self, kept: Kept, step: int) -> Iterable[Event]:
+        """As it is up to here, and then what happens to another behind the moment for which that is kept."""
+        other = self._rare()
+        begin = other.sight.step - BACK_STEPS
+        behind = [event._replace(step=event.step - begin + step) for event in other.course.behind(begin)]
+        return (*kept.course.before(step), *behind) if behind else self._struck(kept, step)
 
 
 def search(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sim.course import Course, course, told
-from tests.sim.features import Feature, Seen
+from tests.sim.features import Feature, Seen, Sight
 from tests.sim.garbage import collect_between, collect_never
 from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
@@ -117,7 +117,7 @@ def jobs(first: int, seeds: int | None, scenes: Iterable[str] = SCENES) -> Itera
             yield scene, seed
 
 
-def play_looking(job: tuple[str, Course]) -> tuple[Result, dict[Feature, int]]:
+def play_looking(job: tuple[str, Course]) -> tuple[Result, dict[Feature, Sight]]:
     """Play a course of a scene, and look at it on the way."""
     scene, course = job
     seen = Seen()
@@ -141,7 +141,7 @@ def guided(
                 if result.kind:
                     kinds.add(result.kind)
                     report(result, verbose)
-                yield Played(Course(result.seed, getattr(result.seed, "turns", ())), features, bool(result.kind))
+                yield Played(Course(result.seed, getattr(result.seed, "events", ())), features, bool(result.kind))
 
         for each, new in search(searches[scene], count, playing):
             if new and corpus is not None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from tests.sim import soak
-from tests.sim.course import Course, Turn, course, told
-from tests.sim.features import Feature, Seen
+from tests.sim.course import Course, Strike, Turn, course, told
+from tests.sim.features import Feature, Seen, Sight
 from tests.sim.guided import Played, Search, search
 from tests.sim.options import FAULTS, Options
 from tests.sim.scenarios import Scene, storm
 from tests.sim.world import World
 
+ROOT = Path(__file__).parents[2]
 DOORS = 8
 """Behind the last one is a fault. At each tick one world in eight comes through one, one in four is outside again."""
 
@@ -26,19 +31,19 @@ class FaultError(Exception):
     """Somebody came through all doors."""
 
 
-def doors(seed: int, features: dict[Feature, int] | None = None) -> int:
+def doors(seed: int, features: dict[Feature, Sight] | None = None) -> int:
     """How many doors this course has come through at most."""
     passed = [0]
 
     def look(world: World) -> None:
         if features is not None:
-            features.setdefault(("doors", passed[-1]), world.steps)
+            features.setdefault(("doors", passed[-1]), Sight(world.steps))
 
     def knock() -> None:
         draw = world.rng.random()
         passed.append(passed[-1] + 1 if draw < 1 / 8 else 0 if draw > 3 / 4 else passed[-1])
 
-    world = World(Course(seed, getattr(seed, "turns", ()), look), Options(time_rate=1.0, time_step_ms_max=1))
+    world = World(Course(seed, getattr(seed, "events", ()), look), Options(time_rate=1.0, time_step_ms_max=1))
     for tick in range(TICKS):
         world.at((tick + 1) * TICK_MS, knock)
     world.storm(TICKS * TICK_MS)
@@ -47,7 +52,7 @@ def doors(seed: int, features: dict[Feature, int] | None = None) -> int:
 
 def plays(courses: Iterable[Course]) -> Iterable[Played]:
     for each in courses:
-        features: dict[Feature, int] = {}
+        features: dict[Feature, Sight] = {}
         reached = doors(each, features)
         yield Played(each, features, failed=reached >= DOORS)
 
@@ -69,11 +74,12 @@ def test_the_same_search_plays_the_same_courses_and_keeps_the_same() -> None:
 
 def test_a_course_is_kept_exactly_when_it_has_seen_something_new() -> None:
     found = Search(0)
-    assert found.take(Played(Course(1), {("a", 1): 10}))
-    assert not found.take(Played(Course(2), {("a", 1): 3}))
-    assert found.take(Played(Course(3), {("a", 1): 3, ("b", 1): 20}))
-    assert not found.take(Played(Course(4), {("c", 1): 5}, failed=True))  # it is a finding
-    assert [(int(kept.course), kept.step) for kepts in found.kept.values() for kept in kepts] == [(1, 10), (3, 20)]
+    assert found.take(Played(Course(1), {("a", 1): Sight(10)}))
+    assert not found.take(Played(Course(2), {("a", 1): Sight(3)}))
+    assert found.take(Played(Course(3), {("a", 1): Sight(3), ("b", 1): Sight(20, "c0")}))
+    assert not found.take(Played(Course(4), {("c", 1): Sight(5)}, failed=True))  # it is a finding
+    kept = [(int(kept.course), kept.sight) for kepts in found.kept.values() for kept in kepts]
+    assert kept == [(1, Sight(10)), (3, Sight(20, "c0"))]
 
 
 def moments(seed: int, count: int) -> list[tuple[int, float]]:
@@ -96,15 +102,54 @@ def test_a_course_is_its_seed_up_to_the_turn_and_another_world_behind_it() -> No
     assert moments(Course(5), 600) == plain
 
 
-@pytest.mark.parametrize("text", ["17", "17@3:4", "17@3:4@900f:123456"])
+def test_a_strike_is_one_more_fault_of_its_kind_at_its_process_and_changes_nothing_before() -> None:
+    def struck(kind: str, name: str) -> World:
+        world = World(Course(5, [Strike(400, kind, name, 1)]), Options.drawn(Random(3), fault_rate=1e-9))
+        Scene(world)
+        world.stormy = True
+        while world.steps < 400:
+            world.step()
+        return world
+
+    assert [name for name, each in struck("pause", "consumer1").processes.items() if each.paused] == ["consumer1"]
+    assert not struck("crash", "coordinator0").processes["coordinator0"].running
+    assert [each.cut for each in struck("cut", "").processes.values()].count(True) == 1
+    plain, turned = moments(5, 600), moments(Course(5, [Strike(400, "flap", "consumer0", 7)]), 600)
+    assert plain[:399] == turned[:399]
+    assert plain[-1] != turned[-1]
+    assert moments(course("5@400!flap.consumer0:7"), 600) == turned
+
+
+def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_process_that_showed_it() -> None:
+    """They turn, they are struck, an event is moved or left out, two are spliced; what is before stays."""
+    found, old = Search(1), Strike(500, "flap", "c1", 1)
+    found.take(Played(Course(1, [old]), {("a", 1): Sight(1_000, "c2")}))
+    found.take(Played(Course(2, [old._replace(step=995, name="c3")]), {("a", 2): Sight(1_000, "c2")}))
+    varied = [each for each in found.draw(400) if each.events]
+    assert {int(each) for each in varied} == {1, 2}
+    new = [event for each in varied for event in each.events if event.step >= 900]
+    strikes = [event for event in new if isinstance(event, Strike)]
+    turns = [event for event in new if isinstance(event, Turn)]
+    assert min(len(strikes), len(turns)) > 50
+    assert {event.kind for event in strikes} == set(FAULTS)
+    assert sum(event.name == "c2" for event in strikes) > sum(event.name == "" for event in strikes) > 20
+    assert sum(old in each.events for each in varied) > len(varied) // 3
+    assert any(
+        int(each) == 1 and event.step >= 900 and event[1:] == ("flap", "c3", 1)
+        for each in varied
+        for event in each.events
+    )
+
+
+@pytest.mark.parametrize("text", ["17", "17@3:4", "17@3:4@900f:123456", "17@3!flap.consumer0:4@900!outage.:1"])
 def test_a_course_is_read_as_it_is_printed(text: str) -> None:
     assert told(course(text)) == text
     assert course(text) == course(text) != course("18")
 
 
-@pytest.mark.parametrize("text", ["", "17@", "17@3", "17@3:x", "17@f3:4"])
+@pytest.mark.parametrize("text", ["", "17@", "17@3", "17@3:x", "17@f3:4", "17@3!quake.:1"])
 def test_what_is_no_course_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"17@1203:99|invalid literal"):
+    with pytest.raises(ValueError, match=r"neither a turn as 1203:99 nor|invalid literal"):
         course(text)
 
 
@@ -118,8 +163,9 @@ def test_looking_changes_nothing_and_sees_what_members_and_coordinators_do() -> 
     looked_at = storm(Course(3, (), seen.look))
     assert looked_at.random_fingerprint() == storm(3).random_fingerprint()
     views = {feature[0] for feature in seen.features}
-    assert views == {"coordinator", "coordinators", "outside", "lease", "link", "task", "loss"}
-    assert max(seen.features.values()) <= looked_at.steps
+    always = {"coordinator", "coordinators", "outside", "lease", "link", "task", "loss", "overdue"}
+    assert always <= views <= always | {"grace", "stuck", "losing"}
+    assert max(sight.step for sight in seen.features.values()) <= looked_at.steps
 
 
 def test_a_finding_names_the_course_that_repeats_it(
@@ -127,7 +173,7 @@ def test_a_finding_names_the_course_that_repeats_it(
 ) -> None:
     def scene(seed: int) -> Any:
         world = World(seed, Options())
-        if getattr(seed, "turns", ()):
+        if getattr(seed, "events", ()):
             world.fail("one reader: t-0 has two")
         return storm(seed)
 
@@ -136,3 +182,17 @@ def test_a_finding_names_the_course_that_repeats_it(
     assert soak.guided(3, 4, ["storm"], map, None, verbose=False) == soak.SAFETY
     lines = capsys.readouterr().out.splitlines()
     assert any("repeat with: ZKCOORD_SIM_SEED=3@" in line or "ZKCOORD_SIM_SEED=4@" in line for line in lines)
+
+
+def test_the_same_search_on_one_and_on_two_workers_plays_and_keeps_the_same(tmp_path: Path) -> None:
+    def played(workers: int) -> tuple[str, str]:
+        corpus = tmp_path / str(workers)
+        words = f"--guided --first 3 --seeds 40 --scene storm --workers {workers} --corpus {corpus}".split()
+        command = [sys.executable, "-m", "tests.sim.soak", *words]
+        out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return re.sub(r"in \d+ s", "", out), (corpus / "storm.txt").read_text()
+
+    told, kept = played(1)
+    assert told.startswith("40 courses from seed 3 on ")
+    assert "!" in kept  # some of them were struck
+    assert played(2) == (told, kept)
