@@ -26,6 +26,7 @@ from verdict import Measure, arguments
 
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, spark_environment
 from zkcoord.spark import OffsetRange, spark_session
+from zkcoord.spark.options import Options
 from zkcoord.spark.readers.python import Slice, read_slices
 from zkcoord.spark.readers.ranges import PythonReader
 
@@ -76,7 +77,7 @@ def main() -> int:
         fill(servers, 1, rows)
         spark = spark_session("zkcoord benchmark", environment=spark_environment(), log_level="OFF", master="local[1]")
         stack.callback(spark.stop)
-        times = measure(servers, PythonReader(spark, servers, "bench", settings={}), rows, rounds)
+        times = measure(servers, PythonReader(spark, servers, "bench", Options(reader="python")), rows, rounds)
     medians = {name: statistics.median(found) for name, found in times.items()}
     for name in ("raw", "spark"):
         print(f"{name:<8}{medians[name]:>8.0f} ms {rows / medians[name]:>10,.0f} thousand rows/s")

@@ -118,7 +118,7 @@ def test_a_missing_connector_is_told_with_the_exact_coordinate() -> None:
 
     NoConnector.__module__ = "pyspark.sql.connect.session"
     changed: dict[str, str] = {}
-    reader = KafkaReader(NoConnector(), "h:1", "g", settings={})  # type: ignore[arg-type]
+    reader = KafkaReader(NoConnector(), "h:1", "g", Options())  # type: ignore[arg-type]
     assert changed == {"spark.sql.sources.useV1SourceList": "csv,text"}
     with pytest.raises(UsageError, match=r"org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.0\.0"):
         reader.read(RANGES)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from zkcoord.core.model import Starting, TopicPartition
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.logs import json_log
 from zkcoord.settings import MemberOptions, settings_of
 from zkcoord.spark.jobs import jobs_of
 from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
-from zkcoord.spark.ports import Jobs, Limits, LogEnds, Membership, Meter, OnStop, Progress, Reader
+from zkcoord.spark.ports import Jobs, Limits, LogEnds, MemberCallbacks, Membership, Meter, Progress, Reader
 from zkcoord.spark.progress import progress_to
 from zkcoord.spark.readers.kafka import KafkaReader
 
@@ -56,32 +56,16 @@ class Dependencies:
         check_settings(self._kafka.librdkafka)
         self.membership(on_start=_never, on_stop=_never, on_lost=_never, on_replay=_never, reset=_never)
 
-    def membership(
-        self,
-        *,
-        on_start: Callable[[Starting], None],
-        on_stop: OnStop,
-        on_lost: Callable[[tuple[TopicPartition, ...]], None],
-        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
-        reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
-    ) -> Membership:
+    def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership:
         """Make a `zkcoord.Consumer`, not started."""
         from zkcoord.consumer import Consumer
 
         def stop(partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-            return on_stop(partitions, consumer.stopped)
+            return callbacks["on_stop"](partitions, consumer.stopped)
 
-        consumer = Consumer(
-            self._zookeeper,
-            self._group,
-            self._topics,
-            on_start=on_start,
-            on_stop=stop,
-            on_lost=on_lost,
-            on_replay=on_replay,
-            reset=reset,
-            **{name: getattr(self._options, name) for name in settings_of(MemberOptions)},
-        )
+        called: dict[str, Any] = {**callbacks, "on_stop": stop}
+        settings = {name: getattr(self._options, name) for name in settings_of(MemberOptions)}
+        consumer = Consumer(self._zookeeper, self._group, self._topics, **called, **settings)
         return consumer
 
     def log_ends(self) -> LogEnds:
@@ -95,23 +79,8 @@ class Dependencies:
         if self._options.reader == "python":
             from zkcoord.spark.readers.ranges import PythonReader
 
-            return PythonReader(
-                self._spark,
-                self._bootstrap_servers,
-                self._group,
-                settings=self._kafka.librdkafka,
-                include_headers=self._options.include_headers,
-                max_offsets_per_task=self._options.max_offsets_per_task,
-                min_offsets_per_task=self._options.min_offsets_per_task,
-            )
-        return KafkaReader(
-            self._spark,
-            self._bootstrap_servers,
-            self._group,
-            settings=self._kafka.reader,
-            include_headers=self._options.include_headers,
-            max_offsets_per_task=self._options.max_offsets_per_task,
-        )
+            return PythonReader(self._spark, self._bootstrap_servers, self._group, self._options)
+        return KafkaReader(self._spark, self._bootstrap_servers, self._group, self._options)
 
     def jobs(self) -> Jobs:
         """Return job tags, or a remote session's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import ZkcoordError
@@ -151,20 +151,22 @@ class Progress:
         """The run is over."""
 
 
+class MemberCallbacks(TypedDict):
+    """The callbacks of a membership, as `zkcoord.Consumer` takes them; `on_stop` is given its `stopped`, too."""
+
+    on_start: Callable[[Starting], None]
+    on_stop: OnStop
+    on_lost: Callable[[tuple[TopicPartition, ...]], None]
+    on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None]
+    reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]]
+
+
 class Parts(Protocol):
     """Makes the parts of a consumer; `zkcoord.spark.dependencies` has the real ones."""
 
     @property
     def limits(self) -> Limits: ...
-    def membership(
-        self,
-        *,
-        on_start: Callable[[Starting], None],
-        on_stop: OnStop,
-        on_lost: Callable[[tuple[TopicPartition, ...]], None],
-        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
-        reset: Callable[[tuple[TopicPartition, ...]], Mapping[TopicPartition, int]],
-    ) -> Membership: ...
+    def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership: ...
     def log_ends(self) -> LogEnds: ...
     def reader(self) -> Reader: ...
     def jobs(self) -> Jobs: ...

@@ -15,6 +15,8 @@ from zkcoord.spark.ranges import OffsetRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from zkcoord.spark.options import Options
+
 V1_SOURCES = "spark.sql.sources.useV1SourceList"
 POLL_TIMEOUT_MS = 20_000  # how long a task waits for a record that the log's end promised; Spark's own default is 120 s
 MISSING = re.compile("Failed to find data source: kafka|KAFKA_DATA_SOURCE_NOT_ENABLED")
@@ -45,20 +47,11 @@ class KafkaReader:
     and writes of Kafka use the faster V2 too.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        bootstrap_servers: str,
-        group: str,
-        *,
-        settings: Mapping[str, str],
-        include_headers: bool = False,
-        max_offsets_per_task: int | None = None,
-    ) -> None:
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
         self._spark = spark
-        self._options = reader_options(bootstrap_servers, group, settings, include_headers)
-        if max_offsets_per_task is not None:
-            self._options["maxRecordsPerPartition"] = str(max_offsets_per_task)
+        self._options = reader_options(bootstrap_servers, group, options.kafka().reader, options.include_headers)
+        if options.max_offsets_per_task is not None:
+            self._options["maxRecordsPerPartition"] = str(options.max_offsets_per_task)
         _use_v2(spark)
         _quiet(spark)
 

@@ -16,6 +16,8 @@ from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from zkcoord.spark.options import Options
+
 LACKING = (
     "Spark's Python workers lack confluent-kafka, which reader='python' needs: pip install 'zkcoord[kafka]' into the "
     "Python that PYSPARK_PYTHON names on every machine of the executors"
@@ -27,17 +29,7 @@ _known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 class PythonReader:
     """Reads ranges with confluent-kafka in Python workers. UsageError without pyarrow."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        bootstrap_servers: str,
-        group: str,
-        *,
-        settings: Mapping[str, str],
-        include_headers: bool = False,
-        max_offsets_per_task: int | None = None,
-        min_offsets_per_task: int = 0,
-    ) -> None:
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
         try:
             from zkcoord.spark.readers import python as reader_python
         except ImportError as error:
@@ -46,8 +38,9 @@ class PythonReader:
             ) from error
         self._spark = spark
         self._module = reader_python
-        self._most, self._least = max_offsets_per_task, min_offsets_per_task
-        self._plan = read_plan(bootstrap_servers, group, settings, headers=include_headers, timeout_ms=POLL_TIMEOUT_MS)
+        self._most, self._least = options.max_offsets_per_task, options.min_offsets_per_task
+        settings, headers = options.kafka().librdkafka, options.include_headers
+        self._plan = read_plan(bootstrap_servers, group, settings, headers=headers, timeout_ms=POLL_TIMEOUT_MS)
         register(spark, reader_python.RangesSource, reader_python)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:

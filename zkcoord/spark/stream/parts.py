@@ -7,9 +7,9 @@ without a commit (from Spark's checkpoint), and how far a query that shall end h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, Unpack
 
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, UnavailableError, ZkcoordError
@@ -17,9 +17,9 @@ from zkcoord.spark.ports import (
     Isolation,
     Jobs,
     LogEnds,
+    MemberCallbacks,
     Membership,
     Meter,
-    OnStop,
     Parts,
     Progress,
     Reader,
@@ -144,44 +144,31 @@ class StreamParts:
         self._membership: Membership | None = None
         self.limits = parts.limits
 
-    def membership(
-        self,
-        *,
-        on_start: Callable[[Starting], None],
-        on_stop: OnStop,
-        on_lost: Callable[[tuple[TopicPartition, ...]], None],
-        on_replay: Callable[[Mapping[TopicPartition, tuple[int, int]]], None],
-        reset: Callable[[tuple[TopicPartition, ...]], Positions],
-    ) -> Membership:
+    def membership(self, **callbacks: Unpack[MemberCallbacks]) -> Membership:
         """Make a membership, not started, whose callbacks tell `StreamPositions`."""
 
         def start(starting: Starting) -> None:
             try:
-                on_start(self._known.started(starting))
+                callbacks["on_start"](self._known.started(starting))
             except BaseException:  # they are not held: they start elsewhere, or here again
                 self._known.lost(starting.keys())
                 raise
 
         def lost(partitions: tuple[TopicPartition, ...]) -> None:
             self._known.lost(partitions)
-            on_lost(partitions)
+            callbacks["on_lost"](partitions)
 
         def stop(partitions: tuple[TopicPartition, ...], stopped: Stopped) -> Positions:
             def early(some: Collection[TopicPartition], final: Positions) -> None:
                 self._known.lost(some)
                 stopped(some, final)
 
-            final = on_stop(partitions, early)
+            final = callbacks["on_stop"](partitions, early)
             self._known.lost(partitions)
             return final
 
-        membership = self._membership = self._parts.membership(
-            on_start=start,
-            on_stop=stop,
-            on_lost=lost,
-            on_replay=on_replay,
-            reset=reset,
-        )
+        told: MemberCallbacks = {**callbacks, "on_start": start, "on_stop": stop, "on_lost": lost}
+        membership = self._membership = self._parts.membership(**told)
         self._handover.allowed = membership.allowed
         return membership
 
