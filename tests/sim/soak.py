@@ -10,6 +10,7 @@ The exit code says what broke, and for each seed that failed the line is printed
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -172,6 +173,8 @@ def _begin_worker() -> None:
     """A worker ends with its pool: what is sent to all of the program's group (Ctrl-C, `timeout`) does not reach it."""
     os.setpgrp()
     collect_never()
+    logging.getLogger("zkcoord").addHandler(logging.NullHandler())  # programs in a storm have much to warn of
+    logging.getLogger("zkcoord").propagate = False
 
 
 def _stop_once(_number: int, _frame: object) -> None:

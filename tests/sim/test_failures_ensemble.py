@@ -107,6 +107,7 @@ def test_f36_a_follower_cut_off_from_its_leader_keeps_neither_its_consumer_readi
     script.settle()
     world, old = script.world, script.leader()
     script.connect_to({"consumer0": "follower-1", old: "follower-1"})
+    world.run_for(1_000)  # all is read again: who waits for an answer would soon notice, and look for another server
     consumer, mine = script.member("consumer0"), script.owned("consumer0")
     (follower,) = [replica for replica in world.ensemble.followers if replica.name == "follower-1"]
     follower.cut = True

@@ -173,19 +173,23 @@ class Election:
         self.nodes.setdefault((path, Kind.DATA), None)
         return path
 
-    def next_transaction(self) -> Transaction | None:
-        """What to write next on the way to serving, under an id that is not `taken`; None: wait (somebody serves, or a
-        migration is in progress)."""
-        schema = self.schema()
-        if schema is None:
+    def preparation(self) -> Transaction | None:
+        """What to write before the election: the tree's first nodes, then the candidate's node; None: both stand."""
+        if self.schema() is None:
             by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
             return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
-        if self.candidate_id is None:
+        candidate = self._node(self.own_path)
+        if self.candidate_id is None or (candidate is not None and candidate.exists):
             return None
-        candidate, coordinator = self._node(self.own_path), self._node(self.layout.coordinator)
-        if candidate is None or candidate.stat is None:
-            return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
-        if schema.migration is not None or coordinator is None or coordinator.exists or self.waits_for() is not None:
+        return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
+
+    def election(self) -> Transaction | None:
+        """The multi that elects this candidate, under an id that is not `taken`; None: wait (somebody serves, or a
+        migration is in progress)."""
+        schema, coordinator = self.schema(), self._node(self.layout.coordinator)
+        if self.candidate_id is None or schema is None or schema.migration is not None:
+            return None
+        if coordinator is None or coordinator.exists or self.waits_for() is not None:
             return None
         epoch, version = self.epoch()
         return Transaction(

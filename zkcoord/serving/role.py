@@ -28,24 +28,21 @@ from zkcoord.core.phase import cause, outlook
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.errors import SchemaError, invariant
 from zkcoord.serving.brokers import BrokerTable, about_brokers
+from zkcoord.serving.candidates import follow_candidates
 from zkcoord.serving.election import Election
 from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.serving.kafka_roots import KafkaRoots
 from zkcoord.serving.reporting import Reporter
 from zkcoord.serving.topics import TopicTable, about_topics
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
-from zkcoord.tree.paths import BROKERS, CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, TOPICS, Layout
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, TOPICS, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark
 
-KAFKA = {BROKERS: "no broker of Kafka has ever registered here", TOPICS: "Kafka keeps no topics here"}
-"""What every Kafka in ZooKeeper mode makes; where it is absent there is none, and every group waits in vain."""
-
 ELECTION, GROUP = "election", "group"
-
-APART = "the two cannot take over from one another; run only coordinators that speak what the members speak"
 
 DECISIONS_MAX = 10_000
 """Of one group in one step: what is sent ahead of the first answer is bounded, about a second of a server's work."""
@@ -79,10 +76,10 @@ class CoordinatorRole:
         self._pending: set[str] = set()  # groups to decide on
         self._wake_at_ms: dict[str, int] = {}
         self._protocols = PROTOCOLS  # that all coordinators speak
-        self._topics: TopicTable | None = None  # once this coordinator serves
+        self._topics: TopicTable | None = None  # once this coordinator serves, or is about to
         self._brokers: BrokerTable | None = None  # likewise
         self._root_czxid = 0
-        self._absent: set[str] = set()  # of KAFKA
+        self._kafka: KafkaRoots | None = None  # likewise
         self._report.reset()
 
     # the session
@@ -96,6 +93,8 @@ class CoordinatorRole:
         for path, kind, watch in self._standing.wants():
             self._loop.tracker.want(path, kind, watch=watch)
         self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
+        self._loop.tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
+        self._loop.tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """Everything is read anew; nothing to do."""
@@ -131,7 +130,10 @@ class CoordinatorRole:
             self._root_czxid = node.stat.czxid if node.stat else 0
         if self._standing is not None and self._standing.take(node):
             if node.path.startswith(CANDIDATES):
-                self._read_candidates(self._standing, node)
+                protocols = follow_candidates(self._standing, node, self._loop.tracker, self._report.problem)
+                if protocols != self._protocols:
+                    self._protocols = protocols
+                    self._pending |= self._groups.keys()
             elif node.path in (SCHEMA, EPOCH):
                 for path, what in self._standing.wrong().items():
                     self._report.problem(path, what)
@@ -142,8 +144,8 @@ class CoordinatorRole:
                 self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
         elif self._brokers is not None and about_brokers(node):
             self._pending |= self._brokers.read(node)
-        elif node.path in KAFKA:
-            self._read_kafka(node)
+        elif self._kafka is not None and self._kafka.take(node):
+            pass
         elif node.path in (self._layout.groups, RECORDS):
             self._listed[node.path] = frozenset(node.children)
             self._read_groups()
@@ -237,24 +239,43 @@ class CoordinatorRole:
         if (why := standing.waits_for()) is not None:
             self._report.problem(CANDIDATES, why)
         self._report.standing_by(standing.candidate_id, standing.stands_behind())
-        transaction = standing.next_transaction()
-        if transaction is not None:
-            self._loop.commit(transaction, ELECTION, now_ms, ELECTION)
+        preparation = standing.preparation()
+        election = standing.election() if preparation is None else None
+        if (transaction := preparation or election) is not None:
+            loop.commit(transaction, ELECTION, now_ms, ELECTION)
+        if election is not None:
+            self._follow_tree()  # these reads go right behind the election, and count if it succeeds
+        elif standing.stands_behind() is not None:
+            self._leave_tree()
 
     def _serve(self, standing: Election) -> None:
         epoch, version = standing.epoch()
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
+        self._follow_tree()
+        self._report.problem(CANDIDATES, None)
+        self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+
+    def _follow_tree(self) -> None:
+        """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
+        if self._topics is not None:
+            return
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
         self._topics = TopicTable(tracker, self._report.problem)
         self._brokers = BrokerTable(tracker, self._report.problem)
-        tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
-        tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
-        for path in KAFKA:
-            tracker.want(path, watch=True, scope=path)
-        self._report.problem(CANDIDATES, None)
-        self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+        self._kafka = KafkaRoots(tracker, self._report.problem)
+        self._read_groups()
+
+    def _leave_tree(self) -> None:
+        """Another coordinator was elected: follow its election only."""
+        if self._topics is None or self._kafka is None:
+            return
+        for group in sorted(self._groups):
+            self._leave_group(group)
+        self._kafka.end()
+        self._topics.end()
+        self._topics = self._brokers = self._kafka = None
 
     def _end_term(self, why: str) -> None:
         if self.term is not None:
@@ -266,57 +287,34 @@ class CoordinatorRole:
 
     def _read_groups(self) -> None:
         """Follow the groups that have a folder or a record: of what an old tool removed the record is left (F44)."""
+        if self._topics is None:
+            return
         present = frozenset[str]().union(*self._listed.values())
         for group in sorted(self._groups.keys() - present):
-            self._groups.pop(group).end()
-            self._memory.pop(group, None)
-            self._wake_at_ms.pop(group, None)
-            self._report.forget(group)
-            self._pending.discard(group)
-            if self._topics is not None and self._brokers is not None:
-                self._topics.forget(group)
-                self._brokers.use(group, wanted=False)
+            self._leave_group(group)
         for group in sorted(present - self._groups.keys()):
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
             self._memory[group] = Memory(retention=Retention(retention_ms=self._retention_ms))
 
-    def _read_candidates(self, standing: Election, node: Node) -> None:
-        """Follow all candidates: what every group is sent depends on the protocols that they speak.
-
-        Each is read in a scope of its own, so that one that cannot be read stops nothing.
-        """
-        tracker = self._loop.tracker
-        if node.kind is Kind.CHILDREN:
-            fresh, gone = standing.follow()
-            for path in fresh:
-                tracker.want(path, watch=True, scope=path)
-            for path in gone:
-                tracker.unwant(path)
-                self._report.problem(path, None)
-        protocols, left = standing.protocols()
-        for name, _ in standing.others():
-            self._report.problem(f"{CANDIDATES}/{name}", left.get(name) and f"coordinator {name} {left[name]}: {APART}")
-        if protocols != self._protocols:
-            self._protocols = protocols
-            self._pending |= self._groups.keys()
-
-    def _read_kafka(self, node: Node) -> None:
-        """Tell where Kafka is not: of what is absent the first, so that one cause is one problem."""
-        self._absent = self._absent - {node.path} if node.exists else self._absent | {node.path}
-        act = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka (in ZooKeeper mode) here"
-        whys = [
-            f"there is no {path} ({so}): {act}; consumers wait" for path, so in KAFKA.items() if path in self._absent
-        ]
-        self._report.problem("/brokers", whys[0] if whys else None)
+    def _leave_group(self, group: str) -> None:
+        self._groups.pop(group).end()
+        self._memory.pop(group, None)
+        self._wake_at_ms.pop(group, None)
+        self._report.forget(group)
+        self._pending.discard(group)
+        if self._topics is not None and self._brokers is not None:
+            self._topics.forget(group)
+            self._brokers.use(group, wanted=False)
 
     def _clean(self, group: str) -> bool:
         tracker, table, brokers = self._loop.tracker, self._topics, self._brokers
         following = self._groups.get(group)
         if following is None or table is None or brokers is None:
             return False
+        if tracker.clean(""):
+            following.subscribe(table)  # of the members read so far: the topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
             return False
-        following.subscribe(table)
         brokers.use(group, wanted=following.racked)
         if following.read_again():
             table.read_again(following.subscribed)

@@ -47,6 +47,10 @@ class TopicTable:
         self._taken: dict[Wildcard, Mapping[str, int]] = {}  # invariant: of those in use, what they take of `listed`
         tracker.want(TOPICS, Kind.CHILDREN, watch=True, scope=LISTING)
 
+    def end(self) -> None:
+        """Follow the list no more; no group wants a topic any more."""
+        self._tracker.unwant(TOPICS, Kind.CHILDREN)
+
     # what groups want
 
     def use(self, group: str, wildcards: frozenset[Wildcard]) -> None:
