@@ -18,7 +18,7 @@ import pytest
 
 from tests.spark.postgres import postgres_programs
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
-from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS, compiler_jars, kafka_jars
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
 from zkcoord.errors import ZkcoordError
 
@@ -37,6 +37,14 @@ def needs_kafka() -> None:
     """The broker's jars, fetched if need be, and a ZooKeeper."""
     needs_zookeeper()
     kafka_jars()
+
+
+def needs_legacy() -> None:
+    """The jars of old Kafka versions, and a Java compiler, fetched if need be."""
+    needs_zookeeper()
+    compiler_jars()
+    for version in OLD_KAFKA_VERSIONS:
+        kafka_jars(version)
 
 
 def needs_spark() -> None:
@@ -82,6 +90,7 @@ def needs_namespaces() -> None:
 REQUIREMENTS: dict[str, Callable[[], None]] = {
     "zookeeper": needs_zookeeper,
     "kafka": needs_kafka,
+    "legacy": needs_legacy,
     "spark": needs_spark,
     "postgres": needs_postgres,
     "docker": needs_docker,

@@ -17,7 +17,14 @@ import pytest
 
 from zkcoord.embedded import server
 
-SUITES = ("docker", "spark", "kafka", "postgres", "zookeeper")  # a test belongs to the first that it is marked with
+SUITES = (
+    "docker",
+    "spark",
+    "legacy",
+    "kafka",
+    "postgres",
+    "zookeeper",
+)  # a test belongs to the first that it is marked with
 PURE = "no server"
 TOGETHER = ("tests/containers", "tests/spark")  # each stays in one worker: an image and its network, a Spark session
 LOOSE = "tests/sim/"  # each test by itself: there is nothing to share

@@ -54,6 +54,26 @@ def test_a_stop_is_a_termination_first(tmp_path: Path) -> None:
     assert (thing.running, thing.pid, thing.exit_code) == (False, None, 128 + 15)
 
 
+def test_a_program_that_listens_is_told_lines_while_it_runs(tmp_path: Path) -> None:
+    echo = "import sys\nfor line in sys.stdin: print(line.strip()[::-1], flush=True)"
+    thing = Child("thing", [sys.executable, "-c", echo], tmp_path / "log", listens=True)
+    thing.start()
+    for line, said in (("one", "eno"), ("two", "eno\nowt")):
+        thing.say(line)
+        thing.await_ready(lambda said=said: thing.tail() == said, DEADLINE_MS)  # type: ignore[misc]
+    thing.kill()
+    with pytest.raises(UsageError, match="does not run, or does not listen"):
+        thing.say("three")
+
+
+def test_a_program_that_does_not_listen_is_told_nothing(tmp_path: Path) -> None:
+    thing = child(tmp_path, OBEDIENT)
+    start(thing)
+    with pytest.raises(UsageError, match="does not run, or does not listen"):
+        thing.say("one")
+    thing.kill()
+
+
 def test_a_stop_that_is_ignored_becomes_a_kill(tmp_path: Path) -> None:
     thing = child(tmp_path, STUBBORN)
     start(thing)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from zkcoord.embedded.artifacts import connector_jars, kafka_jars
+from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS, compiler_jars, connector_jars, kafka_jars
 from zkcoord.errors import ZkcoordError
 
 EXPLAINED = """Fetches the jars of Kafka and of Spark's connector, if they are absent, and checks their sums. They are
@@ -14,10 +14,17 @@ for machines that will be without a network later. Exit code 5: they cannot be f
 def main() -> int:
     """Fetch; the exit code is the error's."""
     parser = argparse.ArgumentParser(prog="python -m zkcoord.embedded", description=EXPLAINED)
-    parser.parse_args()
+    parser.add_argument(
+        "--old", action="store_true", help="Fetch also what tests alone use: old Kafka versions, and a Java compiler."
+    )
+    old = parser.parse_args().old
     try:
         kafka_jars()
         connector_jars()
+        if old:
+            compiler_jars()
+            for version in OLD_KAFKA_VERSIONS:
+                kafka_jars(version)
     except ZkcoordError as error:
         print(error, file=sys.stderr)
         return error.exit_code

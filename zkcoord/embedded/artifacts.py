@@ -1,5 +1,5 @@
-"""Fetches the jars that PyPI does not have (Kafka's broker and Spark's Kafka connector) once, and checks them at each
-use.
+"""Fetches the jars that PyPI does not have (Kafka, Spark's Kafka connector, a Java compiler) once, and checks them at
+each use.
 
 `manifest.json` names every file and its SHA-256 sum; only named files come on a class path. A fetch goes to a folder of
 its own under a lock and is renamed when complete, so an interrupted one leaves nothing that looks finished.
@@ -22,6 +22,12 @@ from zkcoord.errors import CorruptError, UnavailableError, UsageError
 
 MANIFEST = Path(__file__).with_name("manifest.json")
 KAFKA_VERSION = "3.9.1"
+# The old consumers that tests run for real, one of each way they behave. 0.8.2: the first with round robin, where each
+# member computes its own share alone; its broker knows one host and port. 0.11: the last with Scala's JSON parser, and
+# the last that deals round robin by the names `[topic,partition]`. 1.1: the last with old consumers at all; it reads
+# JSON by Jackson, and escapes regexes twice.
+OLD_KAFKA_VERSIONS = ("0.8.2.2", "0.11.0.2", "1.1.1")
+COMPILER_VERSION = "3.36.0"  # Eclipse's, the first for Java 21: a Java runtime has no compiler of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +93,14 @@ def spark_version() -> str:
     )
 
 
-def kafka_jars() -> tuple[Path, ...]:
-    """Return all jars of a Kafka broker's class path; fetched if absent (46 MB)."""
-    return ensure(load_bundle("kafka", KAFKA_VERSION), cache_dir())
+def kafka_jars(version: str = KAFKA_VERSION) -> tuple[Path, ...]:
+    """Return all jars of a Kafka broker's class path; fetched if absent (46 MB, old versions 13 to 26 MB)."""
+    return ensure(load_bundle("kafka", version), cache_dir())
+
+
+def compiler_jars() -> tuple[Path, ...]:
+    """Return the jar of a Java compiler that runs on a Java runtime; fetched if absent (3 MB)."""
+    return ensure(load_bundle("java-compiler", COMPILER_VERSION), cache_dir())
 
 
 def connector_jars() -> tuple[Path, ...]:

@@ -23,7 +23,10 @@ TAIL_BYTES = 4_096
 
 
 class Child:
-    """One program, started and ended any number of times; its output is appended to `log`."""
+    """One program, started and ended any number of times; its output is appended to `log`.
+
+    One that `listens` reads its standard input, which `say` writes to; another one's is empty.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,14 @@ class Child:
         *,
         env: Mapping[str, str] | None = None,
         grace_ms: int = GRACE_MS,
+        listens: bool = False,
     ) -> None:
         self.name = name
         self.log = log
         self._command = tuple(command)
         self._env = None if env is None else dict(env)
         self._grace_ms = grace_ms
+        self._stdin = subprocess.PIPE if listens else subprocess.DEVNULL
         self._shim: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._pid: int | None = None
@@ -77,7 +82,7 @@ class Child:
                 self._control = ours
                 self._shim = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(SHIM), *settings, *self._command],
-                    stdin=subprocess.DEVNULL,
+                    stdin=self._stdin,
                     stdout=log,
                     stderr=log,
                     env=self._env,
@@ -140,6 +145,17 @@ class Child:
         """Send SIGCONT."""
         self._must_tell(b"C")
 
+    def say(self, line: str) -> None:
+        """Write a line to the program's standard input; UsageError if it does not run or does not listen."""
+        with self._lock:
+            if self._shim is None or self._shim.stdin is None or not self.running:
+                raise UsageError(f"{self.name} does not run, or does not listen")
+            try:
+                self._shim.stdin.write(f"{line}\n".encode())
+                self._shim.stdin.flush()
+            except OSError as error:
+                raise UsageError(f"{self.name} listens no longer: {error}") from error
+
     def _must_tell(self, order: bytes) -> None:
         with self._lock:
             if not self._tell(order):
@@ -175,6 +191,9 @@ class Child:
             shim.wait()
 
     def _forget(self) -> None:
+        if self._shim is not None and self._shim.stdin is not None:
+            with contextlib.suppress(OSError):  # a line that the program did not read any more
+                self._shim.stdin.close()
         if self._control is not None:
             self._control.close()
             self._control = None

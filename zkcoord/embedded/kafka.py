@@ -1,4 +1,4 @@
-"""A real Kafka broker in ZooKeeper mode, from fetched jars, on the loopback only."""
+"""A real Kafka broker in ZooKeeper mode, of this or an old version, from fetched jars, on the loopback only."""
 
 import re
 import socket
@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.embedded.artifacts import KAFKA_VERSION, kafka_jars
 from zkcoord.embedded.java import find_java
 from zkcoord.embedded.server import LOOPBACK, Server
 from zkcoord.errors import UnavailableError
 
 MAIN = "kafka.Kafka"
 ASK_TIMEOUT_S = 2.0
+NO_CONTROLLER = -1
 METADATA_KEY = 3
-METADATA_VERSION = 1  # the first that names the controller
+METADATA_VERSION = 1  # the first that names the controller; brokers before 0.10 know version 0 only
 PARTITION = re.compile(r"[a-zA-Z0-9._-]+-\d+")  # a directory of a log; one that is being deleted has a suffix
-STILL_REGISTERED = re.compile(r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists")
+STILL_REGISTERED = re.compile(
+    r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists|A broker is already registered"
+)
 # A killed broker's node lives as long as its ZooKeeper session: it is there, or goes while Kafka looks whose it is.
 NO_SETTINGS: Mapping[str, str] = {}
 LOG4J = """log4j.rootLogger=WARN, out
@@ -31,10 +34,13 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """A broker's knowledge: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader."""
+    """A broker's knowledge: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader.
+
+    Version 0 names no controller (None); a broker of that age knows brokers once a controller has told it of them.
+    """
 
     brokers: frozenset[int]
-    controller: int
+    controller: int | None
     led: frozenset[str]
 
 
@@ -65,12 +71,12 @@ class Answer:
         return part
 
 
-def metadata(port: int) -> Metadata:
+def metadata(port: int, version: int = METADATA_VERSION) -> Metadata:
     """Ask the broker on `port` for its metadata; UnavailableError if it does not answer within two seconds.
 
-    (A Metadata request, version 1, for all topics. A broker answers with what the controller has sent it.)
+    (A Metadata request of that version for all topics. A broker answers with what the controller has sent it.)
     """
-    request = struct.pack(">hhihi", METADATA_KEY, METADATA_VERSION, 1, -1, -1)
+    request = struct.pack(">hhihi", METADATA_KEY, version, 1, -1, -1 if version else 0)
     try:
         with socket.create_connection((LOOPBACK, port), timeout=ASK_TIMEOUT_S) as connection:
             connection.settimeout(ASK_TIMEOUT_S)
@@ -83,12 +89,14 @@ def metadata(port: int) -> Metadata:
     brokers = []
     for _ in range(answer.number(4)):
         brokers.append(answer.number(4))
-        answer.text(), answer.number(4), answer.text()  # host, port, rack
-    controller = answer.number(4)
+        answer.text(), answer.number(4)  # host, port
+        if version:
+            answer.text()  # rack
+    controller = answer.number(4) if version else None
     led = []
     for _ in range(answer.number(4)):
         answer.number(2)
-        topic, _internal = answer.text(), answer.number(1)
+        topic, _internal = answer.text(), answer.number(1 if version else 0)
         for _ in range(answer.number(4)):
             answer.number(2)
             partition, leader = answer.number(4), answer.number(4)
@@ -113,7 +121,7 @@ class EmbeddedKafka(Server):
     """One Kafka broker as a child process, registered in ZooKeeper (`host:port[,…][/chroot]`).
 
     `settings` are further lines of server.properties and win. Topics are not created by themselves. The jars are
-    fetched at the first start (`artifacts`).
+    fetched at the first start (`artifacts`). `version`: any that the manifest knows; before 3 they run on Java 17 too.
     """
 
     name = "Kafka"
@@ -124,6 +132,7 @@ class EmbeddedKafka(Server):
         data_dir: Path | str | None = None,
         *,
         port: int | None = None,
+        version: str = KAFKA_VERSION,
         heap: str = "512m",
         broker_id: int = 0,
         zookeeper_session_timeout_ms: int = 6_000,
@@ -132,6 +141,8 @@ class EmbeddedKafka(Server):
     ) -> None:
         super().__init__(data_dir, port)
         self.broker_id = broker_id
+        self.version = version
+        self._release = tuple(int(part) for part in version.split("."))
         self._zookeeper_hosts = zookeeper_hosts
         self._heap = heap
         self._zookeeper_session_timeout_ms = zookeeper_session_timeout_ms
@@ -149,12 +160,12 @@ class EmbeddedKafka(Server):
         It answers some time before that, and then its topics seem not to exist.
         """
         try:
-            known = metadata(self.port)
+            known = metadata(self.port, METADATA_VERSION if self._release >= (0, 10) else 0)
         except UnavailableError:
             return False
         data = self.data_dir / "data"
         kept = {path.name for path in data.iterdir() if PARTITION.fullmatch(path.name)} if data.is_dir() else set()
-        return self.broker_id in known.brokers and known.controller >= 0 and kept <= known.led
+        return self.broker_id in known.brokers and known.controller != NO_CONTROLLER and kept <= known.led
 
     def start(self) -> Self:
         """Start it as any server. Tries again while ZooKeeper has, or just had, the node of a broker that was
@@ -171,7 +182,7 @@ class EmbeddedKafka(Server):
         """Return the text of its server.properties."""
         lines = {
             "broker.id": str(self.broker_id),
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}",
+            **self._listening(),
             "log.dirs": str(self.data_dir / "data"),
             "zookeeper.connect": self._zookeeper_hosts,
             "zookeeper.session.timeout.ms": str(self._zookeeper_session_timeout_ms),
@@ -190,6 +201,11 @@ class EmbeddedKafka(Server):
         }
         return "".join(f"{key}={value}\n" for key, value in {**lines, **self._settings}.items())
 
+    def _listening(self) -> dict[str, str]:
+        if self._release < (0, 9):
+            return {"host.name": LOOPBACK, "port": str(self.port)}
+        return {"listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}"}
+
     def _command(self) -> Sequence[str]:
         config, log4j = self.data_dir / "server.properties", self.data_dir / "log4j.properties"
         config.write_text(self.configuration(), encoding="utf-8")
@@ -202,7 +218,7 @@ class EmbeddedKafka(Server):
             f"-Dlog4j.configuration={log4j.as_uri()}",
             *self._jvm_options,
             "-cp",
-            ":".join(str(jar) for jar in kafka_jars()),
+            ":".join(str(jar) for jar in kafka_jars(self.version)),
             MAIN,
             str(config),
         )

