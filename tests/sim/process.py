@@ -139,7 +139,10 @@ class SimProcess:
     def step(self) -> None:
         """One step of the actor with everything in its inbox."""
         items = self.inbox.take()
-        self._check_busy(items)
+        if items:
+            self._busy_ms = -1
+        else:
+            self._check_busy()
         for item in items:
             if not (type(item) is FromStore and type(item.item) is SyncDone and item.item.ok):
                 self.world.trace(self.client, "step", items)  # lease renewals would drive out what matters
@@ -155,9 +158,9 @@ class SimProcess:
         if wake_ms is not None and self.running:
             self.wake_ms = self.clock.world_ms(wake_ms)
 
-    def _check_busy(self, items: list[Input]) -> None:
-        """An actor that asks again and again to be called at once never lets time pass."""
-        if items or self._busy_ms != self.world.now_ms:
+    def _check_busy(self) -> None:
+        """An actor that asks again and again, without an input, to be called at once never lets time pass."""
+        if self._busy_ms != self.world.now_ms:
             self._busy_ms, self._busy_steps = self.world.now_ms, 0
             return
         self._busy_steps += 1

@@ -229,8 +229,7 @@ class World:
         of_steps = options.weight_step if steps else 0
         of_executes = of_steps + options.weight_execute if executes else of_steps
         of_delivers = of_executes + options.weight_deliver if delivers else of_executes
-        end = len(ensemble.log)
-        behind = [r for r in followers if r.position < end and not r.cut] if followers else followers
+        behind = ensemble.behind() if followers else followers
         of_behind = of_delivers + options.weight_replicate if behind else of_delivers
         total = of_behind + 1 if ghosts else of_behind
         if not total:

@@ -119,20 +119,19 @@ class Replica:
             if after is None:
                 parent, _, name = path.rpartition("/")
                 del self.nodes[path], self.children[path], self.child_changes[path], self.children[parent or "/"][name]
-                self.child_changes[parent or "/"] += 1
-                self._fire_deleted(path)
-                self._fire_children(parent or "/")
+                both = {**self.data_watches.pop(path, {}), **self.child_watches.pop(path, {})}
+                _tell(both, path, True, True)  # one event for a session that watches data and children
+                self._children_changed(parent or "/")
             elif before is None:
                 parent, _, name = path.rpartition("/")
                 self.nodes[path] = after
                 self.children[path], self.child_changes[path] = {}, 0
                 self.children[parent or "/"][name] = None
-                self.child_changes[parent or "/"] += 1
-                self._fire_created(path)
-                self._fire_children(parent or "/")
+                _tell(self.data_watches.pop(path, None), path, True, True)
+                self._children_changed(parent or "/")
             else:
                 self.nodes[path] = after
-                self._fire_data(path)
+                _tell(self.data_watches.pop(path, None), path, True, False)
 
     def answer(self, read: Read, watcher: Watcher | None) -> Node:
         """The answer to one question, leaving its watch for `watcher`."""
@@ -150,18 +149,9 @@ class Replica:
         stat = Stat(*found.stat[:-1], self.child_changes[path])
         return Node(path, kind, stat, b"", tuple(sorted(self.children[path])))
 
-    def _fire_created(self, path: str) -> None:
-        _tell(self.data_watches.pop(path, None), path, True, True)
-
-    def _fire_data(self, path: str) -> None:
-        _tell(self.data_watches.pop(path, None), path, True, False)
-
-    def _fire_children(self, path: str) -> None:
+    def _children_changed(self, path: str) -> None:
+        self.child_changes[path] += 1
         _tell(self.child_watches.pop(path, None), path, False, True)
-
-    def _fire_deleted(self, path: str) -> None:
-        """One event for a session that watches data and children."""
-        _tell({**self.data_watches.pop(path, {}), **self.child_watches.pop(path, {})}, path, True, True)
 
 
 def _tell(watchers: dict[Watcher, None] | None, path: str, data: bool, children: bool) -> None:
@@ -266,6 +256,7 @@ class Ensemble:
         self.starving: dict[Session, None] = {}  # of which nothing is heard; some that are fed again, too
         self.on_applied: list[Callable[[Txn], None]] = []
         self._created: dict[str, int] = {}
+        self._level = not self.followers  # all of them have applied the whole log; asked at every step
         self._sessions_made = 0
         self.operator = Session(0, "operator", "operator", 0, 0)
 
@@ -360,6 +351,14 @@ class Ensemble:
             replica.apply(log[replica.position])
         replica.zxid = max(replica.zxid, goal)
 
+    def behind(self) -> list[Replica]:
+        """The followers that may apply the next transaction of the log."""
+        if self._level:
+            return []
+        found = [replica for replica in self.followers if replica.position < len(self.log)]
+        self._level = not found
+        return [replica for replica in found if not replica.cut]
+
     def _apply(self, txn: Txn) -> None:
         digest = self.digest
         for path, _, after in txn.changes:
@@ -367,6 +366,7 @@ class Ensemble:
             digest = zlib.crc32(b"-" if after is None else after.data, digest)
         self.digest = digest
         self.log.append(txn)
+        self._level = not self.followers
         self.leader.apply(txn)
         for hook in self.on_applied:
             hook(txn)
