@@ -7,7 +7,7 @@ fences everything that a consumer writes, and a dead one's late writes are refus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
@@ -36,16 +36,12 @@ class MemberPaths:
     layout: Layout
     group: str
     consumer_id: str
+    registration: str = field(init=False)  # the ephemeral node that makes this consumer a member
+    channel: str = field(init=False)  # the queue that it drains
 
-    @property
-    def registration(self) -> str:
-        """The ephemeral node that makes this consumer a member."""
-        return self.layout.registration(self.group, self.consumer_id)
-
-    @property
-    def channel(self) -> str:
-        """The queue that it drains."""
-        return self.layout.channel(self.group, self.consumer_id)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "registration", self.layout.registration(self.group, self.consumer_id))
+        object.__setattr__(self, "channel", self.layout.channel(self.group, self.consumer_id))
 
     def command(self, sequence: str) -> str:
         """One command in it."""
