@@ -76,14 +76,19 @@ class Absences:
     def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
         self._topics = TopicCheck(group, topics, wildcard, events)
         self._coordinator = CoordinatorCheck(group, events)
+        self._idle = True  # when it was last asked
 
     def begin(self, tracker: Tracker) -> None:
         """A session begins."""
+        self._idle = True
         self._topics.begin(tracker)
         self._coordinator.begin()
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> None:
-        """It is a member, and holds something or not."""
+        """It is a member, and holds something or not. Asked at each step: one that goes on holding misses nothing."""
+        if not idle and not self._idle:
+            return
+        self._idle = idle
         self._topics.member(tracker, now_ms, idle=idle)
         self._coordinator.member(tracker, layout, now_ms, idle=idle)
 

@@ -42,12 +42,12 @@ class Hearing:
 def says_something(item: StoreInput) -> bool:
     """True when this input comes from the server, not from the client that lost its connection."""
     match item:
+        case SyncDone():
+            return item.ok
         case ReadDone():
             return item.nodes is not None
         case CommitDone():
             return item.answered
-        case SyncDone():
-            return item.ok
         case LinkChanged():
             return item.link is Link.CONNECTED
     return True

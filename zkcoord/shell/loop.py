@@ -195,7 +195,7 @@ class Loop:
             return self._end(self._failed_ms, now_ms)
         if self._reopen_at_ms is not None:
             self._open_when_due(self._reopen_at_ms, now_ms)
-        unreadable_ms = self._session.tracker.resume(now_ms) if self._session else None
+        unreadable_ms = self._session.tracker.resume(now_ms) if self._session is not None else None
         self._send_reads()
         wake_at_ms = role.decide(now_ms)
         if self.finished:
@@ -204,9 +204,9 @@ class Loop:
             return self._end(self._failed_ms, now_ms)
         self._send_reads()
         leave_at_ms = self._leave_silent_server(now_ms)
-        lanes = self._session.lanes if self._session is not None else {}
         times = [t for t in (wake_at_ms, leave_at_ms, self._reopen_at_ms, unreadable_ms) if t is not None]
-        times += [lane.until_ms for lane in lanes.values() if lane.until_ms > now_ms]
+        if self._session is not None and self._session.lanes:
+            times += [lane.until_ms for lane in self._session.lanes.values() if lane.until_ms > now_ms]
         return min(times, default=None)
 
     def _end(self, failed_ms: int, now_ms: int) -> int | None:
@@ -263,26 +263,29 @@ class Loop:
         if says_something(item) and not session.overtakes(item):
             session.hearing.heard(now_ms)
         match item:
-            case WatchFired(path, data, children):
-                session.tracker.fired(path, data=data, children=children)
-            case ReadDone(token, nodes, unreadable):
-                for refused in unreadable:
-                    self._put_off(session, token, refused, now_ms)
-                if nodes is None:
-                    session.tracker.unanswered(token)
-                elif session.connected:
-                    fresh = session.tracker.answered(token, nodes)
-                    if fresh:
-                        for node in fresh if session.unreadable else ():
-                            if session.unreadable.get(node.path, ("", ""))[0] is node.kind:
-                                del session.unreadable[node.path]
-                        role.read(fresh, now_ms)
+            case SyncDone():
+                self._take_sync(role, session, item, now_ms)
+            case ReadDone():
+                self._take_read(role, session, item, now_ms)
             case CommitDone():
                 self._take_outcome(role, session, item, now_ms)
-            case SyncDone(token, ok):
-                self._take_sync(role, session, token, ok, now_ms)
+            case WatchFired():
+                session.tracker.fired(item.path, data=item.data, children=item.children)
             case LinkChanged():
                 self._take_link(role, session, item, now_ms)
+
+    def _take_read(self, role: Role, session: SessionState, done: ReadDone, now_ms: int) -> None:
+        for refused in done.unreadable:
+            self._put_off(session, done.token, refused, now_ms)
+        if done.nodes is None:
+            session.tracker.unanswered(done.token)
+        elif session.connected:
+            fresh = session.tracker.answered(done.token, done.nodes)
+            for node in fresh if session.unreadable else ():
+                if session.unreadable.get(node.path, ("", ""))[0] is node.kind:
+                    del session.unreadable[node.path]
+            if fresh:
+                role.read(fresh, now_ms)
 
     def _put_off(self, session: SessionState, token: int, refused: Unreadable, now_ms: int) -> None:
         """Skip what needs this node, and tell once who must act. Everything else goes on."""
@@ -327,13 +330,13 @@ class Loop:
             acts = WHO_ACTS.get(done.reason, "")
             self._report("write_refused", {"path": path, "why": why + acts, "level": "warning"})
 
-    def _take_sync(self, role: Role, session: SessionState, token: int, ok: bool, now_ms: int) -> None:
-        sent_ms = session.syncs.pop(token)
-        if ok:
-            if token == session.gate:
+    def _take_sync(self, role: Role, session: SessionState, done: SyncDone, now_ms: int) -> None:
+        sent_ms = session.syncs.pop(done.token)
+        if done.ok:
+            if done.token == session.gate:
                 session.gate = None
             role.synced(sent_ms, now_ms)
-        elif token == session.gate and session.connected:
+        elif done.token == session.gate and session.connected:
             self._gate(session, now_ms)
 
     def _take_link(self, role: Role, session: SessionState, change: LinkChanged, now_ms: int) -> None:
