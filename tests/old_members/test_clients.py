@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, damaged, reads_or_refuses
@@ -98,3 +98,38 @@ def is_object(document: bytes) -> bool:
 def test_a_broker_of_0_7_is_named_as_such() -> None:
     with pytest.raises(CorruptError, match=r"a Kafka 0\.7 broker, which no later client reads"):
         decode_broker(b"h7-1416335000123:h7:9092")
+
+
+OLD_TEXTS = sorted({text for vector in VECTORS for text in vector["registrations"].values()})
+WILD = [
+    '"pattern":null',
+    '"pattern":"white_list"',
+    '"x":1e3',
+    "\t",
+    "\\",
+    "0",
+    '"b":"x",',
+    '{"t":2,"u":true}',
+    "\x00",
+    "{1,2}",
+]
+
+
+@st.composite
+def changed_texts(draw: st.DrawFn) -> str:
+    """A text that a member wrote, with a stretch of it exchanged."""
+    text = draw(st.sampled_from(OLD_TEXTS))
+    start = draw(st.integers(0, len(text)))
+    return text[:start] + draw(st.sampled_from(WILD)) + text[draw(st.integers(start, min(len(text), start + 25))) :]
+
+
+@settings(max_examples=400, deadline=None)
+@given(changed_texts(), st.sampled_from(["0.8.2", "0.11", "1.0.0", "1.1.1"]))
+def test_what_a_member_of_some_version_reads_is_read(text: str, version: str) -> None:
+    try:
+        read = read_as(old_version(version), text)
+        threads = read.threads(["t", "a", "foo.bar"], frozenset())
+    except CorruptError:
+        return
+    if threads:
+        decode_registration(text.encode())

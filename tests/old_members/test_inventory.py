@@ -199,6 +199,22 @@ def test_where_offsets_stand(
     assert suggested(found)["offsets"] == (store if kafka is not None and store == "kafka" else None)
 
 
+def test_whether_internal_topics_are_excluded_must_be_told_where_a_wildcard_matches_one() -> None:
+    topics = {"t": 1, "__consumer_offsets": 1}
+    asked = [
+        group({A: text}, owners, {}, topics)
+        for text, owners in (
+            (static(t=1), {}),
+            (wildcard("t.*"), {}),
+            (wildcard(".*"), {}),
+            (wildcard("x", "black_list"), {}),
+            (wildcard(".*"), {"__consumer_offsets/0": f"{A}-0"}),
+        )
+    ]
+    assert [suggested(found)["exclude_internal"] for found in asked] == [True, True, None, None, False]
+    assert [dict(found.members[0].threads) for found in asked[1:4]] == [{"t": 1}] * 3
+
+
 def test_without_brokers_it_is_said_that_old_members_stand_still() -> None:
     found = group({A: static(t=1)}, {"t/0": f"{A}-0"}, {"t/0": "1"}, {"t": 1}, brokers=0)
     assert problems_of(found) == ("no broker is registered: old members keep what they own, and take nothing",)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, reads_or_refuses, values
 from zkcoord.legacy.reading import read_as
-from zkcoord.legacy.scala_json import parse_scala_json
 from zkcoord.legacy.versions import old_version
+from zkcoord.tree.scala_json import parse_scala_json
 
 VERSIONS = tuple(map(old_version, ("0.8.0", "0.8.2.2", "0.11.0.2", "1.0.0", "1.1.1")))
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from zkcoord.legacy.scala_json import parse_scala_json
 from zkcoord.tree.codec import INT32_MAX, is_topic, parse_json
 from zkcoord.tree.registration import MARKER, WHITE_LIST
+from zkcoord.tree.scala_json import parse_scala_json
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _HOST_UUID = re.compile(f"[^:]+:{_UUID}")

@@ -9,6 +9,7 @@ from zkcoord.core.assignors.legacy.round_robin import ties
 from zkcoord.legacy.clients import MIXES, Library
 from zkcoord.legacy.inventory import READERS, GroupInventory, OldMember, assignor_input
 from zkcoord.tree.codec import shown
+from zkcoord.tree.topic_filter import INTERNAL, matches
 
 NAMED_MAX = 3  # of many alike, those that a sentence spells out
 
@@ -47,7 +48,7 @@ def questions_of(found: GroupInventory) -> tuple[Question, ...]:
         Question("retries", 4, "rebalance.max.retries of the old members (4 unless they set it)"),
         Question("backoff_ms", 2_000, "their rebalance.backoff.ms (zookeeper.sync.time.ms, 2000, unless they set it)"),
         Question("auto_commit_interval_ms", 60_000, "their auto.commit.interval.ms (60000 unless they set it)"),
-        Question("exclude_internal", True, "their exclude.internal.topics; matters to wildcards only"),
+        _internal(found),
     )
 
 
@@ -180,6 +181,24 @@ def _strategy(found: GroupInventory) -> Question:
         return Question(_STRATEGY, names.pop(), f"what is owned now is what {' and '.join(found.fits)} would give")
     why = "what is owned now fits every strategy" if names else "what is owned now fits no strategy"
     return Question(_STRATEGY, None, f"their partition.assignment.strategy; {why}")
+
+
+def _internal(found: GroupInventory) -> Question:
+    """A person must tell it where a wildcard matches an internal topic, unless one is owned."""
+    why = "their exclude.internal.topics (true unless they set it)"
+    here = sorted(INTERNAL & found.cluster.topics.keys())
+    meant = {
+        topic
+        for member in found.members
+        if member.wildcard is not None and member.problem is None
+        for topic in here
+        if matches(member.wildcard, topic, black_list=member.black_list)
+    }
+    if not meant:
+        return Question("exclude_internal", True, f"{why}; no wildcard matches an internal topic")
+    if any(partition.topic in meant for partition in found.owners):
+        return Question("exclude_internal", False, f"{why}; an internal topic that a wildcard matches is owned")
+    return Question("exclude_internal", None, f"{why}; a wildcard matches {', '.join(sorted(meant))}")
 
 
 def _versions(found: GroupInventory) -> str:

@@ -21,6 +21,7 @@ from zkcoord.tree.codec import shown
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import partition_number
 from zkcoord.tree.snapshot import Node
+from zkcoord.tree.topic_filter import taken
 
 READERS = tuple(map(old_version, ("0.8.2", "0.11", "1.1")))
 """The versions that differ in which registrations they can read, oldest first."""
@@ -29,13 +30,23 @@ STRATEGIES = ("range", "roundrobin-0.8", "roundrobin-1.0")
 """The assignors that old members may have settled on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cluster:
     """What ZooKeeper says of the brokers' topics."""
 
     topics: Mapping[str, tuple[int, ...]]  # that exist and can be read -> partitions, ascending
     unreadable: Mapping[str, str] = field(default_factory=dict)  # topic -> why
     brokers: int = 0
+    _matched: dict[tuple[str, bool], tuple[str, ...]] = field(default_factory=dict, repr=False)  # members share regexes
+
+    def threads(self, read: OldSubscription) -> Mapping[str, int]:
+        """The threads of a subscription, without internal topics; CorruptError for what no old member can use."""
+        if read.wildcard is None:
+            return read.threads((), frozenset())
+        key = (read.wildcard, read.black_list)
+        if key not in self._matched:
+            self._matched[key] = tuple(taken(read.wildcard, self.topics, black_list=read.black_list))
+        return read.threads_for(self._matched[key])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +197,14 @@ def _member(group: str, name: str, node: Node, cluster: Cluster) -> OldMember:
     for version in READERS:
         try:
             read = read_as(version, text)
-            threads = read.threads(cluster.topics, version.internal)
-            problem = None
         except CorruptError as error:
             refused.append(version)
             problem = str(error)
+    try:
+        if read is not None:
+            problem, threads = None, cluster.threads(read)
+    except CorruptError as error:
+        refused, problem = list(READERS), str(error)
     return OldMember(
         consumer=name,
         client=client,

@@ -12,10 +12,10 @@ from typing import Any
 
 from zkcoord.core.assignors.legacy.java_order import immutable_order
 from zkcoord.errors import CorruptError
-from zkcoord.legacy.scala_json import parse_scala_json
 from zkcoord.legacy.versions import OldVersion
 from zkcoord.tree.codec import INT32_MAX, corrupt, parse_json, shown
 from zkcoord.tree.registration import BLACK_LIST, THREADS_MAX, WHITE_LIST
+from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
 
 _WHAT = "registration"
@@ -36,12 +36,13 @@ class OldSubscription:
         """
         if self.wildcard is None:
             return {topic: _count(topic, count) for topic, count in self.counts.items()}
-        threads = self.counts[self.wildcard]
-        return {
-            topic: _count(self.wildcard, threads)
-            for topic in topics
-            if topic not in excluded and matches(self.wildcard, topic, black_list=self.black_list)
-        }
+        offered = (topic for topic in topics if topic not in excluded)
+        return self.threads_for(t for t in offered if matches(self.wildcard, t, black_list=self.black_list))
+
+    def threads_for(self, topics: Iterable[str]) -> dict[str, int]:
+        """Topic to threads, of a wildcard that takes these topics."""
+        regex = self.wildcard or ""
+        return {topic: _count(regex, self.counts[regex]) for topic in topics}
 
 
 def read_as(version: OldVersion, text: str) -> OldSubscription:

@@ -17,6 +17,7 @@ from zkcoord.core.assignors.legacy.java_order import immutable_order
 from zkcoord.core.view import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS
 from zkcoord.errors import CorruptError, UsageError, invariant
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, parse_json, shown, text_of
+from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 MARKER = "zkcoord/1"
@@ -146,18 +147,32 @@ def _read(data: bytes) -> Mapping[str, Any]:
     text = text_of(_WHAT, data)
     if not text.strip():
         raise corrupt(_WHAT, data, "empty (its client may be about to write it)")
-    try:
-        value = parse_json(text, trailing=True)
-    except ValueError as first:
-        try:  # 0.8.0 and 0.8.1 write a regex's backslashes unescaped
-            value = parse_json(text.replace("\\", "\\\\"), trailing=True)
-        except ValueError:
-            raise corrupt(_WHAT, data, _why_no_json(text, first)) from None
+    value = _read_by_any(text, data)
     if not isinstance(value, dict):
         raise corrupt(_WHAT, data, "not a JSON object")
     if value and "subscription" not in value and "pattern" not in value and _all_counts(value):
         raise corrupt(_WHAT, data, "a Kafka 0.7 topic map, which no later client reads")
     return value
+
+
+def _read_by_any(text: str, data: bytes) -> Any:
+    """The value that the newest old client reads, or else an older one; CorruptError when none does."""
+    why = ""
+    for read in (_as_1_1, _with_backslashes_doubled, parse_scala_json):
+        try:
+            return read(text)
+        except ValueError as error:
+            why = why or _why_no_json(text, error)
+    raise corrupt(_WHAT, data, why)
+
+
+def _as_1_1(text: str) -> Any:
+    return parse_json(text, trailing=True)
+
+
+def _with_backslashes_doubled(text: str) -> Any:
+    """0.8.0 and 0.8.1 write a regex's backslashes unescaped."""
+    return parse_json(text.replace("\\", "\\\\"), trailing=True)
 
 
 def _why_no_json(text: str, error: ValueError) -> str:
@@ -173,6 +188,8 @@ def _all_counts(value: Mapping[str, Any]) -> bool:
 
 
 def _pattern(document: Document) -> str:
+    if "pattern" in document.fields and document.fields["pattern"] is None:
+        return STATIC  # to 0.8 to 0.11
     pattern = document.text("pattern")
     return pattern if pattern in (WHITE_LIST, BLACK_LIST) else STATIC
 
@@ -181,9 +198,6 @@ def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
     if document.fields.get("subscription") is None:
         raise document.error("subscription", "is missing")
     counts = dict(document.section("subscription").fields)
-    for name, count in counts.items():
-        if type(count) is not int:
-            raise document.error("subscription", f"gives {shown(name)} the count {shown(count)}, which is no integer")
     if wildcard and counts:
         first = immutable_order(counts)[0]  # of several the old clients use one: the head of Scala's map
         regex = normal_filter(first)  # each reader does that again, and not every foreign client did it before
@@ -193,6 +207,8 @@ def _subscription(document: Document, *, wildcard: bool) -> dict[str, int]:
             raise document.error("subscription", f"holds a {error}") from None
         counts = {regex: counts[first]}
     for name, count in counts.items():
+        if type(count) is not int:
+            raise document.error("subscription", f"gives {shown(name)} the count {shown(count)}, which is no integer")
         if not 1 <= count <= THREADS_MAX:
             raise document.error("subscription", f"gives {shown(name)} {shown(count)} threads, not 1 to {THREADS_MAX}")
     return counts

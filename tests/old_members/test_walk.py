@@ -1,0 +1,106 @@
+"""How hundreds of groups are read: few round trips, some at a time, whatever vanishes or may not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.old_members.groups import static
+from zkcoord.errors import UsageError
+from zkcoord.legacy.inventory import GroupNodes
+from zkcoord.legacy.walk import GROUPS_AT_ONCE, NODES_AT_ONCE, group_names, read_cluster, read_groups
+from zkcoord.tree.paths import parents
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+
+
+class Deployment:
+    """Nodes in memory, and what was asked of them."""
+
+    def __init__(self, nodes: dict[str, str]) -> None:
+        self.nodes = {parent: "" for path in nodes for parent in parents(path)} | nodes
+        self.asked: list[int] = []
+        self.forbidden: set[str] = set()
+        self.vanishing: set[str] = set()  # that are listed, and gone when they are read
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]:
+        """As a Tree."""
+        self.asked.append(len(reads))
+        return tuple(map(self._answer, reads))
+
+    def _answer(self, read: Read) -> Node:
+        if read.path in self.forbidden:
+            raise UsageError(f"{read.path}: may not be read")
+        if read.path not in self.nodes or (read.kind is Kind.DATA and read.path in self.vanishing):
+            return Node(read.path, read.kind, None)
+        if read.kind is Kind.DATA:
+            return Node(read.path, read.kind, Stat(0, 1, 0, 5), self.nodes[read.path].encode())
+        below = {path.rpartition("/") for path in self.nodes}
+        children = tuple(sorted(name for parent, _, name in below if parent == read.path))
+        return Node(read.path, read.kind, Stat(0, 1, 0), children=children)
+
+
+def groups_of(count: int, owners: int = 1) -> Deployment:
+    """So many groups, each with one member that owns partitions of `t`."""
+    nodes: dict[str, str] = {"/brokers/ids/0": "{}", "/brokers/topics/t": '{"partitions":{"0":[0]}}'}
+    for number in range(count):
+        above = f"/consumers/g{number:03}"
+        nodes[f"{above}/ids/g{number:03}_a"] = static(t=1)
+        nodes |= {f"{above}/owners/t/{n}": f"g{number:03}_a-0" for n in range(owners)}
+        nodes |= {f"{above}/offsets/t/{n}": "7" for n in range(owners)}
+    return Deployment(nodes)
+
+
+def names_of(found: object) -> str:
+    return found.group if isinstance(found, GroupNodes) else "?"
+
+
+def test_a_batch_of_groups_costs_as_many_round_trips_as_one_group() -> None:
+    one, many = groups_of(1), groups_of(GROUPS_AT_ONCE)
+    for deployment in (one, many):
+        names = group_names(deployment.read)
+        deployment.asked.clear()
+        assert [names_of(found) for found in read_groups(deployment.read, names)] == list(names)
+    assert len(one.asked) == len(many.asked) == 8
+
+
+def test_no_more_groups_are_read_ahead_than_a_batch() -> None:
+    deployment = groups_of(3 * GROUPS_AT_ONCE)
+    found = read_groups(deployment.read, group_names(deployment.read))
+    next(found)
+    asked = len(deployment.asked)
+    for _ in range(GROUPS_AT_ONCE - 1):
+        next(found)
+    assert len(deployment.asked) == asked
+    next(found)
+    assert len(deployment.asked) == 2 * (asked - 1) + 1
+
+
+def test_a_large_group_is_asked_for_in_parts() -> None:
+    deployment = groups_of(1, owners=NODES_AT_ONCE + 1)
+    (found,) = read_groups(deployment.read, ["g000"])
+    assert isinstance(found, GroupNodes)
+    assert len(found.owners["t"]) == len(found.offsets["t"]) == NODES_AT_ONCE + 1
+    assert max(deployment.asked) == NODES_AT_ONCE
+
+
+def test_what_vanishes_meanwhile_is_left_out() -> None:
+    deployment = groups_of(2, owners=2)
+    deployment.vanishing = {"/consumers/g000", "/consumers/g001/ids/g001_a", "/consumers/g001/owners/t/1"}
+    (found,) = read_groups(deployment.read, ["g000", "g001", "gone"])
+    assert isinstance(found, GroupNodes)
+    assert (found.group, dict(found.registrations), list(found.owners["t"])) == ("g001", {}, ["0"])
+
+
+def test_a_group_that_may_not_be_read_hides_no_other() -> None:
+    deployment = groups_of(3)
+    deployment.forbidden = {"/consumers/g001/offsets/t/0"}
+    found = list(read_groups(deployment.read, ["g000", "g001", "g002"]))
+    assert [names_of(each) for each in found] == ["g000", "?", "g002"]
+    assert found[1] == ("g001", "/consumers/g001/offsets/t/0: may not be read")
+
+
+def test_topics_that_cannot_be_read_are_named() -> None:
+    deployment = groups_of(0)
+    deployment.nodes |= {"/brokers/topics/broken": "?", "/brokers/topics/two words": "{}"}
+    cluster = read_cluster(deployment.read)
+    assert (dict(cluster.topics), cluster.brokers) == ({"t": (0,)}, 1)
+    assert list(cluster.unreadable) == ["broken", "two words"]
