@@ -12,6 +12,7 @@ from tests.sim.test_failures_input import TwoGroups
 from tests.sim.test_racks import Racks
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import SchemaError
+from zkcoord.serving.owner_rounds import ROUND_MS
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.tree.paths import BROKERS, DRAFT, EPOCH, EVICTED_MARK, SCHEMA
 from zkcoord.tree.schema import Schema, encode_schema
@@ -113,6 +114,24 @@ def test_f68_an_owner_overwritten_behind_the_coordinators_back_is_told_by_a_wish
 
     script.write(SetNode(path, b"", ANY_VERSION))
     script.settle("it is given anew")
+    script.calm()
+
+
+@on_seeds()
+@pytest.mark.parametrize("data", [b"xx yy", b"g1_gone-1-aaaaaaaa-0"])
+def test_f82_an_owner_overwritten_behind_a_settled_coordinators_back_is_found_within_a_round(
+    seed: int, data: bytes
+) -> None:
+    """Only a wished rebalance found it, or whoever wrote it next, perhaps never."""
+    script = TwoGroups(seed)
+    world, path = script.world, DRAFT.owner(GROUP, T0)
+    script.write(SetNode(path, data, ANY_VERSION))
+    world.run_for(ROUND_MS + SHORT_MS)
+    if data == b"xx yy":
+        assert len(script.told_at(path)) == 1
+        script.write(SetNode(path, b"", ANY_VERSION))
+    script.settle("it is given anew")
+    assert script.owner(T0) in (script.member("consumer0"), script.member("consumer1"))
     script.calm()
 
 

@@ -32,6 +32,7 @@ from zkcoord.serving.candidates import follow_candidates
 from zkcoord.serving.election import Election
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.kafka_roots import KafkaRoots
+from zkcoord.serving.owner_rounds import OwnerRounds
 from zkcoord.serving.reporting import Reporter
 from zkcoord.serving.topics import TopicTable, about_topics
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
@@ -80,6 +81,7 @@ class CoordinatorRole:
         self._brokers: BrokerTable | None = None  # likewise
         self._root_czxid = 0
         self._kafka: KafkaRoots | None = None  # likewise
+        self._rounds = OwnerRounds()
         self._report.reset()
 
     # the session
@@ -200,7 +202,7 @@ class CoordinatorRole:
             if self._loop.ready(f"group {group}", now_ms) and self._clean(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
-        return min(self._wake_at_ms.values(), default=None)
+        return min([*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)])
 
     def _resigned(self, standing: Election, now_ms: int) -> bool:
         """True when somebody asked for it: nothing new is begun, and when nothing is under way the session ends.

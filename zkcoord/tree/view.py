@@ -14,7 +14,7 @@ from typing import Any
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
-from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen
+from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen, Owner
 from zkcoord.errors import CorruptError
 from zkcoord.tree.decoders import (
     HALTING_BYTES,
@@ -257,14 +257,17 @@ class _Folder:
             return
         if partition.topic in self._dropped:
             self._drop()
-        owners = self._map("owners")
+        known: Owner | None = self._changes.get("owners", self._before.view.owners).get(partition)
         if node.data.startswith(HALTING_BYTES) is not (partition in self._halting):
             halting = self._own_halting()
             (halting.discard if partition in halting else halting.add)(partition)
-        if node.stat is None:
-            owners.pop(partition, None)
+        owner = None if node.stat is None else owner_of(node.data, node.stat.version)
+        if owner is None and known is not None:
+            del self._map("owners")[partition]
+        if owner is None:
             return
-        owners[partition] = owner = owner_of(node.data, node.stat.version)
+        if owner != known:  # most are read again in vain, and the map of all of them is not copied for that
+            self._map("owners")[partition] = owner
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
             act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
