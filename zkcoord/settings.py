@@ -71,9 +71,9 @@ class Setting:
             checks[self.kind](name, value)
 
 
-def setting(kind: str, **limits: Any) -> Mapping[str, Setting]:
-    """The metadata of a field that is a setting; `limits` are the other fields of `Setting`."""
-    return {"setting": Setting(kind=kind, **limits)}
+def setting(kind: str, option: str = "", flag: str = "", text: str = "", **limits: Any) -> Mapping[str, Setting]:
+    """Return the metadata of a field that is a setting. `text` is the help of its flag."""
+    return {"setting": Setting(kind=kind, option=option, flag=flag, help=text, **limits)}
 
 
 class MemberChoices(TypedDict, total=False):
@@ -99,65 +99,45 @@ class MemberOptions:
     include: str | None = field(
         default=None,
         metadata=setting(
-            "text",
-            option="subscribePattern",
-            flag="--include REGEX",
-            help="All topics whose whole names match this Java regex.",
+            "text", "subscribePattern", "--include REGEX", "Topics whose whole names match this Java regex."
         ),
     )
     exclude: str | None = field(
         default=None,
-        metadata=setting(
-            "text", flag="--exclude REGEX", help="All topics whose names do not match, without Kafka's internal ones."
-        ),
+        metadata=setting("text", "", "--exclude REGEX", "Topics whose names do not match; no internal ones of Kafka."),
     )
     threads: int = field(
         default=1,
-        metadata=setting(
-            "number", least=1, most=THREADS_MAX, option="threads", flag="--threads N", help="Shares of the work."
-        ),
+        metadata=setting("number", "threads", "--threads N", "Shares of work.", least=1, most=THREADS_MAX),
     )
     instance: str | None = field(
         default=None,
-        metadata=setting(
-            "text",
-            option="instance",
-            flag="--consumer-id C",
-            help="A stable name for this consumer (its instance); part of its id.",
-        ),
+        metadata=setting("text", "instance", "--consumer-id C", "A stable name (its instance); part of its id."),
     )
     hold_ms: int = field(
-        default=0,
-        metadata=setting("number", option="holdMs", flag="--hold-ms N", help="Its share waits so long for its return."),
+        default=0, metadata=setting("number", "holdMs", "--hold-ms N", "Its share waits so long for its return.")
     )
-    session_timeout_ms: int = field(
-        default=SESSION_TIMEOUT_MS, metadata=setting("number", least=1, option="sessionTimeoutMs")
-    )
+    session_timeout_ms: int = field(default=SESSION_TIMEOUT_MS, metadata=setting("number", "sessionTimeoutMs", least=1))
     rebalance_timeout_ms: int = field(
-        default=REBALANCE_TIMEOUT_MS, metadata=setting("number", least=1, option="rebalanceTimeoutMs")
+        default=REBALANCE_TIMEOUT_MS, metadata=setting("number", "rebalanceTimeoutMs", least=1)
     )
     assignors: Sequence[str] = field(
         default=ASSIGNORS,
-        metadata=setting("other", option="assignors", flag="--assignor A", help="What it offers, most wanted first."),
+        metadata=setting("other", "assignors", "--assignor A", "What it offers, most wanted first."),
     )
     rack: str | None = field(
         default=None,
-        metadata=setting(
-            "text", option="rack", flag="--rack R", help="Where it runs; `sticky` prefers partitions of that rack."
-        ),
+        metadata=setting("text", "rack", "--rack R", "Where it runs; `sticky` prefers partitions of that rack."),
     )
     capacity: int | None = field(
         default=None,
         metadata=setting(
-            "number",
+            *("number", "capacity", "--capacity N", "The most partitions (by weight) that it takes."),
             least=1,
             most=INT32_MAX,
-            option="capacity",
-            flag="--capacity N",
-            help="The most partitions (by weight) that it takes.",
         ),
     )
-    zookeeper_config: Any = field(default=None, metadata=setting("other", option="zookeeperConfig"))
+    zookeeper_config: Any = field(default=None, metadata=setting("other", "zookeeperConfig"))
 
     def check_values(self) -> None:
         """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""

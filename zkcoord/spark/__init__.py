@@ -2,11 +2,11 @@
 
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.readers.ranges import register_source
 from zkcoord.spark.session import spark_session
 from zkcoord.spark.sinks.files import write_parquet_ranges
 from zkcoord.spark.sinks.sql import write_sql
 from zkcoord.spark.stream.batch import stream_batch
-from zkcoord.spark.stream.registration import register_source
 
 __all__ = [
     "Batch",

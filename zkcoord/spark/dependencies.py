@@ -36,12 +36,8 @@ class Dependencies:
         options: Options,
     ) -> None:
         """`spark` is None in the process that plans a streaming query: it asks for no reader, jobs or meter."""
-        self._spark = spark
-        self._zookeeper = zookeeper
-        self._bootstrap_servers = bootstrap_servers
-        self._group = group
-        self._topics = topics
-        self._options = options
+        self._spark, self._zookeeper, self._bootstrap_servers = spark, zookeeper, bootstrap_servers
+        self._group, self._topics, self._options = group, topics, options
         self._kafka = options.kafka()
 
     def check(self) -> None:

@@ -78,11 +78,8 @@ class DriverLoop:
         """`command_times` returns the milliseconds of starts and losses, and of stops, since the last call."""
         self._options, self._group = options, group
         self._isolation = options.kafka().isolation
-        self._holdings = holdings
-        self._membership = membership
-        self._log_ends = log_ends
-        self._reader = reader
-        self._jobs = jobs
+        self._holdings, self._membership, self._log_ends = holdings, membership, log_ends
+        self._reader, self._jobs = reader, jobs
         self._meter = parts.meter()
         self._progress = progress
         self._command_times = command_times

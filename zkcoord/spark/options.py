@@ -59,26 +59,26 @@ class Options(MemberOptions):
     """What the user chose; `SparkConsumer`'s docstring explains it."""
 
     rebalance_timeout_ms: int = field(
-        default=settings.SPARK_REBALANCE_TIMEOUT_MS, metadata=setting("number", least=1, option="rebalanceTimeoutMs")
+        default=settings.SPARK_REBALANCE_TIMEOUT_MS, metadata=setting("number", "rebalanceTimeoutMs", least=1)
     )
     reader: ReaderName = field(default="kafka", metadata=setting("choice", among=get_args(ReaderName)))
     starting_offsets: StartingOffsets = field(default="latest", metadata=setting("other"))
     out_of_range: OutOfRange | None = field(
-        default=None, metadata=setting("choice", among=get_args(OutOfRange), option="outOfRange")
+        default=None, metadata=setting("choice", "outOfRange", among=get_args(OutOfRange))
     )
-    include_headers: bool = field(default=False, metadata=setting("flag", option="includeHeaders"))
+    include_headers: bool = field(default=False, metadata=setting("flag", "includeHeaders"))
     max_offsets_per_batch: int = field(
-        default=MAX_OFFSETS_PER_BATCH, metadata=setting("number", least=1, option="maxOffsetsPerTrigger")
+        default=MAX_OFFSETS_PER_BATCH, metadata=setting("number", "maxOffsetsPerTrigger", least=1)
     )
     max_offsets_per_task: int | None = field(
-        default=None, metadata=setting("number", least=1, option="maxRecordsPerPartition")
+        default=None, metadata=setting("number", "maxRecordsPerPartition", least=1)
     )
-    min_offsets_per_task: int = field(default=0, metadata=setting("number", option="minRecordsPerPartition"))
+    min_offsets_per_task: int = field(default=0, metadata=setting("number", "minRecordsPerPartition"))
     min_batch_ms: int = field(default=0, metadata=setting("number"))
     max_batch_ms: int | None = field(default=None, metadata=setting("number", least=1))
     at_stop: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
     at_rebalance: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
-    announce: bool = field(default=True, metadata=setting("flag", option="announce"))
+    announce: bool = field(default=True, metadata=setting("flag", "announce"))
     measure_bytes: bool = field(default=False, metadata=setting("flag"))
     on_report: Callable[[Report], object] | None = field(default=None, metadata=setting("function"))
     config: Mapping[str, str] | None = field(default=None, metadata=setting("config"))

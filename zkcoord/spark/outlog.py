@@ -31,10 +31,7 @@ class OutOfLog:
         self, log_ends: LogEnds, membership: Membership, holdings: BatchGuard, points: StartingPoints | None
     ) -> None:
         """`points`: where reading goes on. None: a UsageError says what an operator has to decide."""
-        self._log_ends = log_ends
-        self._membership = membership
-        self._holdings = holdings
-        self._points = points
+        self._log_ends, self._membership, self._holdings, self._points = log_ends, membership, holdings, points
         self._checked: dict[TopicPartition, int] = {}  # the epoch at which it was compared with the start of its log
 
     def repair(self, view: View, ends: Mapping[TopicPartition, int], isolation: Isolation) -> bool:

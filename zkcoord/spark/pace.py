@@ -16,9 +16,7 @@ class Pace:
     """Times are milliseconds of one clock, which only rises."""
 
     def __init__(self, *, max_offsets: int, min_batch_ms: int, max_batch_ms: int) -> None:
-        self._max_offsets = max_offsets
-        self._min_batch_ms = min_batch_ms
-        self._max_batch_ms = max_batch_ms
+        self._max_offsets, self._min_batch_ms, self._max_batch_ms = max_offsets, min_batch_ms, max_batch_ms
         self._began_ms: int | None = None
         self.offsets = max_offsets
         """How many the next batch may read."""

@@ -137,10 +137,7 @@ class StreamParts:
     """`ports.Parts` for the consumer behind the streaming source: as `parts`, but Spark reads by itself."""
 
     def __init__(self, parts: Parts, group: str, handover: Handover, known: StreamPositions) -> None:
-        self._parts = parts
-        self._group = group
-        self._handover = handover
-        self._known = known
+        self._parts, self._group, self._handover, self._known = parts, group, handover, known
         self._membership: Membership | None = None
         self.limits = parts.limits
 
@@ -213,8 +210,7 @@ class HeardEnds:
     """`ports.LogEnds` that tells `StreamPositions` the ends."""
 
     def __init__(self, client: LogEnds, known: StreamPositions) -> None:
-        self._client = client
-        self._known = known
+        self._client, self._known = client, known
 
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
@@ -269,9 +265,7 @@ class StreamProgress(Progress):
     """`ports.Progress` for the log, for `StreamPositions`, and for the thread that waits for a batch."""
 
     def __init__(self, log: LogLines, handover: Handover, known: StreamPositions) -> None:
-        self._log = log
-        self._handover = handover
-        self._known = known
+        self._log, self._handover, self._known = log, handover, known
 
     def batch_done(self, report: Report) -> None:
         """A batch was committed."""
