@@ -330,7 +330,7 @@ def test_without_commits_the_offsets_stay(world: World) -> None:
     assert len(first.rest()) == 20
 
 
-def test_without_commits_a_partition_that_is_released_early_is_given_back_where_it_was_found(
+def test_without_commits_an_early_release_keeps_the_offset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[Any] = []

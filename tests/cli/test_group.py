@@ -95,7 +95,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_topic_that_was_deleted_and_created_again_is_shown_until_what_was_is_dropped(
+def test_a_recreated_topic_is_shown_until_its_earlier_incarnation_is_dropped(
     world: World, run: Run, read: bool
 ) -> None:
     world.settle()

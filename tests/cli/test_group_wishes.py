@@ -114,7 +114,7 @@ def test_a_group_is_deleted_with_its_offsets_only_when_asked(world: World, membe
     assert (gone.exit_code, said(gone)) == (2, "error: there is no group 'g'; `zkcoord group list` shows them")
 
 
-def test_a_group_whose_offsets_were_kept_is_listed_again_once_somebody_joins_or_decides_something(
+def test_a_deleted_group_with_offsets_is_listed_again_after_a_join_or_a_decision(
     world: World, member: Member, run: Run
 ) -> None:
     at = ("--zookeeper", world.zookeeper)

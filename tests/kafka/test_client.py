@@ -51,7 +51,7 @@ def test_a_missing_partition_is_the_callers_and_is_named(broker: Broker) -> None
         client.end_offsets([TopicPartition(topic, 0), TopicPartition(topic, 77)])
 
 
-def test_where_to_start_in_a_new_partition_is_asked_for_again_until_its_brokers_know_it(broker: Broker) -> None:
+def test_the_start_of_a_new_partition_is_asked_again_until_brokers_know_it(broker: Broker) -> None:
     old, new = TopicPartition(broker.topic([3]), 0), TopicPartition(f"new-{uuid.uuid4().hex}", 0)
     with KafkaClient(broker.bootstrap_servers) as client, ThreadPoolExecutor(1) as pool:
         asked, asked_once = client.ask_offsets, threading.Event()

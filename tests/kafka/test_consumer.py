@@ -116,7 +116,7 @@ def test_a_stop_waits_for_the_message_in_work_until_the_next_poll(
     assert finals(stop) == {working: 1}
 
 
-def test_of_a_stop_what_is_not_in_work_is_released_at_once_and_the_rest_as_it_is_finished(
+def test_a_stop_releases_idle_partitions_at_once_and_the_others_when_they_are_finished(
     open_consumer: Open, coordinator: Coordinator, broker: Broker
 ) -> None:
     a, b, c = (TopicPartition(topic, number) for topic in [broker.topic([3, 2, 0])] for number in (0, 1, 2))

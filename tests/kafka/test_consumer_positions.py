@@ -61,7 +61,7 @@ def test_an_offset_behind_the_log_is_reset_by_the_policy_and_reported(
     assert f"offset 0 of {a} is outside of its log ({first} to 10): going on at {first} (earliest)" in caplog.text
 
 
-def test_a_position_outside_of_a_log_that_the_brokers_do_not_know_for_a_moment_is_looked_at_again(
+def test_a_position_outside_of_an_unknown_log_is_checked_again(
     open_consumer: Open, coordinator: Coordinator, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, asked = TopicPartition(broker.topic([5]), 0), list[TopicPartition]()
@@ -107,7 +107,7 @@ def test_settings_that_are_not_the_users_are_refused(open_consumer: Open, key: s
         open_consumer(config={key: value})
 
 
-def test_refused_credentials_are_told_before_the_group_is_joined_and_an_absent_broker_is_waited_for(
+def test_refused_credentials_raise_before_the_join_and_an_absent_broker_is_waited_for(
     coordinator: Coordinator, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "zkcoord.kafka")
@@ -190,7 +190,7 @@ def test_f63_a_wrong_type_is_refused_by_every_call(open_consumer: Open, coordina
         *(("rebalance_timeout_ms", "60000"), ("zookeeper", None), ("topics", 7), ("instance", "a b"), ("threads", 0)),
     ],
 )
-def test_f63_an_argument_of_a_wrong_type_is_refused_when_a_poll_style_consumer_is_made(name: str, wrong: Any) -> None:
+def test_f63_a_poll_style_consumer_refuses_arguments_of_a_wrong_type(name: str, wrong: Any) -> None:
     right = {"zookeeper": "zk:2181", "bootstrap_servers": "h:1", "group": "g", "topics": ["t"]}
     with pytest.raises(UsageError):
         KafkaConsumer(**{**right, name: wrong})

@@ -51,7 +51,7 @@ class Around:
         return Log(start=0, end=3, reset=3)
 
 
-def test_f69_what_the_user_is_given_is_held_also_when_kafka_is_asked_for_another_partition() -> None:
+def test_f69_messages_are_of_held_partitions_also_after_a_slow_question_to_kafka() -> None:
     around = Around()
     around.holdings.start(Starting({GOOD: 5, BEYOND: 9}, 1))
     delivery = Delivery("g", around, around, around, around.holdings, threading.Condition())  # type: ignore[arg-type]

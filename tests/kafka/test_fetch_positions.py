@@ -41,14 +41,14 @@ def test_a_message_is_in_work_until_it_is_finished() -> None:
     assert (holdings.at_rest([A]), holdings.stop([A, B])) == ({A}, {A: 6, B: 0})
 
 
-def test_a_partition_in_work_is_given_back_before_the_message_and_the_user_is_told_once() -> None:
+def test_a_partition_is_given_back_before_its_message_in_work_and_the_user_hears_it_once() -> None:
     holdings = holding(a=5)
     hand_out(holdings, A, 5)
     assert holdings.stop([A]) == {A: 5}
     assert (holdings.take_forfeited(), holdings.take_forfeited()) == ((A,), ())
 
 
-def test_of_a_closed_consumer_nothing_is_handed_out_and_what_is_finished_is_given_back() -> None:
+def test_a_closed_consumer_hands_nothing_out_and_gives_finished_offsets_back() -> None:
     holdings = holding(a=5)
     hand_out(holdings, A, 5)
     holdings.finish()

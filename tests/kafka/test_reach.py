@@ -94,7 +94,7 @@ def test_f64_one_broker_of_several_that_is_away_is_told_but_kafka_is_not_away(sa
     assert said.messages == [f"other brokers answer, but: {REFUSED}"]
 
 
-def test_f64_librdkafkas_lines_say_whose_they_are_and_those_of_connections_are_no_errors(
+def test_f64_librdkafkas_lines_are_marked_and_connection_lines_are_no_errors(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NATIVE_LOG, "filters", [NativeLines()])

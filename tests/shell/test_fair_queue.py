@@ -31,7 +31,7 @@ def test_what_one_request_takes_goes_in_the_order_of_adding_whatever_its_lane() 
     assert both.take(3) == []
 
 
-def test_every_lane_has_its_share_of_a_request_and_what_is_left_over_goes_to_the_first() -> None:
+def test_every_lane_has_its_share_of_a_request_and_the_first_gets_the_rest() -> None:
     lanes = waiting(*CROWD, ("x", "g"), ("y", "h"), ("z", "h"))
     assert names(lanes.take(6)) == "c0 c1 c2 x y z"
     assert names(lanes.take(4)) == "c3 c4 c5 c6"

@@ -226,7 +226,7 @@ def test_a_gate_that_was_not_answered_is_asked_for_again() -> None:
     assert bench.loop.settled
 
 
-def test_a_server_that_owes_an_answer_and_says_nothing_is_left_and_no_other_is_hurried() -> None:
+def test_a_silent_server_that_owes_an_answer_is_left() -> None:
     bench = Bench()
     store = bench.connected()
     assert bench.step(10_000) is None  # nothing is asked: heartbeats are the client's own affair

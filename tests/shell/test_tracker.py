@@ -82,7 +82,7 @@ def test_an_answer_of_before_the_broken_link_counts_for_nothing() -> None:
     assert tracker.answered(3, [node("/a", Kind.CHILDREN)]) == [node("/a", Kind.CHILDREN)]
 
 
-def test_after_a_broken_link_all_is_read_in_the_order_of_wanting_whatever_waited_before() -> None:
+def test_after_a_broken_link_all_is_read_in_the_order_of_wanting() -> None:
     """What follows from a list, a member's last words in its status, must not be older than the list."""
     tracker = Tracker()
     tracker.want("/a", Kind.CHILDREN, watch=True, scope="g")
@@ -153,7 +153,7 @@ def test_what_was_asked_for_without_an_answer_is_asked_for_again_once() -> None:
     assert tracker.clean("g")
 
 
-def test_what_stands_beside_a_list_is_read_behind_it_when_a_stranger_changed_the_list() -> None:
+def test_nodes_beside_a_list_are_read_behind_it_when_a_stranger_changed_the_list() -> None:
     tracker = clean_tracker()
     tracker.want_data(["/a/x", "/a/y"], "g")
     tracker.take(2)
@@ -196,7 +196,7 @@ def test_data_that_was_wanted_before_is_read_again() -> None:
     assert (tracker.clean("g"), tracker.clean("h")) == (True, True)
 
 
-def test_what_cannot_be_read_keeps_its_scope_unclean_and_is_asked_for_later_or_when_it_is_touched() -> None:
+def test_an_unreadable_node_keeps_its_scope_unclean_and_is_read_again_later_or_when_touched() -> None:
     tracker = Tracker()
     tracker.want("/a", scope="g")
     tracker.want("/b", scope="h")
@@ -254,7 +254,7 @@ def send(tracker: Tracker, token: int) -> bool:
     return tells
 
 
-def test_a_committed_multi_answers_for_what_it_set_and_made_and_nothing_of_it_is_read() -> None:
+def test_a_committed_multi_answers_for_its_nodes_without_a_read() -> None:
     tracker = granting_tracker()
     assert send(tracker, 5)
     assert not tracker.clean("g")
@@ -284,7 +284,7 @@ def test_a_refused_multi_answers_for_nothing() -> None:
     assert tracker.take(8) == []
 
 
-def test_what_is_being_read_when_an_own_multi_is_sent_is_read_again_whatever_its_reply_tells() -> None:
+def test_a_node_under_read_when_an_own_multi_is_sent_is_read_again_whatever_the_reply() -> None:
     tracker = granting_tracker()
     tracker.touch(OWNERS[0])
     tracker.take(4)

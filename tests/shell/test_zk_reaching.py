@@ -39,7 +39,7 @@ def below(chroot: str, proxy: Proxy) -> str:
     return f"{proxy.hosts}/{chroot.partition('/')[2]}"
 
 
-def test_a_server_that_is_away_is_told_once_and_looked_for_and_told_again_when_it_is_there(
+def test_an_absent_server_is_logged_once_and_its_return_is_logged(
     proxy: Proxy, chroot: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.down()
@@ -70,7 +70,7 @@ def test_a_server_that_is_away_is_told_once_and_looked_for_and_told_again_when_i
     assert told[1][1] == f"ZooKeeper can be reached again at {proxy.hosts}"
 
 
-def test_the_session_that_follows_an_expired_one_tells_that_the_server_is_there_again(
+def test_the_session_after_an_expired_one_reports_the_servers_return(
     proxy: Proxy, chroot: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sessions = zookeeper_sessions(below(chroot, proxy))

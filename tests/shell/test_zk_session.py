@@ -271,7 +271,7 @@ def test_closing_does_not_wait_for_a_server_that_is_away(proxy: Proxy, chroot: s
         assert zk.store.join(int(DEADLINE_S * 1000))
 
 
-def test_answers_and_events_come_in_order_on_the_connections_thread_when_the_sink_is_prompt(chroot: str) -> None:
+def test_a_prompt_sink_gets_answers_and_events_in_order_on_the_connections_thread(chroot: str) -> None:
     seen: list[tuple[str, str]] = []
     done = threading.Event()
 

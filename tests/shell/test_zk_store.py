@@ -83,9 +83,7 @@ def test_a_refused_multi_names_its_write_and_nothing_of_it_happened(
     assert shown(zk.ask(Read("/", CHILDREN))) == [("/", 0, b"", ("a", "mortal"))]
 
 
-def test_a_right_that_is_missing_refuses_a_write_and_leaves_a_node_out_of_what_is_read(
-    chroot: str, zk: Recorder
-) -> None:
+def test_a_missing_right_refuses_a_write_and_leaves_a_node_out_of_a_read(chroot: str, zk: Recorder) -> None:
     closed = ZooKeeperConfig(digest="alice:secret", acl=(Acl(31, "auth", ""),))
     with session(chroot, config=closed) as alice:
         assert alice.commit(CreateNode("/hers")).outcome is Outcome.COMMITTED

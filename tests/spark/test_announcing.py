@@ -47,7 +47,7 @@ def test_what_was_handed_over_is_processed_alone_first_and_as_it_was_announced(w
     assert [set(each) for each in world.announced] == [{"t-0", "t-2"}, {"t-0", "t-1", "t-2"}]
 
 
-def test_a_replay_is_never_cut_and_those_of_several_dead_come_in_batches_of_bounded_size(world: World) -> None:
+def test_replays_are_never_cut_and_come_in_batches_of_bounded_size(world: World) -> None:
     world.given = {}
     seen = Seen()
     running = InThread(lambda: world.consumer(max_offsets_per_batch=20, min_batch_ms=100_000).run(seen, max_batches=3))
@@ -59,7 +59,7 @@ def test_a_replay_is_never_cut_and_those_of_several_dead_come_in_batches_of_boun
     assert seen[2][1] is False
 
 
-def test_after_a_loss_the_rest_of_the_batch_is_the_same_ranges_though_the_logs_have_grown(world: World) -> None:
+def test_after_a_loss_the_rest_of_the_batch_has_the_same_ranges_though_logs_grew(world: World) -> None:
     job = Job(world)
     running = InThread(lambda: world.consumer().run(job, max_batches=1))
     job.await_begun(1)
@@ -100,7 +100,7 @@ def test_an_announcement_of_an_earlier_tenure_counts_only_where_nothing_has_move
     running.result()
 
 
-def test_f61_what_was_announced_of_a_topic_that_was_created_again_is_over_though_another_member_gave_it_its_offset(
+def test_f61_an_announcement_ends_with_its_topic_though_another_member_set_an_offset_of_the_new_one(
     world: World,
 ) -> None:
     """It begins at the same position: only the membership knows that this is another topic, and hands nothing over."""
@@ -119,7 +119,7 @@ def test_f61_what_was_announced_of_a_topic_that_was_created_again_is_over_though
     assert running.result() == 2
 
 
-def test_a_range_that_was_handed_over_with_a_start_that_failed_is_not_taken_for_the_next_one() -> None:
+def test_a_failed_start_takes_its_announced_range_along() -> None:
     holdings = BatchGuard(lambda tag: None, Limits(commit_wait_ms=1))
     holdings.start(Starting({A: 0}, 1))
     holdings.begin("batch", [OffsetRange("t", 0, 0, 10)], holdings.view())

@@ -122,7 +122,7 @@ def test_what_is_being_stopped_is_left_out_of_a_batch_that_was_planned_before(ho
 
 
 @pytest.mark.parametrize("position", [0, 3])
-def test_what_was_lost_and_started_again_is_left_out_of_a_batch_that_was_planned_before(
+def test_a_planned_batch_leaves_out_a_partition_that_was_lost_and_started_again(
     holdings: BatchGuard, position: int
 ) -> None:
     seen = holdings.view()
@@ -151,7 +151,7 @@ def test_a_batch_that_was_fenced_is_not_claimed_though_all_of_it_is_still_held(h
     assert not holdings.claim()
 
 
-def test_a_batch_is_not_claimed_when_a_partition_of_it_was_started_anew_though_nobody_fenced_it(
+def test_a_batch_with_a_restarted_partition_cannot_be_claimed(
     holdings: BatchGuard,
 ) -> None:
     """A loss drops the partition first and fences then; a start tells the present offset without a loss."""

@@ -186,7 +186,7 @@ def test_a_position_out_of_range_goes_where_its_own_policy_says(
     assert world.commits[:1] == ([] if positions is None else [positions])
 
 
-def test_records_that_are_gone_under_a_batch_end_a_run_that_shall_not_pass_over_them(world: World) -> None:
+def test_records_deleted_under_a_batch_end_a_run_that_must_not_skip_them(world: World) -> None:
     def process(frame: object, batch: Batch) -> None:
         world.starts = {A: 6}
         raise RuntimeError("some data may have been lost")

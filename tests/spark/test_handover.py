@@ -102,7 +102,7 @@ def test_a_late_cancellation_of_an_earlier_batch_withdraws_nothing() -> None:
         running.result()
 
 
-def test_f71_a_batch_that_may_not_be_read_any_more_is_not_taken_though_its_loss_is_not_heard_yet() -> None:
+def test_f71_spark_does_not_take_a_batch_after_its_lease_though_the_loss_is_not_heard_yet() -> None:
     """The process stood still while the batch was on offer: its lease is over, and Spark asks first."""
     handover, allowed = Handover(), {BATCH.ranges[0].topic_partition}
     handover.allowed = allowed.__contains__

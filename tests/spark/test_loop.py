@@ -41,7 +41,7 @@ def test_batches_follow_each_other_without_gap_and_are_committed_in_order(world:
     assert world.member.reported == (25, 0)  # offsets done, offsets left
 
 
-def test_a_batch_costs_one_request_for_all_its_ends_and_a_started_partition_one_more_for_its_logs_start(
+def test_a_batch_asks_for_all_ends_at_once_and_once_for_the_starts_of_new_partitions(
     world: World,
 ) -> None:
     consumer = world.consumer(max_offsets_per_batch=10)
@@ -121,7 +121,7 @@ def test_a_partition_stopped_while_the_batch_was_planned_is_not_in_it(world: Wor
     assert ranges(*seen) == [["t-1-100-130"]]
 
 
-def test_a_partition_lost_and_started_again_while_the_batch_was_planned_is_not_in_it(world: World) -> None:
+def test_a_partition_restarted_during_planning_is_not_in_the_batch(world: World) -> None:
     def lose_and_give() -> None:
         world.member.lose(A)
         world.member.give({A: 5})
@@ -188,7 +188,7 @@ def test_a_partition_lost_and_started_again_during_a_batch_is_not_committed_by_i
     assert world.commits == [{B: 130}, {A: 10}]
 
 
-def test_a_refused_commit_moves_nothing_and_nothing_is_read_again_before_the_loss_is_known(world: World) -> None:
+def test_after_a_refused_commit_nothing_moves_and_nothing_is_read_before_the_loss_is_known(world: World) -> None:
     def refuse() -> None:
         refused.set()
         raise FencedError("the registration is gone")

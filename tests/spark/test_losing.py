@@ -139,7 +139,7 @@ def test_a_batch_that_is_lost_before_its_jobs_have_their_tag_is_not_begun(
     assert (seen, world.lost) == ([], 1)
 
 
-def test_f59_a_batch_is_broken_off_while_kafka_does_not_tell_where_another_partition_starts(world: World) -> None:
+def test_f59_a_batch_is_cancelled_while_kafka_does_not_answer_the_reset_question(world: World) -> None:
     asked, answered = threading.Event(), threading.Event()
 
     def not_answered(partitions: Any, policy: Any) -> dict[TopicPartition, int]:

@@ -60,7 +60,7 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_a_remote_session_reads_cancels_tells_how_it_gets_on_and_streams_also_when_its_client_has_gone(
+def test_a_remote_session_reads_cancels_reports_activity_and_streams_without_its_client(
     server: str, make_topic: Callable[[int], Topic], chroot: str, tmp_path: Path
 ) -> None:
     topic = make_topic(2)

@@ -97,7 +97,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_waited_for(
     assert (consumer.metrics.batches, consumer.metrics.offsets) == (2, 30)
 
 
-def test_a_python_worker_that_is_killed_in_local_mode_ends_the_run_and_the_next_one_reads_on(
+def test_a_killed_python_worker_ends_a_local_run_and_the_next_run_reads_on(
     spark: SparkSession, make_topic: Callable[[int], Topic], tmp_path: Path
 ) -> None:
     topic = make_topic(1)
@@ -168,7 +168,7 @@ def test_a_session_that_expires_in_the_middle_of_a_batch_is_followed_by_another(
     assert consumer.metrics.lost == 1
 
 
-def test_f06_a_long_batch_that_gets_on_is_left_alone_and_one_that_hangs_is_evicted_and_done_again(
+def test_f06_a_member_with_a_hanging_batch_is_evicted_and_one_with_a_long_batch_is_not(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dependencies, "limits", Limits(look_ms=200))

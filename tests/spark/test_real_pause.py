@@ -80,7 +80,7 @@ class Driver:
         self._process.send_signal(signal.SIGTERM)
 
 
-def test_a_driver_that_sleeps_longer_than_its_session_commits_nothing_of_its_batch_and_comes_back(
+def test_a_driver_that_sleeps_past_its_session_commits_nothing_and_rejoins(
     spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str
 ) -> None:
     topic = make_topic(2)

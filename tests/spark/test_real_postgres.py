@@ -218,7 +218,7 @@ NUMBER = "ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 1"
 FIRST, AGAIN = A._replace(start=0, end=30, incarnation=1), A._replace(start=0, end=10, incarnation=2)
 
 
-def test_f62_a_table_of_offsets_of_an_earlier_release_takes_a_topic_that_was_created_again_once_it_has_the_column(
+def test_f62_an_old_table_of_offsets_takes_a_recreated_topic_once_it_has_the_column(
     make: Callable[..., Database],
 ) -> None:
     database = make(key="")
@@ -235,7 +235,7 @@ def test_f62_a_table_of_offsets_of_an_earlier_release_takes_a_topic_that_was_cre
         database.write(FIRST, offsets_table="clicks_offsets")
 
 
-def test_f62_a_keyed_table_of_an_earlier_release_takes_a_topic_that_was_created_again_once_its_key_has_the_column(
+def test_f62_an_old_keyed_table_takes_a_recreated_topic_once_its_key_has_the_column(
     make: Callable[..., Database],
 ) -> None:
     database = make()

@@ -33,9 +33,7 @@ def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Pa
     assert set(stream.records.values()) == {1}
 
 
-def test_a_restarted_query_does_not_read_a_complete_batch_again_that_was_not_committed(
-    stream: Stream, tmp_path: Path
-) -> None:
+def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(stream: Stream, tmp_path: Path) -> None:
     stream.topic.fill(0, 20)
     stream.topic.fill(1, 10)
     first = stream.start("first", tmp_path, {"processingTime": "1 hour"})

@@ -73,7 +73,7 @@ def test_a_member_that_joins_is_given_a_partition_when_the_batch_is_complete(str
     assert set(stream.records.values()) == {1}
 
 
-def test_a_batch_that_outlasts_the_rebalance_timeout_is_not_committed_and_comes_again_elsewhere(
+def test_a_batch_beyond_the_rebalance_timeout_is_not_committed_and_is_read_elsewhere(
     stream: Stream, tmp_path: Path
 ) -> None:
     stream.topic.fill(0, 20)
@@ -139,9 +139,7 @@ def test_a_query_leaves_the_group_when_it_is_stopped(stream: Stream, tmp_path: P
         client.close()
 
 
-def test_records_that_were_deleted_before_they_were_read_fail_the_query_or_are_passed_over(
-    stream: Stream, tmp_path: Path
-) -> None:
+def test_records_deleted_before_they_are_read_fail_the_query_or_are_skipped(stream: Stream, tmp_path: Path) -> None:
     stream.topic.fill(0, 30)
     query = stream.start("a", tmp_path)
     stream.wait_for(lambda: len(stream.records) == 30, query)
@@ -156,9 +154,7 @@ def test_records_that_were_deleted_before_they_were_read_fail_the_query_or_are_p
     stream.wait_for(lambda: len(stream.records) == 40, on)
 
 
-def test_a_broken_batch_whose_records_were_deleted_fails_the_query_or_has_what_is_left(
-    stream: Stream, tmp_path: Path
-) -> None:
+def test_a_broken_batch_with_deleted_records_fails_the_query_or_reads_the_rest(stream: Stream, tmp_path: Path) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 

@@ -28,7 +28,7 @@ def test_the_reader_is_checked_even_when_the_topic_is_missing(world: World) -> N
     assert world.events == ["join", "leave"]
 
 
-def test_a_connector_that_fails_when_it_is_warmed_up_is_told_with_the_exact_coordinate(world: World) -> None:
+def test_a_connector_that_fails_at_the_warm_up_is_reported_with_the_right_coordinate(world: World) -> None:
     def fail(frame: object) -> None:
         raise ValueError(
             "An error occurred while calling o59.save.\n: java.lang.NoClassDefFoundError: org/apache/spark/Other\n"
@@ -142,9 +142,7 @@ def test_a_third_sigint_does_not_wait_for_a_batch_that_cannot_be_cancelled(world
     assert (went_on, world.commits, world.events[-1]) == ([], [], "leave")
 
 
-def test_partitions_that_are_allowed_together_are_read_together_though_they_are_asked_for_one_by_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_of_one_start_are_read_in_one_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()
     monkeypatch.setattr(FakeMembership, "allowed", lambda self, partition: next(asked) > 0)
     seen: list[Batch] = []

@@ -72,7 +72,7 @@ def both(*ranges: OffsetRange) -> list[tuple[Any, ...]]:
 # ---- a table of offsets
 
 
-def test_f62_the_table_of_offsets_knows_the_incarnation_and_takes_the_new_topics_records(plain: Database) -> None:
+def test_f62_a_table_of_offsets_takes_the_records_of_a_recreated_topic(plain: Database) -> None:
     plain.create(ADD.format("clicks_offsets"))
     assert in_one(plain, FIRST) == 30
     assert in_one(plain, AGAIN) == 10
@@ -81,7 +81,7 @@ def test_f62_the_table_of_offsets_knows_the_incarnation_and_takes_the_new_topics
     assert plain.rows(OFFSETS) == [("t", 0, 15, 2)]
 
 
-def test_f62_a_table_of_offsets_of_an_earlier_release_serves_until_a_topic_is_created_again(plain: Database) -> None:
+def test_f62_an_old_table_of_offsets_serves_until_a_topic_is_recreated(plain: Database) -> None:
     assert in_one(plain, FIRST) == 30
     statement = ADD.format("clicks_offsets")
     with pytest.raises(UsageError, match=f"incarnation 2 of topic 't' in this group.*Add it: {statement}"):
@@ -145,7 +145,7 @@ def test_f62_a_dataframe_may_have_the_incarnation_itself(numbered: Database) -> 
     assert numbered.rows(NUMBERED) == both(AGAIN._replace(incarnation=7))
 
 
-def test_f62_a_keyed_table_of_an_earlier_release_serves_until_a_topic_is_created_again(keyed: Database) -> None:
+def test_f62_an_old_keyed_table_serves_until_a_topic_is_recreated(keyed: Database) -> None:
     assert write(keyed, FIRST) == 30
     with pytest.raises(UsageError, match=f"Add it: {ADD.format('clicks')}.*Then make .* its key"):
         write(keyed, AGAIN)
@@ -184,7 +184,7 @@ def test_f62_a_driver_that_does_not_count_is_no_reason_to_warn(
 # ---- files
 
 
-def test_f62_the_file_of_a_topic_that_was_created_again_does_not_replace_the_first_ones(
+def test_f62_the_file_of_a_recreated_topic_does_not_replace_an_earlier_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for each in (FIRST, FIRST._replace(incarnation=2)):
@@ -218,7 +218,7 @@ def test_f62_a_batch_names_the_incarnation_that_its_partitions_were_started_for(
     assert seen.id == batch_id(seen.ranges)
 
 
-def test_f62_batches_of_two_incarnations_have_two_ids_and_that_of_the_first_is_as_it_was() -> None:
+def test_f62_batches_of_two_incarnations_have_two_ids_and_the_first_id_is_the_old_one() -> None:
     assert batch_id([FIRST]) == batch_id([FIRST._replace(incarnation=0)])
     assert batch_id([FIRST]) != batch_id([FIRST._replace(incarnation=2)])
 
@@ -242,7 +242,7 @@ def test_f62_the_number_of_a_start_is_known_within_on_start_and_until_the_loss()
 # ---- a streaming query
 
 
-def test_f62_a_querys_checkpoint_has_the_incarnation_and_one_of_an_earlier_release_is_read() -> None:
+def test_f62_a_checkpoint_has_the_incarnation_and_an_old_one_is_read() -> None:
     held = Batch(id="", seq=0, generation=7, ranges=(AGAIN,))
     offset = offset_of("5f", "etl", held, {})
     assert ranges_in(offset) == (AGAIN,)

@@ -112,7 +112,7 @@ def read(source: Source, start: Offset, end: Offset) -> list[str]:
     return [f"{each.partition} {each.start} {each.end}" for task in source.tasks(start, end) for each in task]
 
 
-def test_being_asked_again_commits_the_batch_before_and_nothing_new_is_the_same_offset(
+def test_the_next_question_commits_the_batch_and_returns_the_same_offset_without_news(
     world: World, source: Source
 ) -> None:
     first = source.latest(None)
@@ -222,7 +222,7 @@ def test_stopping_while_a_batch_is_planned_leaves_at_once(world: World) -> None:
     assert world.events == ["join", "leave"]
 
 
-def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_on_from(world: World) -> None:
+def test_a_restarted_query_skips_its_checkpoints_ranges_if_nobody_read_on(world: World) -> None:
     world.given = {P0: 0, P1: 3}
     before = offset("before", "0 0 4", "1 0 4")
     source = source_of(world)
@@ -235,7 +235,7 @@ def test_a_restarted_query_passes_over_what_its_checkpoint_has_and_nobody_went_o
     assert world.final == {P0: 4, P1: 3}
 
 
-def test_what_the_checkpoint_has_is_committed_also_when_another_partition_of_it_was_just_lost(world: World) -> None:
+def test_a_checkpoints_ranges_are_committed_though_one_partition_was_just_lost(world: World) -> None:
     def lose() -> None:
         assert world.member is not None
         world.member.lose(P0)
@@ -278,7 +278,7 @@ def test_a_batch_is_run_again_as_it_was_whoever_owns_its_partitions_now(world: W
     assert world.final == {P1: 4}
 
 
-def test_what_is_announced_is_what_is_read_also_when_a_partition_comes_back_before_its_complete_range_was_committed(
+def test_a_partition_that_comes_back_before_its_range_is_committed_is_read_as_announced(
     world: World,
 ) -> None:
     def lose_and_give_back() -> None:

@@ -115,7 +115,7 @@ def test_a_query_that_waits_for_kafka_can_be_stopped(away: World, caplog: pytest
     assert not source._thread.is_alive()
 
 
-def test_what_ends_the_membership_of_a_query_that_began_is_not_taken_for_a_kafka_that_is_away(
+def test_the_end_of_a_querys_membership_is_not_taken_for_an_absent_kafka(
     away: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeMembership, "error", UnavailableError("left without an answer from ZooKeeper"))

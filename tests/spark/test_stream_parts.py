@@ -19,7 +19,7 @@ from zkcoord.spark.stream.source import Source
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_what_a_checkpoint_has_is_not_committed_over_what_another_member_went_on_to_meanwhile() -> None:
+def test_a_checkpoints_range_is_not_committed_over_another_members_progress() -> None:
     """The partition is lost, read further elsewhere and started again, while the commit is on its way."""
 
     def lose_and_give_back() -> None:
@@ -50,7 +50,7 @@ def member_of(known: StreamPositions, **callbacks: Any) -> FakeMembership:
     return member
 
 
-def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_could_not_be_started() -> None:
+def test_a_query_that_shall_end_does_not_wait_for_a_partition_that_failed_to_start() -> None:
     def on_start(positions: Any) -> None:
         if P0 in positions:
             raise UnavailableError("a commit of an earlier ownership is still under way")
@@ -115,7 +115,7 @@ def test_a_query_that_shall_end_does_not_wait_for_partitions_that_others_have() 
     assert not known.enough
 
 
-def test_a_query_that_shall_end_gives_back_what_a_stop_takes_and_does_not_wait_for_it() -> None:
+def test_a_query_that_shall_end_does_not_wait_for_a_stopped_partition() -> None:
     known = StreamPositions()
     member = member_of(known, on_start=lambda positions: None, on_stop=lambda partitions, stopped: {P0: 0})
     known.end_at_present()
@@ -126,7 +126,7 @@ def test_a_query_that_shall_end_gives_back_what_a_stop_takes_and_does_not_wait_f
     assert known.enough
 
 
-def test_a_query_that_shall_end_reads_to_the_first_end_that_was_heard_of_the_topic_as_it_is() -> None:
+def test_a_query_that_shall_end_reads_to_the_first_known_end_of_the_present_topic() -> None:
     known = StreamPositions()
     known.end_at_present()
     member = member_of(known, on_start=lambda positions: None, on_lost=lambda partitions: None)
