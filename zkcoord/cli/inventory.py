@@ -40,8 +40,8 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
     Kafka. With --output json one object a group. OWNED is how many of the partitions that somebody subscribes to have
     an owner.
     """
-    if write is not None and Path(write).exists():
-        raise UsageError(f"--write {write}: the file is there already, and may be filled in; name another one")
+    if write is not None:
+        _check_new(write)
     address = settings.zookeeper_address()
     shown: list[list[Any]] = []
     texts: list[str] = []
@@ -51,13 +51,14 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
         kafka = _kafka(settings, stack)
         wanted = _wanted(group_names(tree.read), names)
         for found in _inventories(tree, wanted, kafka):
+            problems = problems_of(found)
             if settings.json:
-                print_json(_document(found))
+                print_json(_document(found, problems))
             else:
-                shown.append(_row(found))
-                texts += _text(found, members=bool(names))
+                shown.append(_row(found, len(problems)))
+                texts += _text(found, problems, members=bool(names))
             if write is not None:
-                sections.append(_section(found))
+                sections.append(_section(found, problems))
     if not settings.json:
         click.echo(_table(shown))
         if texts:
@@ -120,10 +121,9 @@ def _kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
 # what is printed for people
 
 
-def _row(found: GroupInventory) -> list[Any]:
+def _row(found: GroupInventory, notes: int) -> list[Any]:
     owned = sum(partition in found.owners for partition in found.subscribed)
     store = found.store if found.kafka_offsets is not None or found.store == "none" else f"{found.store}?"
-    notes = len(problems_of(found))
     shares = f"{owned}/{len(found.subscribed)}" if found.subscribed else len(found.owners) or None
     return [found.group, found.kind, len(found.members), shares, store, notes or None]
 
@@ -140,9 +140,8 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
-def _text(found: GroupInventory, *, members: bool) -> list[str]:
+def _text(found: GroupInventory, problems: Sequence[str], *, members: bool) -> list[str]:
     """The notes on a group, and what is known of its members."""
-    problems = problems_of(found)
     if not problems and not members:
         return []
     lines = [cell(found.group) + ":"]
@@ -186,7 +185,7 @@ def _member_text(found: GroupInventory, member: OldMember) -> str:
 # what is printed for programs
 
 
-def _document(found: GroupInventory) -> dict[str, Any]:
+def _document(found: GroupInventory, problems: Sequence[str]) -> dict[str, Any]:
     """All that is known of the group."""
     return {
         "group": found.group,
@@ -209,7 +208,7 @@ def _document(found: GroupInventory) -> dict[str, Any]:
             "gone_partitions": [str(partition) for partition in found.gone_partitions()],
         },
         "questions": [{"key": q.key, "suggested": q.suggested, "why": q.why} for q in questions_of(found)],
-        "problems": list(problems_of(found)),
+        "problems": list(problems),
     }
 
 
@@ -231,11 +230,11 @@ def _member(found: GroupInventory, member: OldMember) -> dict[str, Any]:
 # the file to fill in
 
 
-def _section(found: GroupInventory) -> str:
+def _section(found: GroupInventory, problems: Sequence[str]) -> str:
     """The group as TOML; one that nothing can be told of is a comment."""
     heading = _toml(found.group)
     notes = [f"# {line}" for line in textwrap.wrap(cell(_summary(found)), 110, break_on_hyphens=False)]
-    for problem in problems_of(found):
+    for problem in problems:
         notes += [f"# {line}" for line in textwrap.wrap(f"! {cell(problem)}", 110, break_on_hyphens=False)]
     if found.kind not in ("old", "mixed", "empty"):
         return "\n".join([f"# {heading} is left out: its members are {found.kind}", *notes, ""])
@@ -250,6 +249,14 @@ def _setting(question: Question) -> str:
 def _toml(value: str | int | bool) -> str:
     """A text, number or truth value as TOML, which takes JSON's but for one character."""
     return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _check_new(name: str) -> None:
+    """UsageError for a file that cannot be made: before hundreds of groups are read."""
+    if Path(name).exists():
+        raise UsageError(f"--write {name}: the file is there already, and may be filled in; name another one")
+    if not Path(name).absolute().parent.is_dir():
+        raise UsageError(f"--write {name}: there is no such folder; make it, or name another one")
 
 
 def _write(name: str, address: str, sections: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from zkcoord.errors import UsageError
+from zkcoord.tree.codec import shown
 
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:\.[0-9]{1,3})?(?:-[a-z0-9]{1,20})?")
 _NEWEST = 999  # of a line of versions that is named without its last number
@@ -65,7 +66,7 @@ def old_version(text: str) -> OldVersion:
     """
     found = _VERSION.fullmatch(text)
     if found is None:
-        raise UsageError(f"{text!r} is no version of Kafka: write it as 0.8.2.2, or 1.1")
+        raise UsageError(f"{shown(text)} is no version of Kafka: write it as 0.8.2.2, or 1.1")
     numbers = (int(found[1]), int(found[2]), _NEWEST if found[3] is None else int(found[3]))
     if not (0, 8, 0) <= numbers < (1, 2, 0):
         raise UsageError(f"Kafka {text} has no ZooKeeper consumer that is known here: 0.8.0 to 1.1.1 have")

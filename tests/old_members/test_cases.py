@@ -1,0 +1,55 @@
+"""Files of cases: whatever they hold, there is a plan, a reason, or a message for whoever wrote the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.cases import QUICK, damaged
+from zkcoord.errors import UsageError
+from zkcoord.legacy.cases import Case, read_cases
+from zkcoord.legacy.planning import plan_of
+
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "legacy_vectors.json").read_text())
+
+
+def answered(text: str) -> None:
+    """Read and plan all of it; a UsageError's message is one line of ASCII."""
+    try:
+        cases = read_cases(text)
+    except UsageError as error:
+        message = str(error)
+        assert message.isascii() and "\n" not in message and len(message) < 600, message
+        return
+    for case in [cases] if isinstance(cases, Case) else cases:
+        owners, why = plan_of(case.group)
+        assert (owners is None) is (why is not None)
+
+
+@QUICK
+@given(st.sampled_from(VECTORS).map(lambda vector: json.dumps(vector).encode()).flatmap(damaged))
+def test_a_damaged_case_is_planned_or_refused(data: bytes) -> None:
+    answered(data.decode("utf-8", "replace"))
+
+
+@QUICK
+@given(st.text(alphabet='[]{}",:019 tfn\\u\ud800', max_size=20))
+def test_a_file_of_anything_is_refused_with_a_message(text: str) -> None:
+    answered(text)
+
+
+@QUICK
+@given(st.sampled_from([v for v in VECTORS if "error" not in v and not v["hash_tie"]]), st.randoms())
+def test_the_order_of_members_and_topics_in_a_file_changes_no_plan(vector: dict[str, Any], random: Any) -> None:
+    """But for ties, where the order in which members list topics counts."""
+    shuffled = {
+        key: dict(random.sample(sorted(value.items()), len(value))) if key in ("registrations", "topics") else value
+        for key, value in vector.items()
+    }
+    first, second = (read_cases(json.dumps(value)) for value in (vector, shuffled))
+    assert isinstance(first, Case) and isinstance(second, Case)
+    assert plan_of(first.group) == plan_of(second.group)
