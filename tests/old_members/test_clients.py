@@ -17,8 +17,8 @@ from zkcoord.legacy.clients import Library, client_of
 from zkcoord.legacy.reading import read_as
 from zkcoord.legacy.versions import old_version
 from zkcoord.tree.broker import decode_broker
-from zkcoord.tree.decoders import owner_of
 from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.ownership import owner_of
 from zkcoord.tree.registration import decode_registration
 from zkcoord.tree.topic import decode_replicas, topic_of
 

@@ -12,8 +12,8 @@ from zkcoord.core.record import GroupRecord, Policy
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Channel, Leftovers, OffsetSeen, Owner, Refusal
 from zkcoord.tree.command import encode_command, refusal
-from zkcoord.tree.decoders import UNREADABLE_OWNER
 from zkcoord.tree.looked_up import leftovers
+from zkcoord.tree.ownership import UNREADABLE_OWNER
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.registration import MARKER, Registration, encode_registration

@@ -12,7 +12,7 @@ from zkcoord.core.decisions import EvictMember, RemoveRefused
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
-from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Write, parts
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, Write, parts
 
 
 def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]:
@@ -59,7 +59,7 @@ def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> 
     for partition, thread in sorted((command.threads or {}).items()) if starting else ():
         owner = view.owners.get(partition)
         if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:
-            writes.append(SetNode(layout.owner(view.group, partition), b"", owner.version))
+            writes.append(layout.ownership.free(layout.owner(view.group, partition), owner.version))
     writes.append(DeleteNode(f"{path}/{command.sequence}", command.version))
     if channel.refused_mark and sum(c.error is not None for c in channel.commands) == 1:
         writes.append(DeleteNode(f"{path}/{REFUSED_MARK}", 0))

@@ -6,8 +6,6 @@ that is left alone. Nothing here knows what was read before, or of other nodes: 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.record import CARRIED_OUT, GroupRecord
@@ -17,7 +15,6 @@ from zkcoord.core.view import (
     Member,
     OffsetSeen,
     Outstanding,
-    Owner,
     Wildcard,
 )
 from zkcoord.errors import CorruptError
@@ -34,17 +31,6 @@ from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node, Stat
 from zkcoord.tree.status import Status, decode_status
-
-UNREADABLE_OWNER = "?"
-"""Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
-
-HALTING = "!"
-"""Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
-
-HALTING_BYTES = HALTING.encode()
-
-THREADS_KNOWN = 10_000
-"""Owners' data of which the thread is kept: few threads own many partitions."""
 
 OFFSET_TEXT_MAX = 40
 """Of an offset that is shown: more than 63 bits take."""
@@ -141,25 +127,6 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         lag=status.lag,
     )
     return read, problem
-
-
-def owner_of(data: bytes, version: int) -> Owner:
-    """The owner that a node names.
-
-    >>> owner_of(b"!g_a-1-0", 3), owner_of(b"nobody", 4)
-    (Owner(thread='g_a-1-0', version=3), Owner(thread='?', version=4))
-    """
-    return Owner(_thread_of(data), version)
-
-
-@lru_cache(maxsize=THREADS_KNOWN)
-def _thread_of(data: bytes) -> str:
-    """The thread that an owner's data names: one text for all partitions of a thread."""
-    try:
-        thread = data.decode("utf-8").removeprefix(HALTING)
-    except UnicodeDecodeError:
-        return UNREADABLE_OWNER
-    return UNREADABLE_OWNER if thread and "-" not in thread else thread
 
 
 def offset_seen(data: bytes, version: int) -> OffsetSeen:

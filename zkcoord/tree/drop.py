@@ -59,6 +59,6 @@ def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicParti
         if partition.partition not in stays:
             writes.append(DeleteNode(path, version))
         elif thread:
-            writes.append(SetNode(path, b"", version))
+            writes.append(layout.ownership.free(path, version))
     offsets: list[TopicPartition] = sorted(decision.offsets)
     return [*writes, *(DeleteNode(layout.offset(view.group, p), decision.offsets[p].version) for p in offsets)]

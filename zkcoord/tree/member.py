@@ -55,6 +55,10 @@ class MemberPaths:
         """The partition's offset node."""
         return self.layout.offset(self.group, partition)
 
+    def free(self, partition: TopicPartition, version: int) -> Write:
+        """The write that gives the partition back."""
+        return self.layout.ownership.free(self.owner(partition), version)
+
     def above(self) -> list[str]:
         """Parents that must stand before registration and channel can be created, outermost first."""
         return list(dict.fromkeys([*parents(self.registration), *parents(self.channel)]))
@@ -124,7 +128,7 @@ def start(
     for partition, (offset, version) in sorted(first_offsets.items()):
         path, data = paths.offset(partition), encode_offset(offset)
         writes.append(CreateNode(path, data) if version is None else SetNode(path, data, version))
-    writes += [SetNode(paths.owner(p), b"", version) for p, version in sorted(refused.items())]
+    writes += [paths.free(p, version) for p, version in sorted(refused.items())]
     return Transaction(
         writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {', '.join(done.commands)}"
     )
@@ -151,7 +155,7 @@ def release(
             mine = held[partition]
             if offsets.get(partition, mine.offset) != mine.offset:
                 writes.append(_set_offset(paths, partition, mine, offsets[partition]))
-            writes.append(SetNode(paths.owner(partition), b"", mine.owner_version))
+            writes.append(paths.free(partition, mine.owner_version))
         transactions.append(Transaction(writes=tuple(writes), why="release"))
     if tell and transactions:
         mark = f"{paths.channel}/{RELEASED_MARK}"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
+from zkcoord.tree.ownership import PERSISTENT_OWNERS, Ownership
 
 TOPICS = "/brokers/topics"
 BROKERS = "/brokers/ids"
@@ -77,6 +78,7 @@ class Layout:
     coordinator: str
     groups: str
     channels: str | None  # None: below the group itself, as `channel`
+    ownership: Ownership = PERSISTENT_OWNERS
 
     def group(self, group: str) -> str:
         """The group's own folder: `ids`, `owners`, `offsets`."""

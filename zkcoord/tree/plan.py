@@ -38,7 +38,6 @@ from zkcoord.core.requests import DONE
 from zkcoord.core.state import GroupState
 from zkcoord.tree.channel import evict, purge, remove_refused
 from zkcoord.tree.command import encode_command
-from zkcoord.tree.decoders import HALTING
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import EPOCH, Layout
@@ -114,7 +113,7 @@ class _Planner:
             case FreeHalted():
                 for named in self._parts(dict.fromkeys(decision.partitions, "")):
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
-                    yield self._guarded([SetNode(path, b"", version) for path, version in owners], decision.why)
+                    yield self._guarded([self._layout.ownership.free(*owner) for owner in owners], decision.why)
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
             case AnswerWish():
@@ -302,15 +301,13 @@ class _Planner:
         return planned if seen is None or seen.mark is None else seen.mark.incarnation
 
     def _grant(self, consumer_id: str, partitions: Threads, replay: Replay) -> list[Write]:
-        group, owners = self._view.group, self._view.owners
+        group, owners, layout = self._view.group, self._view.owners, self._layout
         writes: list[Write] = []
         versions: dict[TopicPartition, int] = {}  # after this multi, if it happens at all
         for partition, thread in partitions.items():
-            path = self._layout.owner(group, partition)
-            owner = owners.get(partition)
-            data = thread.encode("utf-8")
-            writes.append(CreateNode(path, data) if owner is None else SetNode(path, data, owner.version))
-            versions[partition] = 0 if owner is None else owner.version + 1
+            path = layout.owner(group, partition)
+            granted, versions[partition] = layout.ownership.grant(path, thread, owners.get(partition))
+            writes += granted
         writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions, replay))
         return writes
 
@@ -319,7 +316,7 @@ class _Planner:
         if self._view.members[consumer_id].coordinated:
             return []
         owners = [(self._layout.owner(self._view.group, p), self._view.owners[p]) for p in sorted(partitions)]
-        return [SetNode(path, f"{HALTING}{owner.thread}".encode(), owner.version) for path, owner in owners]
+        return [self._layout.ownership.halt(path, owner) for path, owner in owners]
 
     def _remember(self, decision: RememberInstances) -> Iterator[Transaction]:
         group, known = self._view.group, self._view.instances

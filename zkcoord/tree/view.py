@@ -17,17 +17,15 @@ from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen, Owner
 from zkcoord.errors import CorruptError
 from zkcoord.tree.decoders import (
-    HALTING_BYTES,
-    UNREADABLE_OWNER,
     decode_evicted,
     instance_of,
     member_of,
     not_carried_out,
     offset_seen,
     outstanding,
-    owner_of,
     with_status,
 )
+from zkcoord.tree.ownership import UNREADABLE_OWNER, is_halting, owner_of
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
@@ -258,7 +256,7 @@ class _Folder:
         if partition.topic in self._dropped:
             self._drop()
         known: Owner | None = self._changes.get("owners", self._before.view.owners).get(partition)
-        if node.data.startswith(HALTING_BYTES) is not (partition in self._halting):
+        if is_halting(node.data) is not (partition in self._halting):
             halting = self._own_halting()
             (halting.discard if partition in halting else halting.add)(partition)
         owner = None if node.stat is None else owner_of(node.data, node.stat.version)

@@ -1,0 +1,78 @@
+"""Every write that grants, frees or marks an owner is the layout's: another layout needs no other planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from zkcoord.core.decisions import DropTopic, FreeHalted, GrantPartitions, RemoveRefused, StopFetching
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import GroupState
+from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Outstanding, Owner
+from zkcoord.tree import member
+from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.plan import Term, plan
+from zkcoord.tree.topic import Mark, MarkSeen
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Write
+
+
+class Claims:
+    """A node exists while the partition is owned, as the old consumers have it; here the coordinator makes it."""
+
+    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int]:
+        """Make it."""
+        return [CreateNode(path, thread.encode())], 1
+
+    def free(self, path: str, version: int) -> Write:
+        """Remove it."""
+        return DeleteNode(path, version)
+
+    def halt(self, path: str, owner: Owner) -> Write:
+        """Mark it in its own way."""
+        return SetNode(path, b"halt", owner.version)
+
+
+LAYOUT = replace(DRAFT, name="claims", ownership=Claims())
+T0 = TopicPartition("t", 0)
+OWNER = LAYOUT.owner("g", T0)
+REFUSED = Outstanding(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
+VIEW = GroupView(
+    group="g",
+    members={"a": Member(consumer_id="a", czxid=1, coordinated=False)},
+    channels={"a": Channel(consumer_id="a", version=3, commands=(REFUSED,))},
+    owners={T0: Owner("a-0", 1)},
+    topics={"t": (0,)},
+    leftovers={"t": Leftovers()},
+    record_version=2,
+    state_version=5,
+    state=GroupState(generation=6),
+)
+MARK = Mark(incarnation=1, topic_id=None, czxid=7, root_czxid=3)
+NODES = GroupNodes(view=VIEW, marks={"t": MarkSeen(MARK, 0)})
+TERM = Term(epoch=4, epoch_version=9, marks={"t": MARK})
+DONE = Acknowledgement(commands={"0000000004": 0}, status=b"{}", status_version=6)
+
+
+def written(decision: GrantPartitions | StopFetching | FreeHalted | RemoveRefused | DropTopic) -> list[Write]:
+    """What this decision does to the owner."""
+    transactions = plan([decision], NODES, TERM, LAYOUT)
+    return [write for transaction in transactions for write in transaction.writes if write.path == OWNER]
+
+
+def test_the_coordinator_grants_frees_and_marks_owners_by_the_layout() -> None:
+    freed = [DeleteNode(OWNER, 1)]
+    assert written(GrantPartitions(consumer_id="a", partitions={T0: "a-0"}, why="x")) == [CreateNode(OWNER, b"a-0")]
+    assert written(StopFetching(consumer_id="a", partitions={T0: ""}, why="x")) == [SetNode(OWNER, b"halt", 1)]
+    assert written(FreeHalted(consumer_id="a", partitions=(T0,), why="x")) == freed
+    assert written(RemoveRefused(consumer_id="a", sequence="0000000004", why="x")) == freed
+    assert written(DropTopic(topic="t", again=True, offsets={}, why="x")) == freed
+
+
+def test_a_member_gives_partitions_back_by_the_layout() -> None:
+    paths = MemberPaths(layout=LAYOUT, group="g", consumer_id="a")
+    held = Held(thread="a-0", owner_version=1, offset=5, offset_version=2, generation=6)
+    [release] = member.release(paths, {T0: held}, {}, DONE)
+    assert DeleteNode(OWNER, 1) in release.writes
+    assert DeleteNode(OWNER, 1) in member.start(paths, {}, [], {T0: 1}, DONE).writes
