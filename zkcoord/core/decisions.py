@@ -12,10 +12,25 @@ from zkcoord.core.view import Instance, OffsetSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundGroup:
-    """Make the group's record and state: it is seen for the first time."""
+class _Decided:
+    """A decision, and its reason."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfTopic(_Decided):
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfMember(_Decided):
+    consumer_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroup(_Decided):
+    """Make the group's record and state: it is seen for the first time."""
 
 
 class StateEvent(Enum):
@@ -34,90 +49,69 @@ class StateEvent(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetState:
+class SetState(_Decided):
     """Write the group's state. It contains the changes of the decisions before it in the same step: see `written`."""
 
     state: GroupState
     event: StateEvent
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkTopic:
+class MarkTopic(_OfTopic):
     """Note which incarnation of a topic the group's owners and offsets belong to."""
 
-    topic: str
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenewMark:
+class RenewMark(_OfTopic):
     """Write a topic's mark anew, with the same incarnation: the topic is the same, its czxid or id is not."""
 
-    topic: str
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUpTopic:
+class LookUpTopic(_OfTopic):
     """Read what is left of a topic that is not the group's any more; nothing is written."""
 
-    topic: str
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTopic:
+class DropTopic(_OfTopic):
     """Empty or remove the owners of a topic, remove its offsets; `again`: then mark its next incarnation, else none."""
 
-    topic: str
     again: bool
     offsets: Mapping[TopicPartition, OffsetSeen]  # what is dropped, as it was read
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopFetching:
+class StopFetching(_OfMember):
     """Tell a consumer to stop reading partitions and release them; the map names the thread meant to be next, or ""."""
 
-    consumer_id: str
     partitions: Mapping[TopicPartition, str]
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantPartitions:
+class GrantPartitions(_OfMember):
     """Set the owners of available partitions to a consumer's threads, and tell it to start."""
 
-    consumer_id: str
     partitions: Mapping[TopicPartition, str]
     replay: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # announced, and to be done first
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictMember:
+class EvictMember(_OfMember):
     """End a consumer's registration; `sequence` is the command that it did not acknowledge.
 
     None: it answers, but is dead inside; then its last status is what must still hold.
     """
 
-    consumer_id: str
     sequence: str | None
     session_timeout_ms: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PingMember:
+class PingMember(_OfMember):
     """Ask a consumer to prove that it is alive: it answers at once, with its status."""
 
-    consumer_id: str
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerWish:
+class AnswerWish(_Decided):
     """Write into the group's record what became of a wish (None: forget what stands there); `ends`: it is over."""
 
     wish: str
@@ -125,36 +119,29 @@ class AnswerWish:
     state: str | None
     reason: str = ""  # why it cannot be met
     ends: bool
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveGroup:
+class RemoveGroup(_Decided):
     """Remove all that the group has left, what its present members need excepted; record and state at the end."""
 
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectMember:
+class RejectMember(_OfMember):
     """Tell a consumer that it cannot take part; `final`: it is not to register again by itself."""
 
-    consumer_id: str
-    why: str
     final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeHalted:
+class FreeHalted(_OfMember):
     """Empty the owners of what a consumer that knows only the draft has stopped: it cannot release by itself."""
 
-    consumer_id: str
     partitions: tuple[TopicPartition, ...]
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RememberInstances:
+class RememberInstances(_Decided):
     """Write down what static members have and who is away, and forget those that are not waited for any more.
 
     `away`, `returned`: of the `known` those whose absence is noted now, and those that were noted and are back.
@@ -164,24 +151,18 @@ class RememberInstances:
     forgotten: tuple[str, ...]
     away: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeChannel:
+class PurgeChannel(_OfMember):
     """Remove the channel of a registration that is gone, with what still stands in it."""
 
-    consumer_id: str
-    why: str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveRefused:
+class RemoveRefused(_OfMember):
     """Remove a command that its consumer could not understand, and free what a refused start named."""
 
-    consumer_id: str
     sequence: str
-    why: str
 
 
 Decision = (
