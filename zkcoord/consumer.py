@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from zkcoord import settings
@@ -281,9 +280,7 @@ class Consumer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _is_ready(self, ready: Callable[[], bool]) -> bool:

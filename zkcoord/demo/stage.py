@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
-from types import TracebackType
 from typing import TypeVar
 
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -60,10 +59,8 @@ class Stage:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end(hurry=error is not None)
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._end(hurry=kind is not None)
 
     # start and end
 

@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from zkcoord.embedded.child import POLL_MS, Child
@@ -152,7 +151,5 @@ class Server(ABC):
                 shutil.rmtree(self.data_dir, ignore_errors=True)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

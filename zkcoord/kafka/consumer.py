@@ -15,7 +15,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Self, Unpack
 
 from zkcoord.core.given import given_config, given_flag, given_number, given_partition, given_partitions
@@ -101,9 +100,7 @@ class KafkaConsumer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             with self._changed:
                 self._holdings.take_back()
