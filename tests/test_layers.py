@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
-    | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription"},
+    | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"},
     "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.spark.stream.data_source": STDLIB
     | {
@@ -80,6 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},
     "zkcoord.subscription": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.group_report": STDLIB | {"zkcoord"},
+    "zkcoord.incarnations": STDLIB | {"zkcoord.tree", "zkcoord.core", "zkcoord.shell.zk", "zkcoord.errors"},
     "zkcoord.consumer": STDLIB | {"zkcoord"},
     "zkcoord.coordinator": STDLIB | {"zkcoord"},
     "zkcoord": {"zkcoord.consumer", "zkcoord.coordinator", "zkcoord.core.model", "zkcoord.errors"},

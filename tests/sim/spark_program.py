@@ -5,7 +5,7 @@ Its sink is keyed by ranges: a range is written when its job has ended, committe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.sim.programs import ZOOKEEPER, Program
 from tests.sim.sync import SimCondition
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, ZkcoordError
+from zkcoord.incarnations import incarnations_in
 from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import options_of
@@ -113,6 +114,10 @@ class SparkParts(Dependencies):
 
     def log_ends(self) -> SimClient:
         return self._program.process.kafka.client()
+
+    def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
+        leader = self._program.world.ensemble.leader
+        return incarnations_in(lambda reads: [leader.answer(each, None) for each in reads], GROUP, topics)
 
     def reader(self) -> SparkParts:
         return self

@@ -162,6 +162,9 @@ class World:
     def log_ends(self) -> World:
         return self
 
+    def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
+        return dict.fromkeys(topics, self.incarnation) if self.incarnation else {}
+
     def reader(self) -> FakeReader:
         return FakeReader()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from zkcoord.core.model import TopicPartition
@@ -69,6 +69,12 @@ class Dependencies:
         from zkcoord.kafka.client import KafkaClient
 
         return KafkaClient(self._bootstrap_servers, self._kafka.librdkafka)
+
+    def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Read the topics and the group's marks of them in ZooKeeper."""
+        from zkcoord.incarnations import incarnations
+
+        return incarnations(self._zookeeper, self._group, topics, self._options.zookeeper_config)
 
     def reader(self) -> Reader:
         """Make the reader: the Kafka connector, or confluent-kafka in Python workers."""

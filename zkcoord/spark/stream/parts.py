@@ -179,6 +179,10 @@ class StreamParts:
         """The id of the registration; None while there is none."""
         return None if self._membership is None else self._membership.consumer_id
 
+    def incarnations(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Ask the real parts."""
+        return self._parts.incarnations(topics)
+
     def log_ends(self) -> LogEnds:
         """Make a Kafka client whose answers are remembered; the caller closes it."""
         return HeardEnds(self._parts.log_ends(), self._known)

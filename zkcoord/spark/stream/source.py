@@ -28,7 +28,7 @@ from zkcoord.spark.consumer import SparkConsumer
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.ports import Parts
 from zkcoord.spark.progress import in_vain, log_event, tell_in_vain
-from zkcoord.spark.ranges import OffsetRange, offsets_in
+from zkcoord.spark.ranges import OffsetRange, offsets_in, same_topic
 from zkcoord.spark.readers.ranges import tasks_of
 from zkcoord.spark.stream.handover import Handover
 from zkcoord.spark.stream.offsets import EMPTY, Offset, check_group, offset_of, ranges_in, to_read, within
@@ -152,6 +152,8 @@ class Source:
         if not ranges:
             return ()
         partitions = [each.topic_partition for each in ranges]
+        numbered = {each.topic for each in ranges if each.incarnation}
+        present = self._parts.incarnations(numbered) if numbered else {}
         client = self._parts.log_ends()
         try:
             try:
@@ -168,8 +170,11 @@ class Source:
             if at in failed:
                 self._raise_unless_gone(failed[at])
             found = within(each, starts.get(at, each.end), ends.get(at, each.start))
+            again = not same_topic(each.incarnation, present.get(each.topic, 0))
+            if again:  # what has these offsets now are other records
+                found = within(each, each.end, each.end)
             if found != each:
-                self._tell_gone(each, found)
+                self._tell_gone(each, found, ", since the topic was deleted and created again" if again else "")
             left.append(found)
         return tuple(each for each in left if each.start < each.end)
 
@@ -181,8 +186,8 @@ class Source:
         if self._was_away:
             raise UnavailableError(f"Kafka was away, and perhaps does not know its topics yet: {error}") from error
 
-    def _tell_gone(self, each: OffsetRange, found: OffsetRange) -> None:
-        left = f"{offsets_in([found])} offsets are left of {each}"
+    def _tell_gone(self, each: OffsetRange, found: OffsetRange, why: str) -> None:
+        left = f"{offsets_in([found])} offsets are left of {each}{why}"
         text = f"the last batch of the checkpoint cannot be read again as it was: {left}"
         if self._chosen.options.out_of_range == "fail":
             raise UsageError(f"{text}. Set the option failOnDataLoss=false to go on with these")

@@ -1,0 +1,47 @@
+"""A batch of an earlier process that is run again: it reads the same records, or the query says what is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.fakes import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import Batch, OffsetRange
+from zkcoord.spark.stream.offsets import EMPTY, Offset, offset_of
+from zkcoord.spark.stream.options import stream_options
+from zkcoord.spark.stream.source import Source
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OPTIONS = {"zookeeper": "zk", "kafka.bootstrap.servers": "k:1", "group": "g", "subscribe": "t"}
+
+
+def source_of(world: World, **options: str) -> Source:
+    return Source(stream_options({**OPTIONS, **options}), world, "run")
+
+
+def read(source: Source, start: Offset, end: Offset) -> list[str]:
+    return [f"{each.partition} {each.start} {each.end}" for task in source.tasks(start, end) for each in task]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_f83_a_batch_that_is_run_again_reads_nothing_of_another_topic_of_that_name(
+    ignored: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only the bounds of the log were compared: the new topic's records were read in place of the old one's."""
+    both = (OffsetRange("t", 0, 0, 4, incarnation=1), OffsetRange("t", 1, 0, 5))
+    broken = offset_of("before", "g", Batch(id="", seq=0, generation=7, ranges=both), {})
+    world = World()
+    world.starts, world.ends = {P0: 0, P1: 0}, {P0: 10, P1: 10}
+    for number in (0, 1):  # not known, the same
+        world.incarnation = number
+        assert read(source_of(world), EMPTY, broken) == ["0 0 4", "1 0 5"]
+    world.incarnation = 2
+    source = source_of(world, **({"failOnDataLoss": "false"} if ignored else {}))
+    text = "0 offsets are left of t-0-0-4, since the topic was deleted and created again"
+    if not ignored:
+        with pytest.raises(UsageError, match=f"cannot be read again as it was: {text}. Set .* failOnDataLoss=false"):
+            read(source, EMPTY, broken)
+        return
+    assert read(source, EMPTY, broken) == ["1 0 5"]  # planned when nobody knew the number
+    assert text in caplog.text

@@ -1,0 +1,61 @@
+"""Which incarnation of a topic is there now, for who reads again what was planned before it was a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from zkcoord.core.view import TopicChange
+from zkcoord.errors import CorruptError
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.shell.zk.config import ZooKeeperConfig
+from zkcoord.tree.paths import ROOT, SCHEMA, TOPICS, layout_named
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.topic import Mark, MarkSeen, change_of, decode_mark, topic_of
+
+Reads = Callable[[Sequence[Read]], Sequence[Node]]
+
+
+def incarnations(
+    zookeeper: str, group: str, topics: Collection[str], config: ZooKeeperConfig | None = None
+) -> dict[str, int]:
+    """Return the number of each topic's incarnation in the group, as the next start will tell it.
+
+    A topic that is not known (it is not there, or the group has no mark of it that can be read) is left out. Raises
+    UnavailableError when ZooKeeper does not answer, and UsageError for an address that cannot be.
+    """
+    with Tree(zookeeper, config=config) as tree:
+        return incarnations_in(tree.read, group, topics)
+
+
+def incarnations_in(read: Reads, group: str, topics: Collection[str]) -> dict[str, int]:
+    """As `incarnations`, of the nodes that `read` returns."""
+    named = sorted(topics)
+    schema, root = read([Read(SCHEMA), Read(ROOT)])
+    if not schema.exists or root.stat is None:
+        return {}
+    layout = layout_named(decode_schema(schema.data).layout)
+    marks = read([Read(layout.mark(group, topic)) for topic in named])
+    nodes = read([Read(f"{TOPICS}/{topic}") for topic in named])
+    found = {}
+    for topic, seen, node in zip(named, marks, nodes, strict=True):
+        number = _number(topic, seen, node, root.stat.czxid)
+        if number:
+            found[topic] = number
+    return found
+
+
+def _number(topic: str, seen: Node, node: Node, root_czxid: int) -> int:
+    """The number in the mark, or the next one if the topic was created again since; 0: not known."""
+    if seen.stat is None or node.stat is None:
+        return 0
+    try:
+        mark = decode_mark(seen.data)
+        topic_id = topic_of(topic, node.data).topic_id
+    except CorruptError:  # the coordinator tells who must mend it
+        return 0
+    if mark is None:
+        return 0
+    present = Mark(incarnation=1, topic_id=topic_id, czxid=node.stat.czxid, root_czxid=root_czxid)
+    again = change_of(MarkSeen(mark, seen.stat.version), present) is TopicChange.RECREATED
+    return mark.incarnation + again
