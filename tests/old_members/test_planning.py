@@ -99,6 +99,33 @@ def test_members_of_0_8_2_to_0_10_1_that_list_tied_topics_differently_never_sett
     assert owners(planned("0.11", ROUND_ROBIN, topics, registration(Aa=1, BB=1), registration(BB=1, Aa=1))) == "a a b b"
 
 
+@pytest.mark.parametrize(
+    ("version", "first", "later"),
+    [("0.11.0.2", "0 1 0 1 0", "1 0 1 0 1"), ("1.1.1", "0 1 0 1 0", "0 0 1 0 1")],
+)
+def test_where_hashes_are_equal_it_may_count_who_registered_first(version: str, first: str, later: str) -> None:
+    """What members of these versions computed on a server on which they had registered in the first order."""
+    registrations = {
+        "g_node-2": registration(events=1, absent=2, BBBB=2, BB=2, AaBB=2, e_1=2, t2=1),
+        "g_h-1-aa1": registration(absent=1, e_1=1, AaBB=2, r=1),
+        "g_bx": registration(Aa=2, e_1=1),
+    }
+    registrations = {name: text.replace("e_1", "e-1") for name, text in registrations.items()}
+    sizes = {"BB": 5, "Aa": 1, "r": 11, "t2": 11, "BBBB": 5, "e-1": 1, "AaBB": 11}
+    topics = {**{name: tuple(range(size)) for name, size in sizes.items()}, "events": (0, 17, 19, 25)}
+    found = []
+    for names in (list(registrations), list(registrations)[::-1]):
+        group = OldGroup(
+            version=old_version(version),
+            assignor=ROUND_ROBIN,
+            registrations={name: registrations[name] for name in names},
+            topics=topics,
+        )
+        plan = plan_of(group).owners or {}
+        found.append(" ".join(plan[TopicPartition("BB", number)].removeprefix("g_node-2-") for number in range(5)))
+    assert found == [first, later]
+
+
 def test_a_count_of_0_under_a_wildcard_breaks_old_members_only_where_a_topic_matches() -> None:
     text = wildcard("t.*").replace(":1}", ":0}")
     assert planned("0.11", RANGE, {"u": 1}, text).owners == {}

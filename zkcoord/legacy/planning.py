@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
-from zkcoord.core.assignors.legacy.java_order import topics_of_one
+from zkcoord.core.assignors.legacy.java_order import topics_of_all, topics_of_one
 from zkcoord.core.assignors.legacy.round_robin import deal, ties
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
@@ -28,7 +28,7 @@ class OldGroup:
 
     version: OldVersion
     assignor: str  # "range", "roundrobin", or the name of one of the project's own
-    registrations: Mapping[str, str]  # consumer id -> what its node holds
+    registrations: Mapping[str, str]  # consumer id -> what its node holds, in the order in which they registered
     topics: Mapping[str, tuple[int, ...]]  # that exist -> their partitions, ascending
     exclude_internal: bool = True
 
@@ -52,7 +52,7 @@ def plan_of(group: OldGroup) -> Plan:
 def _subscribers(group: OldGroup) -> tuple[Subscriber, ...]:
     excluded = group.version.internal if group.exclude_internal else frozenset()
     found: list[Subscriber] = []
-    for name, text in sorted(group.registrations.items()):
+    for name, text in group.registrations.items():
         try:
             threads = read_as(group.version, text).threads(group.topics, excluded)
         except CorruptError as error:
@@ -70,7 +70,7 @@ def _assigned(group: OldGroup, given: AssignorInput) -> dict[TopicPartition, str
         return ASSIGNORS[RANGE](given)
     if group.version.equal_subscriptions:
         return _each_for_itself(group.version, given)
-    return deal(given, *group.version.hashed_as)
+    return deal(given, *group.version.hashed_as, topics_of_all(given.subscribers))
 
 
 def _each_for_itself(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:

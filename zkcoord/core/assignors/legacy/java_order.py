@@ -84,10 +84,12 @@ def _mutable_bucket(key: str, size: int) -> int:
 def children_order(names: Iterable[str]) -> list[str]:
     """Names of nodes as a ZooKeeper server lists them, unless the list was once much longer: as a Java hash set.
 
+    Names of one bucket stand in the order in which they were made, here that of `names`.
+
     >>> children_order(["g_b", "g_a"])
     ['g_a', 'g_b']
     """
-    once = sorted(set(names))
+    once = list(dict.fromkeys(names))
     size = _SET_SIZE
     while len(once) > size * 3 // 4:
         size *= 2
@@ -99,7 +101,11 @@ def _spread(value: int) -> int:
 
 
 def topics_of_all(subscribers: Iterable[Subscriber]) -> list[str]:
-    """The topics in the order in which a member of 0.10.2 or later goes through them: those of all members."""
+    """The topics in the order in which a member of 0.10.2 or later goes through them: those of all members.
+
+    `subscribers` in the order in which they registered, as far as it is known: it counts where a server does not order
+    them by itself (`children_order`).
+    """
     members = {member.consumer_id: member for member in subscribers}
     listed = (topic for name in children_order(members) for topic in mutable_order(_listed(members[name].threads)))
     return mutable_order(mutable_order(mutable_order(listed)))

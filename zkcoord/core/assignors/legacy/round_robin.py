@@ -25,8 +25,8 @@ def deal(
 
     `before` is what stands before the topic in a partition's name; `after` stands between topic and number and, from
     its second character on, behind the number: "[" and ",]" make `[clicks,0]`. `topics`: the order of all topics where
-    hashes are equal (None: that of 0.10.2 and later). A thread that does not read a partition's topic loses its turn.
-    Who owns what now changes nothing.
+    hashes are equal (None: that of 0.10.2 and later, if members registered in the order of their ids). A thread that
+    does not read a partition's topic loses its turn. Who owns what now changes nothing.
     """
     readers = threads_by_topic(given.subscribers, given.partitions)
     threads = sorted(frozenset().union(*readers.values()), key=utf16_units)
@@ -61,7 +61,7 @@ def _in_order(
     """All partitions by hash; where hashes are equal by topic, in that order, then by number."""
     if len({value for value, _ in hashed}) == len(hashed):
         return [partition for _, partition in sorted(hashed)]
-    order = topics_of_all(given.subscribers) if topics is None else topics
+    order = topics_of_all(sorted(given.subscribers, key=lambda m: m.consumer_id)) if topics is None else topics
     rank = {topic: number for number, topic in enumerate(order)}
     return [p for _, p in sorted(hashed, key=lambda one: (one[0], rank[one[1].topic], one[1].partition))]
 
