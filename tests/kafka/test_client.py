@@ -18,7 +18,6 @@ from tests.kafka.helpers import PATIENCE_SECONDS, Broker
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
-from zkcoord.kafka import client as kafka_client
 from zkcoord.kafka.client import KafkaClient, check_servers
 from zkcoord.kafka.lag import lag, log_ends
 
@@ -69,11 +68,10 @@ def test_the_start_of_a_new_partition_is_asked_again_until_brokers_know_it(broke
         assert found.result(PATIENCE_SECONDS) == {old: 3, new: 2}
 
 
-def test_what_stays_unknown_is_named_all_of_it(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_client, "NEW_WITHIN_SECONDS", 0.2)
+def test_what_stays_unknown_is_named_all_of_it(broker: Broker) -> None:
     topic = broker.topic([1])
     lost = [TopicPartition(topic, number) for number in (7, 77, 777)]
-    with KafkaClient(broker.bootstrap_servers) as client:
+    with KafkaClient(broker.bootstrap_servers, new_within_ms=200) as client:
         with pytest.raises(UnknownPartitionError, match=f"{topic}-7, {topic}-77, {topic}-777: if") as told:
             client.reset_positions([TopicPartition(topic, 0), *lost], "earliest")
         assert told.value.partitions == set(lost)

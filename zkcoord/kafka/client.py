@@ -27,7 +27,7 @@ CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen when such a wait is ov
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
 
 # ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
-NEW_WITHIN_SECONDS = 2.0
+NEW_WITHIN_MS = 2_000
 NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
 
 # librdkafka's lines have a child logger whose NullHandler keeps Python from printing them when nobody configured
@@ -174,7 +174,12 @@ class KafkaClient:
     """
 
     def __init__(
-        self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+        self,
+        bootstrap_servers: str,
+        config: Mapping[str, str] | None = None,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        new_within_ms: int = NEW_WITHIN_MS,
     ) -> None:
         librdkafka()
         check_servers(bootstrap_servers)
@@ -183,7 +188,7 @@ class KafkaClient:
         settings: dict[str, Any] = dict(config or {})
         self._isolation: Isolation = _isolation(settings.get("isolation.level", "read_committed"))
         self._servers = bootstrap_servers
-        self._timeout_ms = timeout_ms
+        self._timeout_ms, self._new_within_ms = timeout_ms, new_within_ms
         self._denied: Any = None  # the last KafkaError about credentials
         self._trouble: Any = None  # the last KafkaError about a connection
         self._down = False  # all brokers were away at once
@@ -243,7 +248,7 @@ class KafkaClient:
 
         A time means the first record of that time or later, by the records' timestamps, or the end if there is none. A
         partition that brokers do not know, or that has no leader, may be new: it is asked for again for
-        NEW_WITHIN_SECONDS. Then UnknownPartitionError names all that are still unknown.
+        `new_within_ms`. Then UnknownPartitionError names all that are still unknown.
         """
         found = self._all(*self._ask_until_known(partitions, policy, timeout_ms))
         older = [partition for partition, offset in found.items() if offset < 0]
@@ -324,7 +329,7 @@ class KafkaClient:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZkcoordError]]:
         """As `ask_offsets`, again and again while the rest may be new."""
         pause, last_pause = NEW_PAUSE_SECONDS
-        deadline = time.monotonic() + NEW_WITHIN_SECONDS
+        deadline = time.monotonic() + self._new_within_ms / 1000
         found, failed = self.ask_offsets(partitions, which, None, timeout_ms)
         while failed and all(isinstance(e, UnknownPartitionError | UnavailableError) for e in failed.values()):
             if time.monotonic() + pause > deadline:
