@@ -7,6 +7,7 @@ import pytest
 from tests.old_members.groups import MADE_MS, SINCE_MS, WRITTEN_MS, A, B, group, partition, static, wildcard
 from zkcoord.legacy.findings import problems_of, questions_of
 from zkcoord.legacy.inventory import Claim, Committed, GroupInventory
+from zkcoord.tree import topic_filter
 
 UUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 TOPICS = {"t": 4}
@@ -81,7 +82,12 @@ def test_round_robin_of_which_side_is_told_where_the_owners_tell_it() -> None:
         ("g_x", '{ "t": 4 }', "foreign", "by kafka 0.7"),
         ("g_x", "", "foreign", "is of no library that is known here (its node is empty"),
         ("g_x", static(t=0), "old", "no old member can rebalance while it is registered"),
-        ("g_x", wildcard("[^a-z&&[^b]]"), "old", "mean another thing in each Java"),
+        (
+            "g_x",
+            wildcard("[^a-z&&[^b]]"),
+            "old",
+            "mean another thing in each Java; old members fail at this wildcard, or evaluate it by rules of their Java",
+        ),
         ("g_x", static(t=1)[:-1] + ',"x":1.5}', "old", "members before Kafka 1.0 cannot read its registration"),
         ("g_x", wildcard(r"foo\\\\.bar"), "old", "matches no topic (Kafka 1.0.1 to 1.1.1 escape a backslash twice)"),
         ("g_x", wildcard("nothing"), "old", "its wildcard 'nothing' matches no topic"),
@@ -107,6 +113,15 @@ def test_a_member_that_would_hinder_the_group_is_named(consumer: str, text: str,
 )
 def test_the_kind_of_a_group_follows_from_who_is_registered(registrations: dict[str, str], kind: str) -> None:
     assert group(registrations, {}, {}, TOPICS).kind == kind
+
+
+def test_a_wildcard_that_takes_for_ever_is_given_up_once_for_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_filter, "MATCH_SECONDS", 0.2)
+    members = {f"g_{number}": wildcard("(a|aa)+b") for number in range(20)}
+    found = group(members, {}, {}, {"a" * 200: 1})
+    reason = f"bad regex '(a|aa)+b': no answer for the topic {'a' * 200} in 0.2 s"
+    assert dict(found.cluster._matched) == {("(a|aa)+b", False): reason}
+    assert {member.problem for member in found.members} == {reason}
 
 
 def test_a_group_of_0_7_is_left_alone_with_one_note() -> None:

@@ -67,6 +67,11 @@ def _of_members(found: GroupInventory) -> Iterator[str]:
                 f"consumer {name}: {member.problem}; no old member can rebalance while it is registered: stop it, or "
                 "correct its configuration"
             )
+        elif member.problem is not None:
+            yield (
+                f"consumer {name}: {member.problem}; old members fail at this wildcard, or evaluate it by rules of "
+                "their Java: what the group settles on cannot be told; whoever runs it should write it plainer"
+            )
         elif member.refused_by:
             yield (
                 f"consumer {name}: members before Kafka 1.0 cannot read its registration, and cannot rebalance while "

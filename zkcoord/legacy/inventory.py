@@ -15,13 +15,13 @@ from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.clients import MIXES, Client, Library, client_of
-from zkcoord.legacy.reading import OldSubscription, read_as
+from zkcoord.legacy.reading import OldSubscription, WildcardError, matched, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
 from zkcoord.tree.codec import shown
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import partition_number
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.topic_filter import taken
+from zkcoord.tree.topic_filter import INTERNAL
 
 READERS = tuple(map(old_version, ("0.8.2", "0.11", "1.1")))
 """The versions that differ in which registrations they can read, oldest first."""
@@ -37,7 +37,8 @@ class Cluster:
     topics: Mapping[str, tuple[int, ...]]  # that exist and can be read -> partitions, ascending
     unreadable: Mapping[str, str] = field(default_factory=dict)  # topic -> why
     brokers: int = 0
-    _matched: dict[tuple[str, bool], tuple[str, ...]] = field(default_factory=dict, repr=False)  # members share regexes
+    # members share regexes: the topics of each, or why nobody can tell them
+    _matched: dict[tuple[str, bool], tuple[str, ...] | str] = field(default_factory=dict, repr=False)
 
     def threads(self, read: OldSubscription) -> Mapping[str, int]:
         """The threads of a subscription, without internal topics; CorruptError for what no old member can use."""
@@ -45,8 +46,15 @@ class Cluster:
             return read.threads((), frozenset())
         key = (read.wildcard, read.black_list)
         if key not in self._matched:
-            self._matched[key] = tuple(taken(read.wildcard, self.topics, black_list=read.black_list))
-        return read.threads_for(self._matched[key])
+            topics = [topic for topic in self.topics if topic not in INTERNAL]
+            try:
+                self._matched[key] = tuple(matched(read.wildcard, topics, black_list=read.black_list))
+            except WildcardError as error:
+                self._matched[key] = str(error)
+        found = self._matched[key]
+        if isinstance(found, str):
+            raise WildcardError(found)
+        return read.threads_for(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,7 @@ class OldMember:
     black_list: bool = False
     threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; a wildcard's topics as they are now
     refused_by: tuple[OldVersion, ...] = ()  # of READERS: those whose rebalance it breaks
-    problem: str | None = None  # why not even the newest of them can read or evaluate it
+    problem: str | None = None  # why not even the newest of them can read it, or why its wildcard cannot be told here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +205,16 @@ def _member(group: str, name: str, node: Node, cluster: Cluster) -> OldMember:
     for version in READERS:
         try:
             read = read_as(version, text)
+        except WildcardError as error:
+            problem = str(error)
         except CorruptError as error:
             refused.append(version)
             problem = str(error)
     try:
         if read is not None:
             problem, threads = None, cluster.threads(read)
+    except WildcardError as error:
+        problem = str(error)
     except CorruptError as error:
         refused, problem = list(READERS), str(error)
     return OldMember(

@@ -15,7 +15,7 @@ from zkcoord.core.assignors.legacy.java_order import topics_of_all, topics_of_on
 from zkcoord.core.assignors.legacy.round_robin import deal, ties
 from zkcoord.core.model import Subscriber, TopicPartition, consumer_of
 from zkcoord.errors import CorruptError
-from zkcoord.legacy.reading import read_as
+from zkcoord.legacy.reading import WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion
 from zkcoord.tree.codec import shown
 
@@ -55,6 +55,11 @@ def _subscribers(group: OldGroup) -> tuple[Subscriber, ...]:
     for name, text in group.registrations.items():
         try:
             threads = read_as(group.version, text).threads(group.topics, excluded)
+        except WildcardError as error:
+            raise CorruptError(
+                f"consumer {shown(name)}: {error}; old members fail at it, or evaluate it by rules of their Java: no "
+                "plan can be told"
+            ) from None
         except CorruptError as error:
             raise CorruptError(
                 f"consumer {shown(name)}: {error}; while it is there, no old member can rebalance"

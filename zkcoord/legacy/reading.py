@@ -21,6 +21,10 @@ from zkcoord.tree.topic_filter import matches, normal_filter, topic_pattern
 _WHAT = "registration"
 
 
+class WildcardError(CorruptError):
+    """A regex that Java refuses, or that cannot be told here: a member that has another Java may evaluate it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldSubscription:
     """What one member subscribes to: `counts` topic -> threads, or one regex -> threads under a wildcard."""
@@ -36,13 +40,21 @@ class OldSubscription:
         """
         if self.wildcard is None:
             return {topic: _count(topic, count) for topic, count in self.counts.items()}
-        offered = (topic for topic in topics if topic not in excluded)
-        return self.threads_for(t for t in offered if matches(self.wildcard, t, black_list=self.black_list))
+        offered = [topic for topic in topics if topic not in excluded]
+        return self.threads_for(matched(self.wildcard, offered, black_list=self.black_list))
 
     def threads_for(self, topics: Iterable[str]) -> dict[str, int]:
         """Topic to threads, of a wildcard that takes these topics."""
         regex = self.wildcard or ""
         return {topic: _count(regex, self.counts[regex]) for topic in topics}
+
+
+def matched(regex: str, topics: Iterable[str], *, black_list: bool) -> list[str]:
+    """Those of the topics that a wildcard takes, in their order; WildcardError when nobody can tell in time."""
+    try:
+        return [topic for topic in topics if matches(regex, topic, black_list=black_list)]
+    except CorruptError as error:
+        raise WildcardError(str(error)) from None
 
 
 def read_as(version: OldVersion, text: str) -> OldSubscription:
@@ -64,7 +76,10 @@ def read_as(version: OldVersion, text: str) -> OldSubscription:
         return OldSubscription(counts=counts)
     first = immutable_order(counts)[0]
     regex = normal_filter(first)
-    topic_pattern(regex)
+    try:
+        topic_pattern(regex)
+    except CorruptError as error:
+        raise WildcardError(str(error)) from None
     return OldSubscription(counts={regex: counts[first]}, wildcard=regex, black_list=pattern == BLACK_LIST)
 
 
