@@ -40,10 +40,8 @@ class Lease:
         """The registration is seen to stand, behind all that was answered; True when the lease is longer for it."""
         if self.answered_ms is None:
             return False
-        until_ms = self.answered_ms + _of(self.timeout_ms)
-        longer = until_ms > self.until_ms
-        self.until_ms = max(self.until_ms, until_ms)
-        return longer
+        before_ms, self.until_ms = self.until_ms, self.answered_ms + _of(self.timeout_ms)
+        return self.until_ms > before_ms
 
     def holds(self, now_ms: int) -> bool:
         """True while reading is allowed."""
