@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.field import consumer_of
-from tests.sim.script import SESSION_MS, Script, on_seeds
+from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from tests.sim.test_failures_input import TwoGroups
 from zkcoord.shell.loop import UNREADABLE_MS
 from zkcoord.tree.paths import DRAFT, EVICTED_MARK, SCHEMA, TOPICS
@@ -94,6 +94,25 @@ def test_a_consumer_that_may_not_read_its_commands_stops_when_its_registration_i
     assert script.application(name).positions == {}
     world.ensemble.closed.clear()
     script.settle()
+
+
+@on_seeds()
+def test_a_consumer_that_may_not_read_its_registration_gives_its_session_up_when_the_mark_of_its_eviction_stands(
+    seed: int,
+) -> None:
+    """At once: nobody is kept from its partitions by a session without a registration."""
+    script = Script(seed, consumers=2, topics={"t": 6})
+    script.settle()
+    world, member = script.world, script.member("consumer0")
+    hold_calls(script.application("consumer0"))
+    world.ensemble.closed.add(DRAFT.registration(GROUP, member))
+    mark = CreateNode(f"{DRAFT.channel(GROUP, member)}/{EVICTED_MARK}", str(SESSION_MS).encode())
+    world.ensemble.operate(DeleteNode(DRAFT.registration(GROUP, member), ANY_VERSION), mark)
+    (session,) = [store.session for store in script.process("consumer0").stores]
+    assert session is not None
+    world.run_for(500)
+    assert not session.alive
+    assert not script.actor("consumer0").role.readable
 
 
 @on_seeds()

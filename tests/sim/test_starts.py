@@ -12,6 +12,7 @@ from tests.sim import faults
 from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
 from zkcoord.core.model import TopicPartition
+from zkcoord.member import start_task
 from zkcoord.member.role import MembershipRole
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
@@ -49,6 +50,32 @@ def test_starts_that_wait_are_obeyed_as_one(seed: int) -> None:
     told = [(e.fields["generation"], len(e.fields["partitions"])) for e in world.events("fetch_started")]
     assert told == [(1, 4), (2, 4), (3, 4)]  # each with the generation of its own command
     script.calm()
+
+
+def starts_while_one_is_obeyed(seed: int, counts: Sequence[int]) -> Script:
+    """A topic grows to each of these numbers of partitions while the application of its only consumer is told to start
+    something: one start waits for each. It has all of them in the end."""
+    script = Script(seed, replace(QUIET, session_timeout_ms=40_000), consumers=1, coordinators=1)
+    script.settle()
+    go_on = hold_calls(script.application("consumer0"))
+    for count in counts:
+        script.grow("t", count)
+        named = TopicPartition("t", count - 1)
+        script.world.run_until(lambda p=named: bool(script.commands_sent(START, p)), what=f"the start of {named}")
+    go_on()
+    script.settle("all are held")
+    return script
+
+
+def test_no_acknowledgement_deletes_more_starts_than_a_multi_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_task, "STARTS_MAX", 3)
+    script = starts_while_one_is_obeyed(0, range(5, 11))
+    assert deleted(script) == [1, 1, 3, 2]
+
+
+def test_starts_whose_partitions_one_multi_has_no_room_for_are_acknowledged_one_after_the_other() -> None:
+    script = starts_while_one_is_obeyed(0, (5, 700, 1_300, 1_310))
+    assert deleted(script) == [1, 1, 1, 2]
 
 
 @on_seeds(4)
