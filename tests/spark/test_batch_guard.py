@@ -1,9 +1,14 @@
 """What two threads may do to each other across the holdings."""
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.spark.fakes import InThread
+from tests.waiting import wait_until
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import InvariantError, UnavailableError
+from zkcoord.spark import batch_guard
 from zkcoord.spark.batch_guard import BatchGuard, End, Hold
 from zkcoord.spark.ports import Limits
 from zkcoord.spark.ranges import OffsetRange
@@ -82,12 +87,126 @@ def test_an_offset_whose_commit_was_refused_is_not_called_final(holdings: BatchG
     assert holdings.stop([A, B], 0, lambda partition: True, nothing_early) == {}
 
 
-def test_every_change_ends_a_wait_for_a_later_one(holdings: BatchGuard) -> None:
+CHANGES: dict[str, Callable[[BatchGuard], object]] = {
+    "start": lambda guard: guard.start(Starting({B: 7}, 2)),
+    "stop": lambda guard: guard.stop([B], 0, lambda partition: True, nothing_early),
+    "loss": lambda guard: guard.lose([B]),
+    "announcement": lambda guard: guard.announced(),
+    "commit that failed": lambda guard: guard.commit_failed(),
+    "end of the batch": lambda guard: guard.finish(End.COMMITTED, {A: 10}),
+    "fence": lambda guard: guard.fence("batch", "why"),
+    "leave": lambda guard: guard.leave(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_change_ends_a_wait_for_a_later_one(holdings: BatchGuard, change: Callable[[BatchGuard], object]) -> None:
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    assert holdings.claim()
     seen = holdings.view()
     assert not holdings.await_change(seen.change, 1)
-    holdings.leave()
+    change(holdings)
     assert holdings.await_change(seen.change, 0)
+
+
+def test_a_consumer_that_is_asked_to_leave_says_so(holdings: BatchGuard) -> None:
+    assert not holdings.view().leaving
+    holdings.leave()
     assert holdings.view().leaving
+
+
+# what a stop waits for
+
+
+def test_a_stop_waits_for_a_batch_that_reads_what_it_names_also_when_it_names_what_is_not_held(
+    holdings: BatchGuard, cancelled: list[str]
+) -> None:
+    """The lease says nothing of a partition that was not started here."""
+    holdings.begin("batch", RANGES[:1], holdings.view())
+
+    def leased(partition: TopicPartition) -> bool:
+        if holdings.view().holds and A not in moved:
+            moved.add(A)
+            holdings.finish(End.COMMITTED, {A: 10})
+        return partition == A
+
+    moved: set[TopicPartition] = set()
+    assert holdings.stop([A, TopicPartition("u", 0)], 60_000, leased, nothing_early) == {A: 10}
+    assert cancelled == []
+
+
+def test_a_stop_breaks_the_batch_off_when_one_of_its_partitions_may_not_be_read_any_more(
+    holdings: BatchGuard, cancelled: list[str]
+) -> None:
+    asked: list[TopicPartition] = []
+
+    def leased(partition: TopicPartition) -> bool:
+        asked.append(partition)
+        assert len(asked) < 5, "it goes on waiting"
+        return partition == A
+
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.stop([A, B], 60_000, leased, nothing_early) == {}
+    assert cancelled == ["batch"]
+    assert holdings.finish(End.UNTRIED, {}) == "the lease ended"
+
+
+def test_a_stop_looks_at_the_lease_while_it_waits_and_cancels_nothing_before(
+    holdings: BatchGuard, cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_guard, "LEASE_CHECK_MS", 1)
+    asked: list[list[str]] = []  # what was cancelled then
+
+    def leased(partition: TopicPartition) -> bool:
+        asked.append(list(cancelled))
+        return len(asked) < 3
+
+    holdings.begin("batch", RANGES[:1], holdings.view())
+    assert holdings.stop([A], 2_000, leased, nothing_early) == {}
+    assert holdings.finish(End.UNTRIED, {}) == "the lease ended"
+    assert (asked, cancelled) == ([[], [], []], ["batch"])
+
+
+def test_a_stop_that_cancels_does_so_at_once_and_returns_when_the_batch_is_back() -> None:
+    def cancel(tag: str) -> None:
+        told.append(tag)
+        told.append(guard.finish(End.UNTRIED, {}))
+
+    told: list[str] = []
+    guard = BatchGuard(cancel, Limits(cancel_wait_ms=1, commit_wait_ms=1))
+    guard.start(Starting({A: 0}, 1))
+    guard.begin("batch", RANGES[:1], guard.view())
+    assert guard.stop([A], 60_000, lambda partition: True, nothing_early, cancel=True) == {A: 0}
+    assert told == ["batch", "a stop cancels it (at_rebalance)"]
+
+
+def test_a_loss_returns_when_the_batch_that_reads_it_is_back() -> None:
+    guard, told = BatchGuard(lambda tag: None, Limits(cancel_wait_ms=60_000, commit_wait_ms=1)), []
+
+    def lose() -> None:
+        guard.lose([A])
+        told.append("lost")
+
+    guard.start(Starting({A: 0}, 1))
+    guard.begin("batch", RANGES[:1], guard.view())
+    losing = InThread(lose)
+    wait_until(lambda: guard.fenced, "the batch is fenced")
+    told.append("back")
+    guard.finish(End.UNTRIED, {})
+    losing.result()
+    assert told == ["back", "lost"]
+
+
+def test_a_partition_that_is_started_after_a_stop_that_failed_is_planned(holdings: BatchGuard) -> None:
+    def leased(partition: TopicPartition) -> bool:
+        raise UnavailableError("the membership cannot tell")
+
+    holdings.begin("batch", RANGES, holdings.view())
+    with pytest.raises(UnavailableError):
+        holdings.stop([A], 0, leased, nothing_early)
+    assert holdings.view().holds.keys() == {B}
+    holdings.start(Starting({A: 3}, 2))
+    assert holdings.view().holds.keys() == {A, B}
 
 
 def test_two_batches_at_once_are_a_bug(holdings: BatchGuard) -> None:

@@ -107,6 +107,27 @@ def test_f62_a_range_whose_incarnation_nobody_told_goes_on_where_the_table_is(pl
     assert plain.rows(OFFSETS) == [("t", 0, 14, 2)]
 
 
+def test_a_line_whose_incarnation_nobody_knows_is_given_the_batchs(plain: Database) -> None:
+    """Somebody added the column with another default than the documented one."""
+    plain.create("ALTER TABLE clicks_offsets ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0")
+    plain.create("INSERT INTO clicks_offsets VALUES ('t', 0, 4, 0)")
+    assert in_one(plain, AGAIN) == 6
+    assert plain.rows(OFFSETS) == [("t", 0, 10, 2)]
+    with pytest.raises(UsageError, match="has incarnation 2 of t-0"):
+        in_one(plain, FIRST)
+
+
+def test_what_nobody_told_the_incarnation_of_is_the_first_in_a_table_that_has_the_column(
+    plain: Database, numbered: Database
+) -> None:
+    plain.create(ADD.format("clicks_offsets"))
+    assert in_one(plain, FIRST._replace(incarnation=0)) == 30
+    assert plain.rows(OFFSETS) == [("t", 0, 30, 1)]
+    assert in_one(plain, AGAIN) == 10
+    write(numbered, FIRST._replace(incarnation=0))
+    assert numbered.rows(NUMBERED) == both(FIRST)
+
+
 def test_f62_what_a_fresh_batch_brings_and_is_passed_over_is_told(
     plain: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,15 +155,35 @@ def test_f62_a_statement_of_ones_own_is_given_the_incarnation_last(numbered: Dat
     assert numbered.rows(NUMBERED) == both(FIRST, AGAIN._replace(partition=1))
 
 
-def test_f62_a_dataframe_may_have_the_incarnation_itself(numbered: Database) -> None:
-    class Filled(Frame):
-        def toLocalIterator(self) -> Any:  # noqa: N802
-            return ((*row, 7) for row in super().toLocalIterator())
+class Filled(Frame):
+    """Has the incarnation itself, whatever the batch says."""
 
-    columns = ["topic", "partition", "offset", "n", "incarnation"]
+    def __init__(self, *ranges: OffsetRange) -> None:
+        super().__init__(*ranges, columns=["topic", "partition", "offset", "n", "incarnation"])
+
+    def toLocalIterator(self) -> Any:  # noqa: N802
+        return ((*row, 7) for row in super().toLocalIterator())
+
+
+def test_f62_a_dataframe_may_have_the_incarnation_itself(numbered: Database) -> None:
     for _ in range(2):
-        write(numbered, AGAIN, frame=Filled(AGAIN, columns=columns))
+        write(numbered, AGAIN, frame=Filled(AGAIN))
     assert numbered.rows(NUMBERED) == both(AGAIN._replace(incarnation=7))
+
+
+@pytest.mark.parametrize("column", ["incarnation", "life"])
+def test_a_statement_of_ones_own_is_given_the_dataframes_incarnation_once(tmp_path: Path, column: str) -> None:
+    """Whatever the table calls it."""
+    made = Database(tmp_path / "own.db")
+    made.create(f'CREATE TABLE clicks (topic, "partition", "offset", n, {column})')
+    write(made, AGAIN, frame=Filled(AGAIN), statement="INSERT INTO clicks VALUES (?, ?, ?, ?, ?)")
+    assert made.rows(f"SELECT count(*), min({column}), max({column}) FROM clicks") == [(10, 7, 7)]
+
+
+def test_a_table_of_offsets_must_know_the_incarnation_though_the_dataframe_does(plain: Database) -> None:
+    plain.create("ALTER TABLE clicks ADD COLUMN incarnation")
+    with pytest.raises(UsageError, match=f"Add it: {ADD.format('clicks_offsets')}"):
+        write(plain, AGAIN, frame=Filled(AGAIN), offsets_table="clicks_offsets")
 
 
 def test_f62_an_old_keyed_table_serves_until_a_topic_is_recreated(keyed: Database) -> None:

@@ -112,6 +112,12 @@ CLICKS = 'SELECT * FROM clicks ORDER BY topic, "partition", "offset"'
 OFFSETS = "SELECT * FROM clicks_offsets ORDER BY 1, 2"
 
 
+def test_two_writers_of_the_same_partitions_lock_their_lines_in_the_same_order(plain: Database) -> None:
+    ranges = [OffsetRange("t", number, 0, 2) for number in (3, 1, 2, 0)]
+    write(plain, *ranges, offsets_table="clicks_offsets")
+    assert plain.rows('SELECT "partition" FROM clicks_offsets ORDER BY rowid') == [(0,), (1,), (2,), (3,)]
+
+
 # ---- keyed
 
 

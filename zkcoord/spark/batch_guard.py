@@ -143,7 +143,6 @@ class BatchGuard:
         with self._changed:
             mine = {each for each in partitions if each in self._holds}
             self._stopping |= mine
-            self._notify()
             read = {each for each in mine if self._reading([each]) is not None}
             free = mine - read if read else set()
             final = self._drop(free)
