@@ -244,3 +244,21 @@ def test_a_group_whose_kafka_is_away_is_described_without_lag(world: World, monk
     assert f"warning: Kafka at {NOWHERE}" in result.stderr and "check that it runs" in result.stderr
     (row,) = [line.split() for line in result.stdout.splitlines() if line.startswith("g ")]
     assert row == ["g", "clicks", "0", "7", "-", "-", f"{member.consumer.consumer_id}-0"]
+
+
+@pytest.mark.parametrize("begins", [[], ["--from-beginning"]])
+def test_f84_a_consume_with_a_silent_kafka_ends_soon_after_its_time_and_says_it_in_plain_words(
+    world: World, spawn: Spawn, silent: str, begins: list[str]
+) -> None:
+    """It took 17 s with 2000 ms, and told the names of inner functions."""
+    world.topic("clicks", 1)
+    servers = ("--zookeeper", world.zookeeper, "--bootstrap-servers", silent)
+    program = spawn("consume", "--group", "g", "--topic", "clicks", "--timeout-ms", "2000", *begins, *servers)
+    program.line("stderr", having="kafka_away")
+
+    assert program.process.wait(8) == 5  # the connection's end, and the program's, take their time beside it
+
+    told = program.rest("stderr")
+    advice = "check that it runs, the address, and security.protocol"
+    assert told[-1] == f"error: Kafka at {silent} cannot be reached: it does not answer; {advice}"
+    assert not [line for line in told if "UnavailableError" in line or "Local:" in line]

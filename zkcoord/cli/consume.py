@@ -90,10 +90,13 @@ def consume(settings: Settings, **options: Any) -> None:
         commits=not options["no_commit"],
         wanted=wanted_words(topics, options["include"], options["exclude"]),
     )
+    if options["timeout_ms"] is not None:
+        consumer.ask_within(options["timeout_ms"])
     with stopping() as asked:
         try:
+            begun_ms = mono_ms()
             with consumer:
-                printing.run(asked)
+                printing.run(asked, begun_ms)
         finally:
             if settings.log_format == "text":
                 click.echo(f"{printing.printed} messages", err=True)
@@ -118,13 +121,13 @@ class Printing:
         self._pipe = _pipe(sys.stdout)
         self.printed = 0
 
-    def run(self, asked: threading.Event) -> None:
+    def run(self, asked: threading.Event, begun_ms: int | None = None) -> None:
         """Print until asked to stop, or enough; BrokenPipeError when nobody reads any more.
 
         UnavailableError when no partition was given in `timeout_ms`, when Kafka cannot be reached after it, and when
         Kafka could not be reached until the stop.
         """
-        committed_ms = heard_ms = mono_ms()
+        committed_ms = heard_ms = mono_ms() if begun_ms is None else begun_ms
         started = False
         while not asked.is_set() and self.printed != self._max_messages:
             left = RECORDS_MAX if self._max_messages is None else self._max_messages - self.printed
@@ -147,7 +150,7 @@ class Printing:
 
     def _check_reached(self, started: bool, waited_ms: int) -> None:
         """Ask the brokers whether silence for so long is the end of the records."""
-        away = self._consumer.ask_kafka()
+        away = self._consumer.away or self._consumer.ask_kafka()  # who is away was asked a second ago
         if away is not None:
             if self._commits:  # what was printed is not to come again
                 self._commit()

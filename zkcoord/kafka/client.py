@@ -26,6 +26,9 @@ TIMEOUT_MS = 10_000  # as Kafka's own command line tools wait, short enough to b
 CHECK_SECONDS = (0.1, 0.4, 1.5, 3.0)  # a refusal is seen when such a wait is over; a broker delays it by 0.1 s
 LATE_MS = 2_000  # librdkafka answers within its timeout; beyond this much more it never will
 
+SILENCE = re.compile(r"(Failed to [a-z ]+: )?Local: (Broker transport failure|Timed out)")
+"""What librdkafka says of a broker that does not answer."""
+
 # ZooKeeper names a new partition before the brokers know of it, as a rule by some tens of ms: it is asked for again
 NEW_WITHIN_MS = 2_000
 NEW_PAUSE_SECONDS = (0.05, 0.5)  # the first one, doubled up to the last
@@ -154,13 +157,14 @@ def translate(error: Any, servers: str, doing: str) -> ZkcoordError:
     if name in SETTING:
         return UsageError(f"could not {doing}: {text}; check the Kafka client's settings")
     if name in AWAY or error.retriable():
-        return UnavailableError(f"Kafka at {servers} did not {doing}: {text}; check that it runs, then try again")
+        why = SILENCE.sub("it does not answer", text)
+        return UnavailableError(f"Kafka at {servers} did not {doing}: {why}; check that it runs, then try again")
     return ZkcoordError(f"Kafka at {servers} failed to {doing}: {text} ({name})")
 
 
 def unreachable(error: Any, servers: str) -> UnavailableError:
     """Say that no broker can be reached, with the confluent_kafka.KafkaError that told why."""
-    why = VARIES.sub("", error.str())
+    why = SILENCE.sub("it does not answer", VARIES.sub("", error.str()))
     return UnavailableError(
         f"Kafka at {servers} cannot be reached: {why}; check that it runs, the address, and security.protocol"
     )
@@ -209,19 +213,20 @@ class KafkaClient:
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns None when one answers, else why none does: as soon as all are
-        away, after CHECK_SECONDS at the latest."""
+        away, after CHECK_SECONDS or this client's timeout at the latest."""
         module, admin = librdkafka(), self.admin()
         last: Any = None
+        deadline = time.monotonic() + self._timeout_ms / 1000
         for seconds in CHECK_SECONDS:
             try:
-                admin.list_topics(timeout=seconds)
+                admin.list_topics(timeout=max(0.05, min(seconds, deadline - time.monotonic())))
                 return None
             except module.KafkaException as error:
                 last = error.args[0]
                 admin.poll(0)  # serves _on_error
                 if self._denied is not None:
                     raise self._translate(last, "list its topics") from error
-                if self._down:
+                if self._down or time.monotonic() >= deadline:
                     break
         return unreachable(self._trouble or last, self._servers)
 

@@ -256,6 +256,10 @@ class KafkaConsumer:
         seconds at most; RefusedError if Kafka refuses us."""
         return self._resets.ask(self.assignment())
 
+    def ask_within(self, timeout_ms: int) -> None:
+        """Let each question to Kafka take `timeout_ms` at most: for a program that ends soon. Before `start`."""
+        self._resets.timeout_ms = timeout_ms
+
     # ---- the polling thread
 
     def _take(self, count: int, timeout: float) -> list[Message]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError
+from zkcoord.kafka.client import TIMEOUT_MS as CLIENT_TIMEOUT_MS
 from zkcoord.kafka.client import KafkaClient, ResetPolicy
 
 TIMEOUT_MS = 5_000  # of each of three questions, by which the poll that meets a bad position may take longer
@@ -29,15 +30,16 @@ class Resets:
 
     def __init__(self, servers: str, config: Mapping[str, str], policy: ResetPolicy) -> None:
         self._servers, self._config, self.policy = servers, config, policy
+        self.timeout_ms = CLIENT_TIMEOUT_MS  # of every question, at most; set before the first
 
     def check_credentials(self) -> UnavailableError | None:
         """RefusedError if the brokers refuse us. Returns the error if nobody answers."""
-        with KafkaClient(self._servers, self._config) as client:
+        with self._client(CLIENT_TIMEOUT_MS) as client:
             return client.check_credentials()
 
     def ask(self, partitions: Collection[TopicPartition]) -> UnavailableError | None:
         """Return why these, or the cluster, cannot be reached; None: the cluster and their leaders answer."""
-        with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
+        with self._client(TIMEOUT_MS) as client:
             why = client.check_credentials()
             if why is not None or not partitions:
                 return why
@@ -47,14 +49,17 @@ class Resets:
 
     def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return where partitions without an offset start."""
-        with KafkaClient(self._servers, self._config) as client:
+        with self._client(CLIENT_TIMEOUT_MS) as client:
             return client.reset_positions(partitions, self.policy)
 
     def log_of(self, partition: TopicPartition) -> Log:
         """Return the log of a partition whose position is not in it."""
-        with KafkaClient(self._servers, self._config, timeout_ms=TIMEOUT_MS) as client:
+        with self._client(TIMEOUT_MS) as client:
             return Log(
                 start=client.beginning_offsets([partition])[partition],
                 end=client.end_offsets([partition], "read_uncommitted")[partition],
                 reset=client.reset_positions([partition], self.policy)[partition],
             )
+
+    def _client(self, timeout_ms: int) -> KafkaClient:
+        return KafkaClient(self._servers, self._config, timeout_ms=min(timeout_ms, self.timeout_ms))

@@ -12,7 +12,7 @@ from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
 from zkcoord.core.view import Refusal
-from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError
+from zkcoord.errors import CorruptError, UnavailableError, UnknownPartitionError, ZkcoordError
 from zkcoord.member.owned_partitions import NOWHERE, Position
 from zkcoord.member.session import MemberSession
 from zkcoord.member.tasks import TASK, Step
@@ -211,7 +211,8 @@ class StartTask:
 
     def _refuse(self, name: str, partitions: Collection[TopicPartition], error: BaseException) -> None:
         """These cannot be started; of what Kafka does not know only that, the rest is asked for without it."""
-        reason = f"{name}: {type(error).__name__}: {error}"
+        kind = "" if isinstance(error, ZkcoordError) else f"{type(error).__name__}: "
+        reason = f"{name}: {kind}{error}"
         away = isinstance(error, UnavailableError)  # Kafka: nobody's fault, and tried again here
         unknown = set[TopicPartition]()
         if isinstance(error, UnknownPartitionError):
