@@ -25,8 +25,9 @@ MS_PER_RECORD = 16
 CALLS_MAX = CALLS_WAITING_MAX + 6
 """No more calls may ever wait: at the bound one registration may still ask for a replay and a start and take it back,
 and so may the task that was taken up meanwhile."""
-DRAIN_FACTOR = 5
-"""In calm an application looks this many times less often: nothing but lease syncs shall happen then."""
+DRAIN_FACTOR, DRAIN_MS_MAX = 5, 8_000
+"""In calm an application looks this many times less often: nothing but lease syncs shall happen then. But it looks once
+at least before a world counts as quiet: that takes a session timeout, 4 s at least, and QUIET_MS."""
 
 
 class Logs:
@@ -187,7 +188,7 @@ class Application:
     def _look_later(self) -> None:
         world = self._world
         delay_ms = 1 + int(world.rng.random() * world.options.read_ms_max)
-        self._process.after(delay_ms * (DRAIN_FACTOR if world.draining else 1), self._look_now)
+        self._process.after(min(delay_ms * DRAIN_FACTOR, DRAIN_MS_MAX) if world.draining else delay_ms, self._look_now)
 
     def _look_now(self) -> None:
         if self.hung and not self._reads_on:
