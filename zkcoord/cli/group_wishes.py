@@ -62,34 +62,17 @@ def _print(settings: Settings, whose: str, name: str, answer: Answer) -> None:
         click.echo(f"group {whose}: {answer.state}")
 
 
-@click.command(cls=Command)
-@click.argument("name", metavar="G")
-@timeout
-@pass_settings
-def rebalance(settings: Settings, name: str, timeout_ms: int) -> None:
-    """Ask the assignor again for group G, and forget a failure.
+def _asking(request: str, text: str) -> click.Command:
+    """Return the command that makes this request; `text` is its help."""
 
-    Nothing moves where everything is in balance; `plan` shows what would.
-    """
-    _carry_out(settings, name, REBALANCE, timeout_ms)
+    @click.command(request, cls=Command, help=text)
+    @click.argument("name", metavar="G")
+    @timeout
+    @pass_settings
+    def ask(settings: Settings, name: str, timeout_ms: int) -> None:
+        _carry_out(settings, name, request, timeout_ms)
 
-
-@click.command(cls=Command)
-@click.argument("name", metavar="G")
-@timeout
-@pass_settings
-def hold(settings: Settings, name: str, timeout_ms: int) -> None:
-    """Keep group G as it is until `resume`: nothing is stopped, what comes free is still given to others."""
-    _carry_out(settings, name, HOLD, timeout_ms)
-
-
-@click.command(cls=Command)
-@click.argument("name", metavar="G")
-@timeout
-@pass_settings
-def pause(settings: Settings, name: str, timeout_ms: int) -> None:
-    """Stop all consumers of group G, and give them nothing until `resume`. They stay members."""
-    _carry_out(settings, name, PAUSE, timeout_ms)
+    return ask
 
 
 @click.command(cls=Command)
@@ -130,4 +113,14 @@ def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> Non
     _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
 
 
-VERBS: tuple[click.Command, ...] = (rebalance, hold, pause, resume, delete)
+VERBS: tuple[click.Command, ...] = (
+    _asking(
+        REBALANCE,
+        "Ask the assignor again for group G, and forget a failure.\n\n"
+        "Nothing moves where everything is in balance; `plan` shows what would.",
+    ),
+    _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out."),
+    _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members."),
+    resume,
+    delete,
+)
