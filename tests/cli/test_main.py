@@ -275,7 +275,7 @@ def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
 
 
 def test_these_nouns_and_verbs_exist() -> None:
-    assert sorted(cli.commands) == ["consume", "coordinator", "coordinators", "demo", "group", "migrate"]
+    assert sorted(cli.commands) == ["consume", "coordinator", "coordinators", "demo", "group", "inventory", "migrate"]
 
 
 @pytest.mark.parametrize("words", ["migrate history", "--help", "group --help"])
