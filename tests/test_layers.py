@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.tree": PURE | {"json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.topic_filter": PURE | {"regex", "json", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.tree.state": PURE | {"json", "hashlib", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},  # the digest
-    "zkcoord.legacy": PURE | {"json", "zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.errors"},
+    "zkcoord.legacy": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.errors"},
     "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
     "zkcoord.member": PURE
     | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.member", "zkcoord.errors"},

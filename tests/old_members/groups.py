@@ -13,10 +13,10 @@ A, B = "g_h1-1416335000123-1a2b3c4d", "g_h2-1416335000123-2b3c4d5e"
 MADE_MS, SINCE_MS, WRITTEN_MS = 1_416_000_000_000, 1_416_335_000_123, 1_416_400_000_000
 
 
-def node(data: bytes | str, mtime_ms: int = SINCE_MS, version: int = 0) -> Node:
+def node(data: bytes | str, mtime_ms: int = SINCE_MS, session: int = 1) -> Node:
     """A node that is there."""
     written = data if isinstance(data, bytes) else data.encode()
-    return Node("", Kind.DATA, Stat(version, 1, 0, mtime_ms), written)
+    return Node("", Kind.DATA, Stat(0, 1, session, mtime_ms), written)
 
 
 def static(**threads: int) -> str:
@@ -37,15 +37,16 @@ def group(
     kafka: Mapping[str, int] | None = None,
     others: tuple[str, ...] = (),
     brokers: int = 1,
+    session: int = 1,
 ) -> GroupInventory:
     """The inventory of group `g`; owners and offsets by `topic/partition`."""
     return take_inventory(
         GroupNodes(
             group="g",
             folder=node("", MADE_MS),
-            registrations={name: node(text) for name, text in registrations.items()},
-            owners=_below(owners or {}, SINCE_MS),
-            offsets=_below(offsets or {}, WRITTEN_MS),
+            registrations={name: node(text, session=session) for name, text in registrations.items()},
+            owners=_below(owners or {}, SINCE_MS, session),
+            offsets=_below(offsets or {}, WRITTEN_MS, 0),
             others=others,
         ),
         Cluster(topics={name: tuple(range(size)) for name, size in (topics or {}).items()}, brokers=brokers),
@@ -59,9 +60,9 @@ def partition(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _below(nodes: Mapping[str, str], mtime_ms: int) -> dict[str, dict[str, Node]]:
+def _below(nodes: Mapping[str, str], mtime_ms: int, session: int) -> dict[str, dict[str, Node]]:
     found: dict[str, dict[str, Node]] = {}
     for name, text in nodes.items():
         topic, _, child = name.partition("/")
-        found.setdefault(topic, {})[child] = node(text, mtime_ms)
+        found.setdefault(topic, {})[child] = node(text, mtime_ms, session)
     return found

@@ -124,6 +124,16 @@ def test_a_wildcard_that_takes_for_ever_is_given_up_once_for_all_members(monkeyp
     assert {member.problem for member in found.members} == {reason}
 
 
+def test_copied_registrations_and_owners_are_told_since_no_session_ever_ends_them() -> None:
+    found = group({A: static(t=1), B: static(t=1)}, RANGE, OFFSETS, TOPICS, session=0)
+    assert [problem.partition(",")[0] for problem in problems_of(found)] == [
+        f"consumers {A}",
+        "partitions t-0",
+    ]
+    assert "registered in persistent nodes" in problems_of(found)[0]
+    assert "t-0, t-1, t-2 and 1 more are owned in persistent nodes" in problems_of(found)[1]
+
+
 def test_a_group_of_0_7_is_left_alone_with_one_note() -> None:
     found = group({"g_x": '{ "t": 4 }'}, {"t/0-1": "x"}, {"t/0-1": "7"}, {"t": 1})
     assert [problem.partition(":")[0] for problem in problems_of(found)] == [

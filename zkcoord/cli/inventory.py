@@ -219,6 +219,7 @@ def _member(found: GroupInventory, member: OldMember) -> dict[str, Any]:
         "versions": member.client.versions,
         "known_by": member.client.why,
         "since_ms": member.since_ms,
+        "ephemeral": member.ephemeral,
         "wildcard": member.wildcard,
         "black_list": member.black_list,
         "threads": dict(sorted(member.threads.items())),

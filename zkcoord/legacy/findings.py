@@ -29,6 +29,7 @@ def problems_of(found: GroupInventory) -> tuple[str, ...]:
     if found.kind == "0.7":
         return ("its members are of Kafka 0.7, which no later one can join: it is left alone, until they are upgraded",)
     return (
+        *_of_copies(found),
         *_of_members(found),
         *_of_rebalances(found),
         *_of_round_robin(found),
@@ -50,6 +51,21 @@ def questions_of(found: GroupInventory) -> tuple[Question, ...]:
         Question("auto_commit_interval_ms", 60_000, "their auto.commit.interval.ms (60000 unless they set it)"),
         _internal(found),
     )
+
+
+def _of_copies(found: GroupInventory) -> Iterator[str]:
+    members = [member.consumer for member in found.members if not member.ephemeral]
+    if members:
+        yield (
+            f"{_named(members, 'consumer')} registered in persistent nodes, copied or made by hand: nobody runs there, "
+            "and old members leave a share to it for good; delete the nodes below ids"
+        )
+    owned = sorted(str(partition) for partition, claim in found.owners.items() if not claim.ephemeral)
+    if owned:
+        yield (
+            f"{_named(owned, 'partition')} owned in persistent nodes, copied or made by hand: nobody can take them "
+            "until the owner nodes are deleted"
+        )
 
 
 def _of_members(found: GroupInventory) -> Iterator[str]:

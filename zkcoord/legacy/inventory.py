@@ -70,10 +70,11 @@ class GroupNodes:
 
 
 class Claim(NamedTuple):
-    """An owner node: the thread it names, and since when it stands, by the server's clock."""
+    """An owner node: the thread it names, since when by the server's clock, and whether a session holds it."""
 
     thread: str
     since_ms: int
+    ephemeral: bool = True
 
 
 class Committed(NamedTuple):
@@ -90,6 +91,7 @@ class OldMember:
     consumer: str
     client: Client
     since_ms: int
+    ephemeral: bool = True  # else no session holds it: it was copied, or made by hand
     wildcard: str | None = None
     black_list: bool = False
     threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; a wildcard's topics as they are now
@@ -221,6 +223,7 @@ def _member(group: str, name: str, node: Node, cluster: Cluster) -> OldMember:
         consumer=name,
         client=client,
         since_ms=stat.mtime_ms if stat is not None else 0,
+        ephemeral=stat is None or stat.ephemeral_owner != 0,
         wildcard=read.wildcard if read is not None else None,
         black_list=read is not None and read.black_list,
         threads=threads,
@@ -237,7 +240,8 @@ def _owners(nodes: GroupNodes, strange: dict[str, str]) -> dict[TopicPartition, 
             if number is None:
                 strange[f"owners/{topic}/{name}"] = f"{_kind_of_name(name)}: Kafka's own members do not look at it"
             elif node.stat is not None:
-                found[TopicPartition(topic, number)] = Claim(node.data.decode("utf-8", "replace"), node.stat.mtime_ms)
+                thread, held = node.data.decode("utf-8", "replace"), node.stat.ephemeral_owner != 0
+                found[TopicPartition(topic, number)] = Claim(thread, node.stat.mtime_ms, held)
     return found
 
 
