@@ -13,6 +13,7 @@ from tests.sim.options import seeds
 from tests.sim.scenarios import Scene
 from tests.sim.world import World
 from zkcoord.core.ack_timeouts import AckTimeouts
+from zkcoord.errors import CorruptError
 from zkcoord.shell.journal.replay import replay
 
 PAGE_LINES = 10
@@ -75,6 +76,16 @@ def test_a_coordinator_that_decides_otherwise_is_found_out(monkeypatch: pytest.M
     differences = [played.difference for page in pages for played in replay(page) if played.difference]
     written = [output for difference in differences for output in difference.was if output not in difference.now]
     assert any(output.get("event") == "start_sent" for output in written)
+
+
+def test_a_journal_of_a_version_whose_values_had_other_fields_is_refused_with_that_versions_name() -> None:
+    page = next(page for journal in journals_of_a_storm(1) for page in journal.pages if "GroupState" in page[0])
+    first = json.loads(page[0])
+    assert list(replay(page)) != []
+    first["version"] = "0.9"
+    first["fields"]["zkcoord.core.state.GroupState"].remove("problem")
+    with pytest.raises(CorruptError, match=r"zkcoord.core.state.GroupState has other fields now.*zkcoord 0.9"):
+        list(replay([json.dumps(first) + "\n", *page[1:]]))
 
 
 def test_a_line_that_was_cut_off_ends_the_replay() -> None:

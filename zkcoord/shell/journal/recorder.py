@@ -12,6 +12,7 @@ import pickle
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -108,7 +109,7 @@ class Recorder:
         """Make the loop's step and write its line, also when the step raises: just then it is needed."""
         pages = self._pages
         if pages is not None and pages.turn:
-            pages.checkpoint({"checkpoint": self.checkpoint(loop), "step": self._steps})
+            pages.checkpoint({**self.checkpoint(loop), "step": self._steps})
         self._steps += 1
         self.outputs.clear()
         taken = [lines.of_input(item) for item in inputs] if pages is not None else []
@@ -123,19 +124,22 @@ class Recorder:
                 line = {"step": self._steps, "mono_ms": now_ms, "inputs": taken, "outputs": list(self.outputs)}
                 pages.write(line if raised is None else {**line, "raised": raised})
 
-    def checkpoint(self, loop: Loop) -> str:
-        """Return the loop, with its role and all that they know, as text."""
+    def checkpoint(self, loop: Loop) -> dict[str, Any]:
+        """Return the loop, with its role and all that they know, as text, and the fields of each class in it."""
         data = io.BytesIO()
-        _Pickler(data, self).dump((loop, self._stores))
-        return b64encode(zlib.compress(data.getvalue(), 1)).decode("ascii")
+        pickler = _Pickler(data, self)
+        pickler.dump((loop, self._stores))
+        text = b64encode(zlib.compress(data.getvalue(), 1)).decode("ascii")
+        return {"checkpoint": text, "fields": pickler.fields}
 
-    def restore(self, checkpoint: str) -> Loop:
-        """Return the loop of a checkpoint, with this recorder around it; CorruptError when it is of another version.
+    def restore(self, line: Mapping[str, Any]) -> Loop:
+        """Return the loop of a checkpoint's line, with this recorder around it; CorruptError when it cannot be read.
 
         Only for journals that one trusts: a checkpoint is a pickle.
         """
         try:
-            loop, self._stores = _Unpickler(io.BytesIO(zlib.decompress(b64decode(checkpoint))), self).load()
+            data = io.BytesIO(zlib.decompress(b64decode(line["checkpoint"])))
+            loop, self._stores = _Unpickler(data, self, line.get("fields", {})).load()
         except (
             pickle.UnpicklingError,
             zlib.error,
@@ -145,8 +149,9 @@ class Recorder:
             EOFError,
             TypeError,
         ) as error:
+            wrote = f"zkcoord {line.get('version', 'of a version that it does not say')}"
             raise CorruptError(
-                f"a checkpoint that this version cannot read ({error}): replay with the version that wrote the journal"
+                f"a checkpoint that this version cannot read ({error}): replay with what wrote the journal, {wrote}"
             ) from error
         if not isinstance(loop, Loop):
             raise CorruptError(f"a checkpoint of something else: {type(loop).__name__}")
@@ -168,6 +173,14 @@ def make_loop(
     return loop, recorder.event, partial(recorder.step, loop)
 
 
+def _fields_of(kind: type[Any]) -> list[str] | None:
+    """The fields of a class of values, in their order; None of another class. A pickle holds values by their order."""
+    if is_dataclass(kind):
+        return [each.name for each in fields(kind)]
+    named: tuple[str, ...] | None = getattr(kind, "_fields", None)
+    return None if named is None else list(named)
+
+
 class _Pickler(pickle.Pickler):
     """Leaves out what belongs to the world around a loop."""
 
@@ -175,6 +188,17 @@ class _Pickler(pickle.Pickler):
         super().__init__(file)
         world = {"open_session": recorder.open_session, "put": recorder.put, "event": recorder.event}
         self._outside = {id(known): name for name, known in world.items()}
+        self._met: set[type[Any]] = set()
+        self.fields: dict[str, list[str]] = {}  # class -> the fields of its values
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Note the fields of a class that is met for the first time; everything is pickled as ever."""
+        kind = type(obj)
+        if kind not in self._met:
+            self._met.add(kind)
+            if (names := _fields_of(kind)) is not None:
+                self.fields[f"{kind.__module__}.{kind.__qualname__}"] = names
+        return NotImplemented
 
     def persistent_id(self, obj: Any) -> Any:
         """Return a name for what stays outside; None: to be written."""
@@ -187,9 +211,18 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Puts a recorder in place of what was left out."""
 
-    def __init__(self, file: io.BytesIO, recorder: Recorder) -> None:
+    def __init__(self, file: io.BytesIO, recorder: Recorder, written: Mapping[str, list[str]]) -> None:
+        """`written`: the fields of classes when the pickle was written; of those left out nothing is known."""
         super().__init__(file)
-        self._recorder = recorder
+        self._recorder, self._written = recorder, written
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """The class of a value; UnpicklingError when its fields are other ones now."""
+        kind = super().find_class(module_name, global_name)
+        name = f"{module_name}.{global_name}"
+        if name in self._written and self._written[name] != _fields_of(kind):
+            raise pickle.UnpicklingError(f"{name} has other fields now")
+        return kind
 
     def persistent_load(self, pid: Any) -> Any:
         """Return what a name stands for."""

@@ -44,7 +44,7 @@ def replay(journal: Iterable[str]) -> Iterator[Played]:
             return  # its writer was killed in the middle of it
         line = _parsed(number, text)
         if "checkpoint" in line:
-            loop = recorder.restore(line["checkpoint"])
+            loop = recorder.restore(line)
             continue
         if loop is None:
             raise CorruptError(f"line {number}: a journal's file begins with a checkpoint, this one does not")
