@@ -6,9 +6,10 @@ readings in a row are equal: then nothing changed between them (each node's vers
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
@@ -18,35 +19,34 @@ from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import outlook, pending
-from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
 from zkcoord.core.topics import recreated
-from zkcoord.core.view import GroupView, TopicChange
+from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
 from zkcoord.tree.candidate import assignors_of, in_charge, spoken
+from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
     BROKERS,
     CANDIDATES,
     EPOCH,
-    EVICTED_MARK,
     RECORDS,
     ROOT,
     TOPICS,
     Layout,
-    is_sequence,
+    Place,
     layout_named,
-    partition_numbers,
 )
+from zkcoord.tree.reading import roots, wants
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.schema import Schema, decode_epoch
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
-from zkcoord.tree.topic import Mark, changes_of, decode_replicas, topic_of
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
+from zkcoord.tree.whole_view import Surroundings, expanded, interests, view_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,36 +230,20 @@ def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
 
 
 class _Reading:
-    """One reading of one group, in the order ids, channels, owners, topics, offsets, record and state.
-
-    The coordinator's order (ids, owners, channels) is what its writes rely on; here a move under way is only shown.
-    """
+    """One reading of one group: what `tree.reading` names, until nothing new is named; then what that shows of topics,
+    brokers and coordinators."""
 
     def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
         self._tree, self._layout, self._group = tree, layout, group
-        self._nodes: GroupNodes = empty(group)
         self._problems: dict[str, str] = {}
-        self._topics: dict[str, bytes] = {}  # those with partitions, as read
+        self._topics = KnownTopics()
 
     def report(self) -> GroupReport:
         """Read all of it."""
-        layout, group = self._layout, self._group
-        (listed,) = self._take([Read(layout.ids(group), Kind.CHILDREN)])
-        self._take([Read(layout.registration(group, name)) for name in listed.children])
-        self._read_channels()
-        owned = self._read_partitions(layout.owners(group))
-        self._take([Read(layout.owner(group, partition)) for partition in owned])
-        topics = self._read_topics()
-        offsets = self._read_offsets()
-        self._take([Read(layout.record(group)), Read(layout.state(group))])
-        (listed,) = self._take([Read(layout.instances(group), Kind.CHILDREN)])
-        self._take([Read(layout.instance(group, name)) for name in listed.children])
-        changed = self._read_changes(sorted({p.topic for p in owned} | topics.keys()))
-        view = replace(self._nodes.view, topics=topics, changed=changed)
-        if racked(view.members, view.instances):
-            view = self._with_racks(view)
+        nodes, offsets = self._read_group()
         candidates = self._read_candidates()
-        view = replace(view, protocols=spoken(candidates, PROTOCOLS))
+        nodes = self._whole(nodes, spoken(candidates, PROTOCOLS))
+        view = nodes.view
         known = assignors_of(candidates[0].data) if candidates else None
         decided = decide(view, Memory(), 0, digest, _assignors(view, known))
         decisions, memory = decided.decisions, decided.memory
@@ -277,121 +261,79 @@ class _Reading:
             target=memory.target.assignment,
             awaited=_awaited(view, memory),
             wishes={name: wish for name, wish in view.record.wish.items() if wish is not None},
-            problems={**self._nodes.problems, **self._problems},
+            problems={**nodes.problems, **self._problems},
             deleted=_deleted(view.state.deleted, view.record, view.members),
         )
 
+    def _read(self, reads: Iterable[Read]) -> tuple[Node, ...]:
+        asked = list(reads)
+        return self._tree.read(asked) if asked else ()
+
+    def _read_group(self) -> tuple[GroupNodes, dict[TopicPartition, int | None]]:
+        """The group's own nodes, and its offsets."""
+        layout, nodes, offsets = self._layout, empty(self._group), dict[TopicPartition, int | None]()
+        reads = [Read(want.path, want.kind) for want in roots(self._group, layout)]
+        reads.append(Read(layout.offsets(self._group), Kind.CHILDREN))
+        while reads:
+            answers = self._read(reads)
+            nodes = fold(nodes, answers, layout)
+            for node in answers:
+                address = layout.parse(node.path)
+                if address is not None and address.place is Place.OFFSET and address.partition is not None:
+                    offsets[address.partition] = self._offset(node)
+            reads = wants(answers, layout)
+        return nodes, offsets
+
+    def _offset(self, node: Node) -> int | None:
+        try:
+            return decode_offset(node.data) if node.exists else None
+        except CorruptError as error:
+            self._problems[node.path] = f"{error}: an operator must set it to a number"
+            return None
+
     def _read_candidates(self) -> list[Node]:
         """Who stands, in the order in which they count: it is judged as the coordinator in charge judges."""
-        leader, listed = self._tree.read([Read(self._layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
-        nodes = self._tree.read([Read(f"{CANDIDATES}/{name}") for name in listed.children]) if listed.children else ()
+        leader, listed = self._read([Read(self._layout.coordinator), Read(CANDIDATES, Kind.CHILDREN)])
+        nodes = self._read(Read(f"{CANDIDATES}/{name}") for name in listed.children)
         return in_charge(nodes, leader.data.decode("utf-8", "replace"))
 
-    def _take(self, reads: Sequence[Read]) -> tuple[Node, ...]:
-        nodes = self._tree.read(reads) if reads else ()
-        self._nodes = fold(self._nodes, nodes, self._layout)
-        return nodes
+    def _whole(self, nodes: GroupNodes, protocols: tuple[int, int]) -> GroupNodes:
+        """The group with its whole view."""
+        root, listed = self._read([Read(ROOT), Read(TOPICS, Kind.CHILDREN)])
+        self._topics.listed = frozenset(listed.children) if listed.exists else None
+        members = expanded(nodes.view.members, cache(self._taken))
+        nodes = replace(nodes, view=replace(nodes.view, members=members))
+        wanted = interests(members, nodes.view.instances)
+        self._read_topics(wanted.topics)
+        around = Surroundings(
+            topics=self._topics,
+            racks=self._read_racks() if wanted.racked else {},
+            root_czxid=root.stat.czxid if root.stat is not None else 0,
+            protocols=protocols,
+        )
+        view, _ = view_of(nodes, wanted, around)
+        return replace(nodes, view=view)
 
-    def _read_channels(self) -> None:
-        layout, group = self._layout, self._group
-        (listed,) = self._take([Read(layout.channels_of(group), Kind.CHILDREN)])
-        paths = [layout.channel(group, name) for name in listed.children]
-        self._take([Read(path) for path in paths])
-        answers = self._take([Read(path, Kind.CHILDREN) for path in paths])
-        inside = [
-            f"{channel.path}/{name}"
-            for channel in answers
-            for name in channel.children
-            if is_sequence(name) or name == EVICTED_MARK
-        ]
-        self._take([Read(path) for path in inside])
+    def _taken(self, wildcard: Wildcard) -> dict[str, int]:
+        """The topics that a wildcard takes, with its threads."""
+        topics = taken(wildcard.regex, sorted(self._topics.listed or ()), black_list=wildcard.black_list)
+        return dict.fromkeys(topics, wildcard.threads)
 
-    def _read_partitions(self, parent: str) -> list[TopicPartition]:
-        """The partitions that have a node below `parent/<topic>`."""
-        (topics,) = self._tree.read([Read(parent, Kind.CHILDREN)])
-        lists = self._tree.read([Read(f"{parent}/{topic}", Kind.CHILDREN) for topic in topics.children])
-        return [
-            TopicPartition(topic, number)
-            for topic, node in zip(topics.children, lists, strict=True)
-            for number in partition_numbers(node.children)
-        ]
-
-    def _expand_wildcards(self) -> None:
-        members = self._nodes.view.members
-        wildcards = {member.wildcard for member in members.values() if member.wildcard is not None}
-        if not wildcards:
-            return
-        (listed,) = self._tree.read([Read(TOPICS, Kind.CHILDREN)])
-        threads = {
-            wildcard: dict.fromkeys(
-                taken(wildcard.regex, listed.children, black_list=wildcard.black_list), wildcard.threads
-            )
-            for wildcard in wildcards
-        }
-        expanded = {
-            name: replace(member, threads=threads[member.wildcard]) if member.wildcard is not None else member
-            for name, member in members.items()
-        }
-        self._nodes = replace(self._nodes, view=replace(self._nodes.view, members=expanded))
-
-    def _read_topics(self) -> dict[str, tuple[int, ...]]:
-        self._expand_wildcards()
-        subscribed = sorted({topic for member in self._nodes.view.members.values() for topic in member.threads})
-        found: dict[str, tuple[int, ...]] = {}
-        for topic, node in zip(subscribed, self._tree.read([Read(f"{TOPICS}/{t}") for t in subscribed]), strict=True):
+    def _read_topics(self, topics: Collection[str]) -> None:
+        for node in self._read(Read(f"{TOPICS}/{topic}") for topic in sorted(topics)):
             try:
-                partitions = topic_of(topic, node.data).partitions if node.exists else ()
+                if self._topics.take(node) is None:
+                    self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
             except CorruptError as error:
                 self._problems[node.path] = f"{error}: the broker or an operator must mend it"
-                continue
-            if not node.exists:
-                self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
-            if partitions:
-                found[topic] = partitions
-                self._topics[topic] = node.data
-        return found
 
-    def _with_racks(self, view: GroupView) -> GroupView:
-        """The view with the racks of the replicas, as a coordinator would know them that takes over now."""
-        replicas = {topic: decode_replicas(data) for topic, data in self._topics.items()}
-        (listed,) = self._tree.read([Read(BROKERS, Kind.CHILDREN)])
+    def _read_racks(self) -> dict[int, str | None]:
+        """The racks of brokers, as a coordinator would know them that takes over now."""
+        (listed,) = self._read([Read(BROKERS, Kind.CHILDREN)])
         numbers = {f"{BROKERS}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
         known: dict[int, str | None] = {}
-        for node in self._tree.read([Read(path) for path in numbers]) if numbers else ():
+        for node in self._read(Read(path) for path in numbers):
             with suppress(CorruptError):  # as a broker that is away
                 if node.exists:
                     known[numbers[node.path]] = decode_broker(node.data).rack
-        racks = broker_racks(replicas.values(), known, view.state.brokers)
-        return replace(view, brokers=racks, replica_racks=partition_racks(replicas, racks))
-
-    def _read_changes(self, topics: Sequence[str]) -> dict[str, TopicChange]:
-        """Which of these topics are not what their marks say."""
-        layout, group = self._layout, self._group
-        self._take([Read(layout.mark(group, topic)) for topic in topics])
-        root, listed = self._tree.read([Read(ROOT), Read(TOPICS, Kind.CHILDREN)])
-        present: dict[str, Mark] = {}
-        for topic, node in zip(topics, self._tree.read([Read(f"{TOPICS}/{t}") for t in topics]), strict=True):
-            with suppress(CorruptError):  # told as a problem of a topic that is subscribed to
-                if node.stat is not None:
-                    root_czxid = root.stat.czxid if root.stat is not None else 0
-                    present[topic] = Mark(
-                        incarnation=1,
-                        topic_id=topic_of(topic, node.data).topic_id,
-                        czxid=node.stat.czxid,
-                        root_czxid=root_czxid,
-                    )
-        gone = set(topics) - set(listed.children) if listed.exists else set()
-        return changes_of(self._nodes.marks, present.get, gone.__contains__)
-
-    def _read_offsets(self) -> dict[TopicPartition, int | None]:
-        layout, group = self._layout, self._group
-        partitions = self._read_partitions(layout.offsets(group))
-        found: dict[TopicPartition, int | None] = {}
-        nodes = self._tree.read([Read(layout.offset(group, partition)) for partition in partitions])
-        for partition, node in zip(partitions, nodes, strict=True):
-            try:
-                found[partition] = decode_offset(node.data) if node.exists else None
-            except CorruptError as error:
-                found[partition] = None
-                self._problems[node.path] = f"{error}: an operator must set it to a number"
-        return found
+        return known

@@ -192,8 +192,8 @@ def any_number_of_reads_is_under_way(patch: pytest.MonkeyPatch) -> None:
 
 def one_group_after_the_other(patch: pytest.MonkeyPatch) -> None:
     """The next group's turn comes when the one before it is through."""
-    clean = CoordinatorRole._clean
-    patch.setattr(CoordinatorRole, "_clean", lambda self, group: group == min(self._pending) and clean(self, group))
+    clean = CoordinatorRole._completed
+    patch.setattr(CoordinatorRole, "_completed", lambda self, group: group == min(self._pending) and clean(self, group))
 
 
 @pytest.mark.parametrize(

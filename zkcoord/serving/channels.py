@@ -20,7 +20,8 @@ from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Owner
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, is_sequence
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
+from zkcoord.tree.reading import below
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes
 
@@ -71,10 +72,10 @@ class Channels:
         One that it shows and nobody knows may have been purged, and made again under its name, while it was being read.
         """
         known = before.view.channels.keys()
-        for consumer_id in sorted(set(node.children) - known):
+        fresh = sorted(set(node.children) - known)
+        self.tracker.want_all(below(Address(Place.CHANNELS, self.group), node.path, fresh, self.layout), self.group)
+        for consumer_id in fresh:
             path = self.layout.channel(self.group, consumer_id)
-            self.tracker.want(path, Kind.CHILDREN, watch=True, scope=self.group, by_writes=True)
-            self._want(path, Kind.DATA)
             if consumer_id not in after.view.channels:  # what was wanted before, and answered that there is none
                 self.tracker.touch(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.DATA)
@@ -92,9 +93,8 @@ class Channels:
         channel = before.view.channels.get(consumer_id)
         commands = {command.sequence: command for command in channel.commands} if channel else {}
         names = set(node.children)
-        for name in sorted(names):
-            if is_sequence(name) or name == EVICTED_MARK:
-                self._want(f"{node.path}/{name}", Kind.DATA)
+        address = Address(Place.CHANNEL, self.group, consumer_id)
+        self.tracker.want_all(below(address, node.path, sorted(names), self.layout), self.group)
         for sequence, command in commands.items():
             if sequence in names:
                 if channel is not None and not channel.refused_mark and REFUSED_MARK in names:
@@ -204,9 +204,6 @@ class Channels:
             self._owners, self._owned = owners, _by_consumer(owners)
         for consumer_id in sorted(consumers):
             self._touch_owners(self._owned.get(consumer_id, ()))
-
-    def _want(self, path: str, kind: Kind) -> None:
-        self.tracker.want(path, kind, scope=self.group)
 
 
 def _by_consumer(owners: Mapping[TopicPartition, Owner]) -> dict[str, list[TopicPartition]]:

@@ -1,9 +1,7 @@
 """Which nodes of a group a coordinator follows: every answer says what else to read. The tree decides, not the events.
 
-Watched are the lists (members, channels, each channel's commands) and the group's record. Owners, registrations,
-commands and statuses are not: they change only together with one of the lists, or by an own write. What own writes make
-of owners and state, and which commands they send, comes with their replies. Read in the order ids, owners, channels
-(docs/protocol.md, section 8). What stands in channels and follows from it is in `channels`.
+What is named by what was read, in which order, and what of it is watched, stands in `tree.reading`; here the difference
+of two readings is followed. What stands in channels and follows from it is in `channels`.
 """
 
 from __future__ import annotations
@@ -15,20 +13,19 @@ from itertools import repeat
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
-from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import OpenRanges
 from zkcoord.core.view import Instance, Member, Wildcard
-from zkcoord.serving.brokers import BrokerTable
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_listing import USUAL, GroupListing
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.looked_up import committed, leftovers
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
+from zkcoord.tree.reading import above_partitions, below, roots
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import changes_of
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed
+from zkcoord.tree.whole_view import NO_INTERESTS, NO_PARTS, Interests, Parts, Surroundings, expanded, interests, view_of
 
 
 @dataclass(slots=True)
@@ -40,17 +37,14 @@ class GroupWatch:
     tracker: Tracker
     nodes: GroupNodes
     channels: Channels
-    subscribed: frozenset[str] = frozenset()  # topics that any member subscribes to
+    interests: Interests = NO_INTERESTS
     wildcards: frozenset[Wildcard] = frozenset()
-    racked: bool = False  # some member has a rack, or a static one that is away
     _instances: Mapping[str, Instance] = field(default_factory=dict)
-    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the three above are told
+    _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
     _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
     _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
-    _judged: tuple[object, ...] = ()  # of what `changed` in the view was made
-    _changes: int = 0  # of the topics, when they were
-    _topics_at: tuple[frozenset[str], int] = (frozenset(), 0)  # of what the view's topics were made
-    _racks_at: tuple[object, ...] = ()  # of what the view's racks were made
+    _changes: int = 0  # of the topics, when members were given those that their wildcards take
+    _made: Parts = NO_PARTS  # of what the view was made
     _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
     # by topic: those that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
@@ -65,14 +59,7 @@ class GroupWatch:
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
         following = cls(group, layout, tracker, empty(group), Channels(group, layout, tracker))
-        following._want(layout.ids(group), Kind.CHILDREN, watch=True)
-        following._want(layout.owners(group), Kind.CHILDREN)
-        following._want(layout.marks(group), Kind.DATA)
-        following._want(layout.offsets(group), Kind.DATA)
-        following._want(layout.channels_of(group), Kind.CHILDREN, watch=True)
-        following._want(layout.record(group), Kind.DATA, watch=True)
-        tracker.want(layout.state(group), scope=group, by_writes=True)
-        following._want(layout.instances(group), Kind.CHILDREN)
+        tracker.want_all(roots(group, layout), group)
         return following
 
     def end(self) -> None:
@@ -122,77 +109,34 @@ class GroupWatch:
         if members is not self._members:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
             table.use(self.group, self.wildcards)
-        taking = {
-            c: fast_replace(member, threads=threads)
-            for c, member in (members.items() if self.wildcards else ())
-            if member.wildcard is not None and (threads := table.threads(member.wildcard)) is not member.threads
-        }
-        if taking:
-            members = {**members, **taking}
-            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
-        if members is not self._members or instances is not self._instances:  # a share may wait with nobody else there
-            distinct = {id(member.threads): member.threads for member in members.values()}
-            distinct |= {id(known.threads): known.threads for known in instances.values()}
-            subscribed = frozenset[str]().union(*distinct.values())
-            for topic in sorted(subscribed - self.subscribed):
-                self._want_parents(topic)
-            table.want(self.group, subscribed)
-            self.subscribed = subscribed
-            self.racked = racked(members, instances)
+        if self.wildcards:
+            members = expanded(members, table.threads)
+            if members is not self.nodes.view.members:
+                self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
+        if members is not self._members or instances is not self._instances:
+            before, self.interests = self.interests.topics, interests(members, instances)
+            for topic in sorted(self.interests.topics - before):
+                self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
+            table.want(self.group, self.interests.topics)
         self._members, self._instances, self._changes = members, instances, table.changes
 
-    def set_topics(self, table: TopicTable) -> None:
-        """Take over the partitions of the topics that members subscribe to, as read."""
-        if (self.subscribed, table.changes) == self._topics_at:
-            return
-        self._topics_at = (self.subscribed, table.changes)
-        topics = table.partitions(self.subscribed)
-        if topics == self.nodes.view.topics:
-            return
-        before = self.nodes.view.topics
-        self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, topics=topics))
-        for topic, partitions in topics.items():
-            known = topic in self.nodes.view.marked or not self.layout.owners_below_marks
-            if known and before.get(topic) != partitions:
+    def complete(self, around: Surroundings) -> None:
+        """Let the view have what its surroundings say, and what was looked up; follow the owners of partitions that are
+        new in it. Called when all is clean."""
+        before = self.nodes.view
+        view, self._made = view_of(self.nodes, self.interests, around, self._made)
+        self.nodes = fast_replace(self.nodes, view=view)
+        for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
+            known = topic in view.marked or not self.layout.owners_below_marks
+            if known and before.topics.get(topic) != partitions:
                 self._want_owners(_numbered(topic, partitions))
-
-    def set_racks(self, table: TopicTable, brokers: BrokerTable) -> None:
-        """Take over in which racks there are replicas; nothing of it while no member has a rack."""
-        view, noted = self.nodes.view, self.nodes.view.state.brokers
-        made_of = (self.subscribed, table.changes, brokers.changes, noted) if self.racked else ()
-        if made_of == self._racks_at:
-            return
-        self._racks_at = made_of
-        replicas = table.replicas(view.topics) if self.racked else {}
-        known = broker_racks(replicas.values(), brokers.racks, noted)
-        racks = partition_racks(replicas, known)
-        if (known, racks) != (view.brokers, view.replica_racks):
-            self.nodes = fast_replace(self.nodes, view=fast_replace(view, brokers=known, replica_racks=racks))
-
-    def judge(self, table: TopicTable, root_czxid: int) -> None:
-        """Compare the marks with the topics as they stand (docs/protocol.md, section 8, "Topics")."""
-        marks = self.nodes.marks
-        judged = (marks, table.changes, self.subscribed, root_czxid)
-        if judged == self._judged:
-            return
-        self._judged = judged
-        subscribed = self.subscribed
-        changed = changes_of(
-            marks, lambda topic: table.mark(topic, root_czxid) if topic in subscribed else None, table.deleted
-        )
-        if changed != self.nodes.view.changed:
-            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, changed=changed))
-
-    def set_protocols(self, protocols: tuple[int, int]) -> None:
-        """Take over what all coordinators speak."""
-        if protocols != self.nodes.view.protocols:
-            self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, protocols=protocols))
+        self._take_leftovers()
 
     def look_up(self, topics: Set[str]) -> None:
         """Read what is left of these topics, and follow what is left of no other."""
         for topic in sorted(topics - self._looking):
-            for path in (self.layout.mark(self.group, topic), self.layout.topic_offsets(self.group, topic)):
-                self._want(path, Kind.CHILDREN)
+            for path, *_ in above_partitions(self.group, topic, self.layout):
+                self.tracker.want(path, Kind.CHILDREN, scope=self.group)
                 self.tracker.touch(path, Kind.CHILDREN)
         if not self._looking <= topics:
             self._look_no_more(self._looking - topics)
@@ -226,8 +170,8 @@ class GroupWatch:
             self.tracker.touch_scope(self.group)
         return began
 
-    def take_leftovers(self) -> None:
-        """Let the view have what was read of the topics that were looked up; called when all is clean."""
+    def _take_leftovers(self) -> None:
+        """Let the view have what was read of the topics that were looked up."""
         found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
         left = {topic: what for topic, what in found.items() if what is not None}
         for topic, what in left.items():  # somebody is asked to remove what is strange
@@ -254,8 +198,9 @@ class GroupWatch:
         new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
         for partition in new:
             self._announced[partition] = versions[partition]
-            self._want(self.layout.offset(self.group, partition), Kind.DATA)
-            self.tracker.touch(self.layout.offset(self.group, partition))
+            path = self.layout.offset(self.group, partition)
+            self.tracker.want(path, scope=self.group)
+            self.tracker.touch(path)
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
             self.nodes = fast_replace(self.nodes, view=fast_replace(view, committed=known))
@@ -288,11 +233,6 @@ class GroupWatch:
         """A grant of these is about to be sent: their owners are followed from then on."""
         self._want_owners(partitions)
 
-    def _want_parents(self, topic: str) -> None:
-        """Read what stands above a topic's owners and offsets: below a missing mark there are no owners to be read."""
-        self._want(self.layout.mark(self.group, topic), Kind.DATA)
-        self._want(self.layout.topic_offsets(self.group, topic), Kind.DATA)
-
     def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
         """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
         if node.kind is Kind.DATA and address.place is not Place.RECORD:
@@ -301,7 +241,9 @@ class GroupWatch:
     def _follow(self, before: GroupNodes, address: Address, node: Node) -> None:
         match address.place, node.kind:
             case Place.IDS, _:
-                self._follow_ids(before, node)
+                known = before.view.members.keys()
+                self._want_below(address, node, known)
+                self._gone(known - set(node.children))
             case Place.REGISTRATION, _ if not node.exists:  # evicted, or gone between two answers
                 self._gone({address.name})
             case Place.CHANNELS, _:
@@ -313,15 +255,13 @@ class GroupWatch:
             case Place.COMMAND, _:
                 self.channels.follow_command(self.nodes, address, node)
             case Place.INSTANCES, _:
-                for name in sorted(set(node.children) - before.view.instances.keys()):
-                    self._want(self.layout.instance(self.group, name), Kind.DATA)
-                for name in before.view.instances.keys() - set(node.children):
-                    self._unwant(self.layout.instance(self.group, name))
+                known = before.view.instances.keys()
+                self._want_below(address, node, known)
+                for want in below(address, node.path, sorted(known - set(node.children)), self.layout):
+                    self._unwant(want.path)
             case Place.OWNERS, Kind.CHILDREN:
-                for topic in sorted(set(node.children) - self._listed):
-                    self._listed.add(topic)
-                    self._want_parents(topic)
-                    self._want(f"{node.path}/{topic}", Kind.CHILDREN)
+                self._want_below(address, node, self._listed)
+                self._listed.update(node.children)
             case Place.MARK, Kind.DATA:
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
@@ -330,18 +270,16 @@ class GroupWatch:
                         self._touch_missing(address.name)
                 elif address.name in before.marks:
                     self._forget(address.name)
-            case Place.OFFSETS, Kind.CHILDREN:
-                for number in partition_numbers(node.children) if address.name in self._looking else ():
-                    self._offsets.add(TopicPartition(address.name, number))
-                    self._want(f"{node.path}/{number}", Kind.DATA)
+            case Place.OFFSETS, Kind.CHILDREN if address.name in self._looking:
+                self._offsets.update(_numbered(address.name, partition_numbers(node.children)))
+                self._want_below(address, node, ())
             case Place.MARK, Kind.CHILDREN:
                 self._want_owners(_numbered(address.name, partition_numbers(node.children)))
 
-    def _follow_ids(self, before: GroupNodes, node: Node) -> None:
-        known = before.view.members.keys()
-        for consumer_id in sorted(set(node.children) - known):
-            self._want(self.layout.registration(self.group, consumer_id), Kind.DATA)
-        self._gone(known - set(node.children))
+    def _want_below(self, address: Address, node: Node, known: Iterable[str]) -> None:
+        """Want what a list names that was not known."""
+        fresh = sorted(set(node.children).difference(known))
+        self.tracker.want_all(below(address, node.path, fresh, self.layout), self.group)
 
     def _gone(self, consumers: Set[str]) -> None:
         """These are members no more: what they wrote last is read."""
@@ -357,9 +295,9 @@ class GroupWatch:
             self._unwant(self.layout.owner(self.group, partition))
         self._listed.discard(topic)
         self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
-        if topic not in self.subscribed:
-            self._unwant(self.layout.mark(self.group, topic))
-            self._unwant(self.layout.topic_offsets(self.group, topic))
+        if topic not in self.interests.topics:
+            for path, *_ in above_partitions(self.group, topic, self.layout):
+                self._unwant(path)
 
     def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
         fresh = [p for p in partitions if p not in self._owners[p.topic]]
@@ -372,9 +310,6 @@ class GroupWatch:
         owners = self.nodes.view.owners
         for partition in sorted(p for p in self._owners.get(topic, ()) if p not in owners):
             self.tracker.touch(self.layout.owner(self.group, partition))
-
-    def _want(self, path: str, kind: Kind, *, watch: bool = False) -> None:
-        self.tracker.want(path, kind, watch=watch, scope=self.group)
 
     def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """While the group is listed for its removal that follows every node, to see each go."""

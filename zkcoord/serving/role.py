@@ -42,6 +42,7 @@ from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark
+from zkcoord.tree.whole_view import Surroundings
 
 ELECTION, GROUP = "election", "group"
 
@@ -199,7 +200,7 @@ class CoordinatorRole:
                 del self._wake_at_ms[group]
                 self._pending.add(group)
         for group in sorted(self._pending):
-            if self._loop.ready(f"group {group}", now_ms) and self._clean(group):
+            if self._loop.ready(f"group {group}", now_ms) and self._completed(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
         return min([*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)])
@@ -308,7 +309,11 @@ class CoordinatorRole:
             self._topics.forget(group)
             self._brokers.use(group, wanted=False)
 
-    def _clean(self, group: str) -> bool:
+    def _completed(self, group: str) -> bool:
+        """Make the group's view whole out of what was read, and ask for what that shows to be missing.
+
+        Returns True when nothing is missing, and the group may be decided on.
+        """
         tracker, table, brokers = self._loop.tracker, self._topics, self._brokers
         following = self._groups.get(group)
         if following is None or table is None or brokers is None:
@@ -317,20 +322,23 @@ class CoordinatorRole:
             following.subscribe(table)  # of the members read so far: the topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
             return False
-        brokers.use(group, wanted=following.racked)
+        brokers.use(group, wanted=following.interests.racked)
         if following.read_again():
-            table.read_again(following.subscribed)
+            table.read_again(following.interests.topics)
             brokers.read_again()
             return False
-        if not table.clean(following.subscribed, listing=bool(following.wildcards)):
+        if not table.clean(following.interests.topics, listing=bool(following.wildcards)):
             return False
-        if following.racked and not brokers.known():
+        if following.interests.racked and not brokers.known():
             return False
-        following.set_topics(table)
-        following.set_racks(table, brokers)
-        following.judge(table, self._root_czxid)
-        following.set_protocols(self._protocols)
-        following.take_leftovers()
+        around = Surroundings(
+            topics=table,
+            racks=brokers.racks,
+            rack_changes=brokers.changes,
+            root_czxid=self._root_czxid,
+            protocols=self._protocols,
+        )
+        following.complete(around)
         if not tracker.clean(group):
             return False
         following.channels.look_again(following.nodes)
@@ -347,14 +355,10 @@ class CoordinatorRole:
         view = following.nodes.view
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
-        wake_at_ms = decided.wake_at_ms
-        decisions = decided.decisions[
-            :DECISIONS_MAX
-        ]  # in their order; what these write makes the group be decided on again
-        if wake_at_ms is None:
-            self._wake_at_ms.pop(group, None)
-        else:
-            self._wake_at_ms[group] = wake_at_ms
+        decisions = decided.decisions[:DECISIONS_MAX]  # in order; what they write has the group decided on again
+        self._wake_at_ms.pop(group, None)
+        if decided.wake_at_ms is not None:
+            self._wake_at_ms[group] = decided.wake_at_ms
         following.look_up({d.topic for d in decisions if isinstance(d, LookUpTopic | DropTopic)})
         if decisions:
             for decision in decisions:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 
-from zkcoord.core.racks import Replicas
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import CorruptError
 from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.paths import TOPICS
 from zkcoord.tree.snapshot import Kind, Node
-from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, topic_of
 from zkcoord.tree.topic_filter import taken
 
 LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
@@ -28,19 +27,15 @@ def about_topics(node: Node) -> bool:
     return node.path.startswith(f"{TOPICS}/") or (node.path == TOPICS and node.kind is Kind.CHILDREN)
 
 
-class TopicTable:
-    """The topics of one session."""
+class TopicTable(KnownTopics):
+    """The topics of one session, each followed while some group wants it."""
 
     def __init__(self, tracker: Tracker, problem: Problem) -> None:
         """`problem` is told a topic's path and what is wrong with it, or None."""
+        super().__init__()
         self._tracker, self._problem = tracker, problem
-        self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
         self._gone: frozenset[str] = frozenset()  # by the last list
         self._first_list = False  # the last one was the first, or there was none before
-        self.changes = 0  # counts what was read; equal numbers, equal answers
-        self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
-        self._data: dict[str, bytes] = {}  # of what is known
-        self._replicas: dict[str, tuple[bytes, Replicas]] = {}  # topic -> data, and what stands there, once asked for
         self._wanted: dict[str, set[str]] = {}  # topic -> groups; invariant: exactly these topics are followed
         self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
         self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
@@ -75,8 +70,7 @@ class TopicTable:
             self._wanted[topic].discard(group)
             if not self._wanted[topic]:
                 del self._wanted[topic]
-                for known in (self._known, self._data, self._replicas):
-                    known.pop(topic, None)
+                self.drop(topic)
                 self._tracker.unwant(f"{TOPICS}/{topic}")
                 self._problem(f"{TOPICS}/{topic}", None)
         for topic in sorted(topics - before):
@@ -130,21 +124,17 @@ class TopicTable:
         return {group for group, wildcards in self._wildcards_of.items() if not changed.isdisjoint(wildcards)}
 
     def _read_topic(self, node: Node) -> set[str]:
-        topic = node.path[len(TOPICS) + 1 :]
-        info, problem = self._known.get(topic), None
-        if node.stat is None:
-            info, problem = None, "there is no such topic: create it; who subscribes to it waits"
-        else:
-            try:
-                info = (topic_of(topic, node.data), node.stat.czxid)
-                self._data[topic] = node.data
-                if not info[0].partitions:
-                    problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
-            except CorruptError as error:
-                problem = f"{error}: the broker or an operator must mend it; what was known still holds"
+        problem = None
+        try:
+            info = self.take(node)
+            if info is None:
+                problem = "there is no such topic: create it; who subscribes to it waits"
+            elif not info.partitions:
+                problem = "the topic has no partitions: its creator must add some; who subscribes to it waits"
+        except CorruptError as error:
+            problem = f"{error}: the broker or an operator must mend it; what was known still holds"
         self._problem(node.path, problem)
-        self._known[topic] = info
-        return set(self._wanted[topic])
+        return set(self._wanted[node.path[len(TOPICS) + 1 :]])
 
     # what is known
 
@@ -160,31 +150,6 @@ class TopicTable:
             return False
         start = len(TOPICS) + 1
         return not any(scope.startswith(TOPICS) and scope[start:] in topics for scope in scopes)
-
-    def mark(self, topic: str, root_czxid: int) -> Mark | None:
-        """What a mark of a wanted topic would say now, as its first incarnation; None: there is no such topic."""
-        known = self._known.get(topic)
-        if known is None:
-            return None
-        info, czxid = known
-        return Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=root_czxid)
-
-    def deleted(self, topic: str) -> bool:
-        """True when the list says that there is no such topic, and a topic that is wanted was not found either."""
-        return self.listed is not None and topic not in self.listed and self._known.get(topic) is None
-
-    def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """The partitions of those of these topics that have any, in the topics' order."""
-        known = {topic: self._known.get(topic) for topic in sorted(topics)}
-        return {topic: info[0].partitions for topic, info in known.items() if info and info[0].partitions}
-
-    def replicas(self, topics: Iterable[str]) -> dict[str, Replicas]:
-        """The replicas of these topics, of which there are partitions: decoded when asked for, which few groups do."""
-        for topic in topics:
-            data = self._data[topic]
-            if self._replicas.get(topic, (None,))[0] is not data:
-                self._replicas[topic] = data, decode_replicas(data)
-        return {topic: self._replicas[topic][1] for topic in topics}
 
 
 def _named(wildcard: Wildcard) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from zkcoord.shell.fair_queue import FairQueue, Key
+from zkcoord.tree.reading import Want
 from zkcoord.tree.snapshot import Kind, Node, Read
 
 READS_PER_REQUEST_MAX = 2_000
@@ -60,6 +61,11 @@ class Tracker:
         self._wants[key] = _Want(scope, watch, by_writes=by_writes)
         self._queue.add(key, scope)
         self._count(scope, 1)
+
+    def want_all(self, wants: Iterable[Want], scope: str) -> None:
+        """Know these nodes of a scope from now on, as `want` does of each."""
+        for path, kind, watch, by_writes in wants:
+            self.want(path, kind, watch=watch, scope=scope, by_writes=by_writes)
 
     def want_later(self, path: str, scope: str) -> None:
         """Keep this node's data known from the first change on. It is not read before."""

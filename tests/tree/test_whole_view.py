@@ -1,0 +1,81 @@
+"""A group's view with what topics, brokers and coordinators say of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from zkcoord.core.view import GroupView, Instance, Member, TopicChange, Wildcard
+from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.topic import Mark, MarkSeen
+from zkcoord.tree.view import GroupNodes
+from zkcoord.tree.whole_view import NO_PARTS, Interests, Surroundings, expanded, interests, view_of
+
+T = frozenset({"t"})
+MARK = Mark(incarnation=3, topic_id=None, czxid=7, root_czxid=2)
+NODES = GroupNodes(view=GroupView(group="g"), marks={"t": MarkSeen(MARK, 0)})
+
+
+def topics(*, czxid: int = 7, listed: frozenset[str] | None = T, exists: bool = True) -> KnownTopics:
+    """The topic t with two partitions, both with a replica on broker 1."""
+    known = KnownTopics()
+    known.listed = listed
+    data = json.dumps({"version": 1, "partitions": {"0": [1], "1": [1]}}).encode()
+    known.take(Node("/brokers/topics/t", Kind.DATA, Stat(0, czxid, 0) if exists else None, data))
+    return known
+
+
+def around(known: KnownTopics) -> Surroundings:
+    """Broker 1 is in the rack r."""
+    return Surroundings(topics=known, racks={1: "r"}, root_czxid=2, protocols=(1, 3))
+
+
+def test_a_view_has_the_partitions_of_what_members_subscribe_to_and_what_coordinators_speak() -> None:
+    view, _ = view_of(NODES, Interests(T), around(topics()))
+    assert view == GroupView(group="g", topics={"t": (0, 1)}, protocols=(1, 3))
+
+
+def test_racks_are_told_where_somebody_has_one_and_of_a_broker_that_is_away_as_the_state_noted_it() -> None:
+    here, _ = view_of(NODES, Interests(T, racked=True), around(topics()))
+    assert (here.brokers, set(here.replica_racks.values())) == ({1: "r"}, {frozenset({"r"})})
+    noted = replace(NODES, view=replace(NODES.view, state=replace(NODES.view.state, brokers={1: "noted"})))
+    away, _ = view_of(noted, Interests(T, racked=True), replace(around(topics()), racks={}))
+    assert (away.brokers, set(away.replica_racks.values())) == ({1: "noted"}, {frozenset({"noted"})})
+
+
+def test_what_became_of_a_marked_topic_is_told_of_one_that_was_created_again_and_of_one_that_is_gone() -> None:
+    for known, change in (
+        (topics(), {}),
+        (topics(czxid=8), {"t": TopicChange.RECREATED}),
+        (topics(exists=False, listed=frozenset()), {"t": TopicChange.DELETED}),
+        (topics(exists=False, listed=None), {}),  # where there is no list of topics it says nothing
+    ):
+        view, _ = view_of(NODES, Interests(T), around(known))
+        assert view.changed == change
+
+
+def test_a_topic_that_nobody_subscribes_to_is_not_compared_with_its_mark() -> None:
+    view, _ = view_of(NODES, Interests(), around(topics(czxid=8)))
+    assert view.changed == {}
+
+
+def test_what_has_not_changed_is_not_made_again() -> None:
+    view, made = view_of(NODES, Interests(T, racked=True), around(topics()))
+    again, same = view_of(replace(NODES, view=view), Interests(T, racked=True), around(topics()), made)
+    assert (again is view, same) == (True, made)
+    other, _ = view_of(replace(NODES, view=view), Interests(), around(topics()), made)
+    assert (other.topics, other.brokers) == ({}, {})
+    assert view_of(NODES, Interests(T, racked=True), around(topics()), NO_PARTS)[0] == view
+
+
+def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_members_that_are_away() -> None:
+    wild = Wildcard("t.*", False, 2)
+    plain = Member(consumer_id="b", czxid=2, threads={"u": 1})
+    members = {"a": Member(consumer_id="a", czxid=1, wildcard=wild), "b": plain}
+    takes = {"t": 2}
+    found = expanded(members, lambda wildcard: takes)
+    assert (found["a"].threads, found["b"]) == (takes, plain)
+    assert expanded(found, lambda wildcard: takes) is found
+    away = Instance(last_id="c", hold_ms=1, threads={"v": 1}, share={}, rack="r")
+    assert interests(found, {"i": away}) == Interests(frozenset({"t", "u", "v"}), racked=True)

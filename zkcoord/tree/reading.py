@@ -1,0 +1,86 @@
+"""The only place that says what is read of a group, in which order, and what of it is watched.
+
+A group is read from its `roots` down: each list names what stands below it (`below`), and `wants` is all that the lists
+read so far name. A tool reads that until nothing new is named. A coordinator follows the difference of two lists.
+
+Watched are lists (members, channels, each channel's commands) and the record. What a list names is read behind it and
+without a watch: it changes only together with a list or by an own write, and a change of the list behind its reading is
+told by its watch. The other rules, each with its reason:
+
+* ids before channels: a consumer makes its channel before its registration, so a member that is listed has its channel
+  in the list of channels that is read behind it.
+* owners before channels: a start and the owners that it grants are written in one multi. An owner that was read has its
+  start in the channel that is read behind it, unless that was acknowledged: so no stop is sent beside it.
+* A channel's list before its data: the data is the status, where acknowledged commands left their results.
+* A topic's mark beside its owners' list: below a mark that is missing no owner is read.
+* What an own multi writes of owners, state and commands is told by its reply (`by_writes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from zkcoord.tree.paths import EVICTED_MARK, Address, Layout, Place, is_sequence, partition_numbers
+from zkcoord.tree.snapshot import Kind, Node, Read
+
+
+class Want(NamedTuple):
+    """A node that must be known. `watch`, `by_writes`: as of a tracker's `want` (`shell.tracker`)."""
+
+    path: str
+    kind: Kind = Kind.DATA
+    watch: bool = False
+    by_writes: bool = False
+
+
+def roots(group: str, layout: Layout) -> tuple[Want, ...]:
+    """What is read first of a group, in this order."""
+    return (
+        Want(layout.ids(group), Kind.CHILDREN, watch=True),
+        Want(layout.owners(group), Kind.CHILDREN),
+        Want(layout.marks(group)),
+        Want(layout.offsets(group)),
+        Want(layout.channels_of(group), Kind.CHILDREN, watch=True),
+        Want(layout.record(group), watch=True),
+        Want(layout.state(group), by_writes=True),
+        Want(layout.instances(group), Kind.CHILDREN),
+    )
+
+
+def above_partitions(group: str, topic: str, layout: Layout) -> tuple[Want, Want]:
+    """What stands above a topic's owners and offsets."""
+    return Want(layout.mark(group, topic)), Want(layout.topic_offsets(group, topic))
+
+
+def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> list[Want]:
+    """What these children of a list name, in their order."""
+    match address.place:
+        case Place.IDS | Place.INSTANCES:
+            return [Want(f"{path}/{name}") for name in names]
+        case Place.CHANNELS:
+            paths = [f"{path}/{name}" for name in names]
+            lists = [Want(each, Kind.CHILDREN, watch=True, by_writes=True) for each in paths]
+            return [want for pair in zip(lists, map(Want, paths), strict=True) for want in pair]
+        case Place.CHANNEL:
+            return [Want(f"{path}/{name}") for name in names if is_sequence(name) or name == EVICTED_MARK]
+        case Place.OWNERS:
+            topics = [(above_partitions(address.group, t, layout), Want(f"{path}/{t}", Kind.CHILDREN)) for t in names]
+            return [want for above, listed in topics for want in (*above, listed)]
+        case Place.MARK:
+            return [Want(f"{path}/{number}", by_writes=True) for number in partition_numbers(names)]
+        case Place.OFFSETS if address.name:
+            return [Want(f"{path}/{number}") for number in partition_numbers(names)]
+        case Place.OFFSETS:
+            return [Want(f"{path}/{topic}", Kind.CHILDREN) for topic in names]
+    return []
+
+
+def wants(nodes: Iterable[Node], layout: Layout) -> list[Read]:
+    """All that the lists among these nodes name, each once, for who reads and does not watch."""
+    named: dict[Read, None] = {}
+    for node in nodes:
+        address = layout.parse(node.path) if node.kind is Kind.CHILDREN else None
+        for want in below(address, node.path, node.children, layout) if address is not None else ():
+            named[Read(want.path, want.kind)] = None
+    return list(named)

@@ -1,0 +1,91 @@
+"""A group's whole view: its own nodes (`tree.view`) with what topics, brokers and coordinators say of it. Pure.
+
+`view_of` makes each part anew only when what it is made of has changed: `Parts` remembers that, so a coordinator's step
+costs what changed. A tool begins with `NO_PARTS`, and has everything made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.racks import broker_racks, partition_racks, racked
+from zkcoord.core.view import GroupView, Instance, Member, Wildcard
+from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.topic import changes_of
+from zkcoord.tree.view import GroupNodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a view is made of beside the group's nodes. Equal `rack_changes`: the same racks."""
+
+    topics: KnownTopics
+    racks: Mapping[int, str | None]  # of brokers, as last read
+    rack_changes: int = 0
+    root_czxid: int  # of `/zkcoord`
+    protocols: tuple[int, int]
+
+
+class Parts(NamedTuple):
+    """What the parts of the last view were made of."""
+
+    topics: object = None
+    racks: object = None
+    changed: object = None
+
+
+NO_PARTS = Parts()
+
+
+def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mapping[str, int]]) -> Mapping[str, Member]:
+    """Members with the topics that their wildcards take now; the same mapping while these are the same objects."""
+    taking = {
+        consumer_id: fast_replace(member, threads=taken)
+        for consumer_id, member in members.items()
+        if member.wildcard is not None and (taken := threads(member.wildcard)) is not member.threads
+    }
+    return {**members, **taking} if taking else members
+
+
+class Interests(NamedTuple):
+    """What a group must know beside its own nodes: the topics that members subscribe to, and whether racks count."""
+
+    topics: frozenset[str] = frozenset()
+    racked: bool = False
+
+
+NO_INTERESTS = Interests()
+
+
+def interests(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> Interests:
+    """What these members must know, as of `expanded`; a static member's share may wait with nobody else there."""
+    distinct = {id(member.threads): member.threads for member in members.values()}
+    distinct |= {id(known.threads): known.threads for known in instances.values()}
+    return Interests(frozenset[str]().union(*distinct.values()), racked(members, instances))
+
+
+def view_of(
+    nodes: GroupNodes, wanted: Interests, around: Surroundings, made: Parts = NO_PARTS
+) -> tuple[GroupView, Parts]:
+    """The whole view, and what it was made of. The view's members are `expanded`, and `wanted` is their interests."""
+    view, topics, changes = nodes.view, wanted.topics, dict[str, Any]()
+    of_topics = (topics, around.topics.changes)
+    if of_topics != made.topics:
+        changes["topics"] = around.topics.partitions(topics)
+    noted = view.state.brokers
+    of_racks = (*of_topics, around.rack_changes, noted) if wanted.racked else ()
+    if of_racks != made.racks:
+        replicas = around.topics.replicas(changes.get("topics", view.topics)) if wanted.racked else {}
+        brokers = broker_racks(replicas.values(), around.racks, noted)
+        racks = partition_racks(replicas, brokers)
+        changes |= {"brokers": brokers, "replica_racks": racks}
+    of_marks = (nodes.marks, *of_topics, around.root_czxid)
+    if of_marks != made.changed:
+        now = {topic: around.topics.mark(topic, around.root_czxid) for topic in nodes.marks.keys() & topics}
+        changes["changed"] = changes_of(nodes.marks, now.get, around.topics.deleted)
+    changes["protocols"] = around.protocols
+    changes = {name: now for name, now in changes.items() if now != getattr(view, name)}
+    return fast_replace(view, **changes) if changes else view, Parts(of_topics, of_racks, of_marks)
