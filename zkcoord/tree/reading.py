@@ -13,6 +13,8 @@ told by its watch. The other rules, each with its reason:
   start in the channel that is read behind it, unless that was acknowledged: so no stop is sent beside it.
 * A channel's list before its data: the data is the status, where acknowledged commands left their results.
 * A topic's mark beside its owners' list: below a mark that is missing no owner is read.
+* Owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its channel
+  (`serving.channels`), and all of them are read again now and then (`serving.owner_rounds`).
 * What an own multi writes of owners, state and commands is told by its reply (`by_writes`).
 """
 
