@@ -8,7 +8,7 @@ without eligibility, a refused command, a free owner that is left alone, a defau
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zkcoord.core.fast_replace import fast_replace
@@ -75,7 +75,8 @@ class _Folder:
 
     def __init__(self, before: GroupNodes) -> None:
         self._before = before
-        self._changes: dict[str, Any] = {}
+        self._view = before.view  # with the record and the state of the batch
+        self._changes: dict[str, Any] = {}  # of the view's maps and sets
         self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
         self._problems = before.problems
         self._halting: Set[TopicPartition] = before.view.halting
@@ -95,7 +96,7 @@ class _Folder:
         if "parents" in self._own:
             self._own["parents"] = frozenset(self._own["parents"])
         before = self._before
-        view = fast_replace(before.view, **self._changes) if self._changes else before.view
+        view = fast_replace(self._view, **self._changes) if self._changes else self._view
         return fast_replace(before, view=view, **self._own)
 
     def _owned(self, name: str) -> Any:
@@ -172,11 +173,11 @@ class _Folder:
             self._problem(path, None)
 
     def _unreadable(self, what: str, error: str | None) -> None:
-        before: str | None = self._changes.get("unreadable", self._before.view.unreadable)
+        before = self._view.unreadable
         if error is not None:
-            self._changes["unreadable"] = f"{what}: {error}"
+            self._view = replace(self._view, unreadable=f"{what}: {error}")
         elif before is not None and before.startswith(what):
-            self._changes["unreadable"] = None
+            self._view = replace(self._view, unreadable=None)
 
     def _registration(self, address: Address, node: Node) -> None:
         members = self._map("members")
@@ -325,26 +326,26 @@ class _Folder:
 
     def _group_record(self, node: Node) -> None:
         if node.stat is None:
-            self._changes.update(record=DEFAULT_RECORD, record_version=None, answerable=True)
+            self._view = replace(self._view, record=DEFAULT_RECORD, record_version=None, answerable=True)
             return
-        self._changes.update(record_version=node.stat.version)
+        self._view = replace(self._view, record_version=node.stat.version)
         try:
             record = decode_record(node.data)
         except CorruptError as error:
             if self._before.view.record_version is None:
                 self._unreadable("record", str(error))
             self._problem(node.path, f"{error}: an operator must mend it; {KNOWN_BEFORE}")
-            self._changes.update(answerable=False)
+            self._view = replace(self._view, answerable=False)
             return
         self._problem(node.path, not_carried_out(record))
         self._unreadable("record", None)
-        self._changes.update(record=record, answerable=True)
+        self._view = replace(self._view, record=record, answerable=True)
 
     def _group_state(self, node: Node) -> None:
         if node.stat is None:
-            self._changes.update(state_version=None)
+            self._view = replace(self._view, state_version=None)
             return
-        self._changes.update(state_version=node.stat.version)
+        self._view = replace(self._view, state_version=node.stat.version)
         try:
             state = decode_state(node.data)
         except CorruptError as error:
@@ -354,4 +355,4 @@ class _Folder:
             return
         self._unreadable("state", None)
         self._problem(node.path, None)
-        self._changes.update(state=state)
+        self._view = replace(self._view, state=state)
