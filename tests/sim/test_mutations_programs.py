@@ -129,7 +129,7 @@ def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:
 
 
 CAUGHT: tuple[tuple[Callable[[Patch], None], type[Program], int], ...] = (
-    (an_exit_in_a_callback_ends_its_thread, PlainProgram, 40),
+    (an_exit_in_a_callback_ends_its_thread, PlainProgram, 120),
     (a_fenced_batch_begins, SparkProgram, 5),
     (a_fenced_batch_is_not_cancelled, SparkProgram, 40),
     (a_stop_does_not_wait_for_the_batch, SparkProgram, 5),
