@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.old_members.groups import MADE_MS, SINCE_MS, WRITTEN_MS, A, B, group, partition, static, wildcard
@@ -88,7 +91,8 @@ def test_round_robin_of_which_side_is_told_where_the_owners_tell_it() -> None:
             "old",
             "mean another thing in each Java; old members fail at this wildcard, or evaluate it by rules of their Java",
         ),
-        ("g_x", static(t=1)[:-1] + ',"x":1.5}', "old", "members before Kafka 1.0 cannot read its registration"),
+        ("g_x", static(t=1)[:-1] + ',"x":1.5}', "old", "members of Kafka before 1.0 cannot read its registration"),
+        ("g_x", static(t=1)[:-1] + ',"x":"\t"}', "old", "members of Kafka 1.0 and later cannot read its registration"),
         ("g_x", wildcard(r"foo\\\\.bar"), "old", "matches no topic (Kafka 1.0.1 to 1.1.1 escape a backslash twice)"),
         ("g_x", wildcard("nothing"), "old", "its wildcard 'nothing' matches no topic"),
         ("g_x", static(u=1), "old", "topic u is subscribed, and not there"),
@@ -243,3 +247,10 @@ def test_whether_internal_topics_are_excluded_must_be_told_where_a_wildcard_matc
 def test_without_brokers_it_is_said_that_old_members_stand_still() -> None:
     found = group({A: static(t=1)}, {"t/0": f"{A}-0"}, {"t/0": "1"}, {"t": 1}, brokers=0)
     assert problems_of(found) == ("no broker is registered: old members keep what they own, and take nothing",)
+
+
+def test_what_people_must_tell_is_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text(encoding="utf-8")
+    told = page.partition("## 2 Tell what nobody can see")[2].partition("## 3")[0]
+    explained = set(re.findall(r"`([a-z_]+)`", told))
+    assert suggested(group({A: static(t=1)}, {}, {}, TOPICS)).keys() <= explained

@@ -89,9 +89,10 @@ def _of_members(found: GroupInventory) -> Iterator[str]:
                 "their Java: what the group settles on cannot be told; whoever runs it should write it plainer"
             )
         elif member.refused_by:
+            which = "1.0 and later" if READERS[-1] in member.refused_by else "before 1.0"
             yield (
-                f"consumer {name}: members before Kafka 1.0 cannot read its registration, and cannot rebalance while "
-                "it is there: whoever runs it must upgrade or stop the older ones"
+                f"consumer {name}: members of Kafka {which} cannot read its registration, and cannot rebalance while "
+                "it is there: whoever runs it must stop it, or make sure that the group has no such member"
             )
         elif member.wildcard is not None and not member.threads:
             twice = " (Kafka 1.0.1 to 1.1.1 escape a backslash twice)" if "\\\\" in member.wildcard else ""
