@@ -42,6 +42,7 @@ setup(
         "zkcoord.core.assignors",
         "zkcoord.core.assignors.legacy",
         "zkcoord.core.assignors.sticky",
+        "zkcoord.core.member",
         "zkcoord.demo",
         "zkcoord.embedded",
         "zkcoord.kafka",

@@ -12,9 +12,9 @@ import pytest
 from tests.shell.test_loop import Recorder
 from zkcoord.consumer import Consumer
 from zkcoord.coordinator import Coordinator
+from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError, UsageError
-from zkcoord.member.committing import Wanted
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.loop import Loop
@@ -42,7 +42,7 @@ def test_every_request_of_the_batch_that_ends_a_loop_is_answered() -> None:
     loop.step(
         [
             Request("abandon", UnavailableError("no such chroot")),
-            Request("commit", Wanted({}, {}), futures[0]),
+            Request("commit", CommitRequest({}, {}), futures[0]),
             Request("stop", None, futures[1]),
         ],
         0,
@@ -238,7 +238,7 @@ def test_a_coordinator_answers_its_stop_and_refuses_what_it_does_not_know() -> N
 def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -> None:
     """Inside of `on_start` it is still one of the earlier start. A start that raises leaves nothing that runs."""
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
-    seen: list[Wanted] = []
+    seen: list[CommitRequest] = []
 
     def on_start(positions: Mapping[TopicPartition, int]) -> None:
         consumer.commit({first: 1})
@@ -247,7 +247,7 @@ def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -
 
     consumer = Consumer("127.0.0.1:1", "g", ["t"], on_start=on_start, on_stop=lambda p: {}, on_lost=lambda p: None)
 
-    def ask(name: str, argument: Wanted) -> Future[None]:
+    def ask(name: str, argument: CommitRequest) -> Future[None]:
         seen.append(argument)
         future: Future[None] = Future()
         future.set_result(None)
@@ -261,11 +261,11 @@ def test_a_commit_says_by_which_start_its_partitions_ran_when_it_was_decided() -
     consumer.commit({first: 2, second: 3})
     consumer.commit({first: 4}, {first: 1})
     assert seen == [
-        Wanted({first: 1}, {first: 0}),
-        Wanted({first: 1}, {first: 1}),
-        Wanted({first: 1}, {first: 0}),
-        Wanted({first: 2, second: 3}, {first: 3, second: 0}),
-        Wanted({first: 4}, {first: 1}),
+        CommitRequest({first: 1}, {first: 0}),
+        CommitRequest({first: 1}, {first: 1}),
+        CommitRequest({first: 1}, {first: 0}),
+        CommitRequest({first: 2, second: 3}, {first: 3, second: 0}),
+        CommitRequest({first: 4}, {first: 1}),
     ]
 
 

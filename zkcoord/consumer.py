@@ -25,15 +25,15 @@ from zkcoord.core.given import (
     given_partitions,
     given_ranges,
 )
+from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
+from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
-from zkcoord.core.state import Announced as Announcement
+from zkcoord.core.state import Announced
 from zkcoord.core.view import PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
-from zkcoord.member.announcing import Announced
 from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
-from zkcoord.member.committing import Wanted
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.worker import Worker
@@ -41,7 +41,7 @@ from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
-from zkcoord.tree.status import ANNOUNCED_BYTES_MAX, Status, encode_status
+from zkcoord.tree.status import Status, encode_status
 
 
 class Consumer:
@@ -187,7 +187,7 @@ class Consumer:
         """
         wanted = given_offsets(offsets)
         numbers = self._numbers(wanted) if starts is None else given_offsets(starts)
-        self._ask_write("commit", Wanted(wanted, numbers))
+        self._ask_write("commit", CommitRequest(wanted, numbers))
 
     def announce(self, ranges: Ranges) -> None:
         """Say in ZooKeeper what is about to be processed: partition -> (start, end), from its committed offset on.
@@ -205,7 +205,7 @@ class Consumer:
         if not wanted:
             return
         _check_size(wanted)
-        self._ask_write("announce", Announced(wanted, self._numbers(wanted)))
+        self._ask_write("announce", AnnounceRequest(wanted, self._numbers(wanted)))
 
     def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
         """Within `on_stop`, on its thread: nothing of these of its partitions is read any more; `offsets` are their
@@ -217,7 +217,7 @@ class Consumer:
     def _numbers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self._callbacks.started(partition) for partition in partitions}
 
-    def _ask_write(self, name: str, wanted: Wanted | Announced) -> None:
+    def _ask_write(self, name: str, wanted: CommitRequest | AnnounceRequest) -> None:
         self._driver.raise_exit()
         if self.error is not None:
             raise self.error
@@ -339,7 +339,7 @@ def _wall_ms() -> int:
 
 
 def _check_size(ranges: Ranges) -> None:
-    size = len(encode_status(Status(batch={p: Announcement(start, end, 0) for p, (start, end) in ranges.items()})))
+    size = len(encode_status(Status(batch={p: Announced(start, end, 0) for p, (start, end) in ranges.items()})))
     if size > ANNOUNCED_BYTES_MAX:
         raise UsageError(
             f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"

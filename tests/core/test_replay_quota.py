@@ -11,11 +11,11 @@ from tests.core.groups import NOW, T0, Steps, channel, group, member
 from tests.core.test_replay import OFFERS
 from zkcoord.core import replay_quota as room
 from zkcoord.core.decisions import Decision, GrantPartitions, PingMember
+from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, ReplayQuota, range_bytes
 from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Outstanding, Owner
-from zkcoord.tree.status import ANNOUNCED_BYTES_MAX
 
 WIDE = Announced(2**62, 2**62 + 9, 4)
 MANY = tuple(range(1_000, 6_000))  # numbers of the same length: each takes the same room

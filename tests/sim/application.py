@@ -14,10 +14,10 @@ from typing import Any
 
 from tests.sim.process import SimProcess
 from tests.sim.world import World
+from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnknownPartitionError, ZkcoordError
-from zkcoord.member.committing import Wanted
-from zkcoord.member.session import CALLS_WAITING_MAX
+from zkcoord.member.calls import CALLS_WAITING_MAX
 from zkcoord.shell.ports import CallDone, Request
 
 READ_RECORDS_MAX = 500
@@ -232,9 +232,9 @@ class Application:
         self._process.inbox.put(Request("commit", self.wanted(offsets), future))
         return future
 
-    def wanted(self, offsets: dict[TopicPartition, int]) -> Wanted:
+    def wanted(self, offsets: dict[TopicPartition, int]) -> CommitRequest:
         """A commit that is decided on now."""
-        return Wanted(offsets, {p: self.starts.get(p, 0) for p in offsets})
+        return CommitRequest(offsets, {p: self.starts.get(p, 0) for p in offsets})
 
 
 HANDLERS = {"start": "_start", "replay": "_replay", "stop": "_stop", "lost": "_lost", "reset": "_resolve"}

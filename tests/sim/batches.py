@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.sim.application import Application
 from tests.sim.world import Entry, World
+from zkcoord.core.member.requests import AnnounceRequest
 from zkcoord.core.model import TopicPartition
-from zkcoord.member.announcing import Announced
 from zkcoord.shell.ports import CallDone, Request
 
 RECORDS_MAX = 400
@@ -95,7 +95,7 @@ class BatchApplication(Application):
         if ranges:
             self._batch, self._processed = ranges, set()
             self._begun = {p: self.starts.get(p, 0) for p in ranges}
-            self._ask("announce", Announced(ranges, dict(self._begun)), self._announced)
+            self._ask("announce", AnnounceRequest(ranges, dict(self._begun)), self._announced)
 
     def _ask(self, name: str, argument: Any, then: Callable[[], None]) -> None:
         self._future, self._act = Future(), then

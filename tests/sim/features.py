@@ -61,24 +61,25 @@ class Seen:
 
     def _consumer(self, world: World, process: SimProcess, loop: Any, role: Any) -> None:
         name, link, silent = process.name, self._link(loop), self._silent(world, process)
-        session, lease = role.session, role.lease
-        if session is None or lease is None:
+        registered, lease = role.registered, role.lease
+        if registered is None or lease is None:
             self._note(world, name, "outside", link, silent)
             return
-        running, path, timeout_ms = bool(session.holdings.running), session.paths.registration, lease.timeout_ms
+        memory, at_work = registered.memory, registered.application
+        running, path, timeout_ms = bool(at_work.running), registered.paths.registration, lease.timeout_ms
         left = _thirds(lease.until_ms - process.clock.now_ms(), timeout_ms)
         gone_ms = self._gone_ms(world, path) if role.member else -1
         gone = -1 if gone_ms < 0 else _thirds(gone_ms, timeout_ms)
         reads = left > 0 and _may_read(process.application, role.readable)
-        task = role._task
-        doing = None if task is None else (type(task).__name__, task.step)
-        at = _thirds(self._at_ms(world, name, task), timeout_ms)
+        doing = _doing(memory, at_work.calls)
+        at = _thirds(self._at_ms(world, name, _obeyed(memory)), timeout_ms)
         hung = bool(getattr(process.application, "hung", False))
-        commands = min(len(session.commands), 2)
+        commands = min(len(registered.following.nodes.view.commands), 2)
+        certain = memory.commit is None or bool(loop.commits_in_flight)
         self._note(world, name, "lease", link, role.member, left, gone, reads)
         self._note(world, name, "link", link, role.member, silent, running)
-        self._note(world, name, "task", link, doing, bool(role._revived), session.uncertain, commands)
-        self._note(world, name, "loss", doing, gone, left, min(len(session.calls), 2))
+        self._note(world, name, "task", link, doing, bool(at_work.resuming), certain, commands)
+        self._note(world, name, "loss", doing, gone, left, min(len(at_work.calls), 2))
         self._note(world, name, "overdue", hung, reads, at, link)
         # what leads to two readers, to a member that hangs, and to a session that ends under its reader
         if reads and gone_ms >= 0:
@@ -88,9 +89,9 @@ class Seen:
         if role._calls.reading and role.member:
             self._note(world, name, "losing", link, running, left)
 
-    def _at_ms(self, world: World, name: str, task: object) -> int:
+    def _at_ms(self, world: World, name: str, task: str | None) -> int:
         """For how long a consumer has been at its task."""
-        if task is None or self._tasks.get(name, (None, 0))[0] is not task:
+        if task is None or self._tasks.get(name, (None, 0))[0] != task:
             self._tasks[name] = task, world.now_ms
         return world.now_ms - self._tasks[name][1]
 
@@ -129,3 +130,20 @@ def _may_read(application: Any, readable: frozenset[Any]) -> bool:
 def _thirds(ms: int, timeout_ms: int) -> int:
     """In thirds of the session timeout, from 0 (none) to PARTS_MAX."""
     return min(max(0, -(-ms * 3 // timeout_ms)), PARTS_MAX)
+
+
+def _obeyed(memory: Any) -> str | None:
+    """Which command a member obeys, by its sequence; None: none."""
+    if memory.start is not None:
+        return str(memory.start.name)
+    return None if memory.stop is None else str(memory.stop.sequence)
+
+
+def _doing(memory: Any, calls: Any) -> tuple[Any, ...] | None:
+    """Which command a member obeys, and how far it is; None: none."""
+    start, stop = memory.start, memory.stop
+    if start is None and stop is None:
+        return None
+    asked = tuple(sorted({call.name for call in calls.values() if not call.resumes}))
+    sent = (start is not None and start.acknowledged) or (stop is not None and stop.released)
+    return "start" if start is not None else "stop", memory.cleaning, asked, sent

@@ -11,10 +11,10 @@ from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_replay import P0, P1, another_reads, ask, position, process, scene, status, told
+from zkcoord.core.member import announcements as announcing
+from zkcoord.core.member.requests import AnnounceRequest, Ranges
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
-from zkcoord.member import announcing
-from zkcoord.member.announcing import Announced, Ranges
 from zkcoord.shell.ports import Request
 from zkcoord.tree import writes
 from zkcoord.tree.paths import DRAFT
@@ -143,7 +143,7 @@ def test_a_commit_waits_for_the_announcement_that_was_sent_before_it(seed: int) 
     script.wire("consumer0").up = False
     script.refresh("consumer0")
     starts = application.wanted({P0: at0}).starts
-    inbox.put(Request("announce", Announced({P0: (at0, at0 + 9)}, starts), announced))
+    inbox.put(Request("announce", AnnounceRequest({P0: (at0, at0 + 9)}, starts), announced))
     world.run_until(lambda: loop.commits_in_flight == 1, what="it is sent")
     process(script, "consumer0", P1, at1, at1 + 5)
     inbox.put(Request("commit", application.wanted({P1: at1 + 5}), committed))
@@ -185,6 +185,6 @@ def test_an_announcement_of_before_a_loss_or_in_it_is_fenced_and_starts_nothing_
 def fenced(script: Script, ranges: Ranges, starts: Mapping[TopicPartition, int]) -> bool:
     """True when an announcement of a program that knows of these starts is refused."""
     future = Future[None]()
-    script.process("consumer0").inbox.put(Request("announce", Announced(ranges, starts), future))
+    script.process("consumer0").inbox.put(Request("announce", AnnounceRequest(ranges, starts), future))
     script.world.run_until(future.done, 5_000, "it is answered")
     return isinstance(future.exception(), FencedError)

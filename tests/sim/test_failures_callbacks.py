@@ -11,11 +11,10 @@ from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.application import CALLS_MAX
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
+from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, UsageError
-from zkcoord.member.announcing import Announced
-from zkcoord.member.committing import Wanted
-from zkcoord.member.session import CALLS_WAITING_MAX
+from zkcoord.member.calls import CALLS_WAITING_MAX
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode
@@ -168,11 +167,11 @@ PLAIN: Any = ("t", 0)
 @pytest.mark.parametrize(
     ("name", "argument"),
     [
-        ("commit", Wanted({PLAIN: 5}, {})),
-        ("commit", Wanted({TopicPartition("u", 0): 5, PLAIN: 5}, {})),
-        ("commit", Wanted({TopicPartition("t", 0): 5.5}, {})),  # type: ignore[dict-item]
-        ("announce", Announced({PLAIN: (0, 5)}, {})),
-        ("announce", Announced({TopicPartition("t", 0): (0.0, 5.5)}, {})),  # type: ignore[dict-item]
+        ("commit", CommitRequest({PLAIN: 5}, {})),
+        ("commit", CommitRequest({TopicPartition("u", 0): 5, PLAIN: 5}, {})),
+        ("commit", CommitRequest({TopicPartition("t", 0): 5.5}, {})),  # type: ignore[dict-item]
+        ("announce", AnnounceRequest({PLAIN: (0, 5)}, {})),
+        ("announce", AnnounceRequest({TopicPartition("t", 0): (0.0, 5.5)}, {})),  # type: ignore[dict-item]
         ("commit", None),
     ],
 )

@@ -33,10 +33,10 @@ def start_again(script: Script) -> None:
     script.grow("t", 6)
     world.run_until(lambda: script.outstanding(name) == 1, what="another command")
     faults.uncut(world, script.process(name))
-    world.run_until(lambda: bool(role._revived), what="what it holds starts again")
-    if None in role.session.commands.values():  # the new command is still being read
+    world.run_until(lambda: bool(role.registered.application.resuming), what="what it holds starts again")
+    if None in role.registered.following.nodes.view.commands.values():  # the new command is still being read
         script.wire(name).down = False
-        world.run_until(lambda: not role._revived, what="it has started again")
+        world.run_until(lambda: not role.registered.application.resuming, what="it has started again")
         script.wire(name).down = True
     script.settle()
     world.run_for(3_000)
@@ -48,7 +48,7 @@ def test_a_commit_of_an_earlier_tenure_is_refused(seed: int) -> None:
     script = cut_off_behind_an_acknowledgement(seed)
     world, name = script.world, "consumer0"
     role, began_ms = script.actor(name).role, world.now_ms
-    world.run_until(lambda: bool(role._committing._queue), what="it asks for a commit while there is no link")
+    world.run_until(lambda: bool(role.registered._asked), what="it asks for a commit while there is no link")
     world.run_until(lambda: bool(script.journal("lost", since_ms=began_ms)), what="the lease ends")
     start_again(script)
 

@@ -13,8 +13,9 @@ from tests.sim import test_failures_hung_servers as hung_servers
 from tests.sim import test_lease as leases
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_flapping import flapping
+from zkcoord.member.calls import Calls
+from zkcoord.member.following import Following
 from zkcoord.member.role import MembershipRole
-from zkcoord.member.session import Calls, MemberSession
 from zkcoord.shell.hearing import Hearing
 from zkcoord.shell.loop import Loop
 from zkcoord.shell.ports import CommitDone
@@ -22,7 +23,7 @@ from zkcoord.shell.ports import CommitDone
 
 def an_answer_extends_before_the_registration_is_seen(patch: Patch) -> None:
     """A sync extends the lease though the watch on the registration is gone (F55)."""
-    patch.setattr(MemberSession, "registration_stands", property(lambda self: True))
+    patch.setattr(Following, "stands", property(lambda self: True))
 
 
 def nobody_leaves_a_silent_server(patch: Patch) -> None:

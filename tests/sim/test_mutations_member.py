@@ -13,10 +13,12 @@ from tests.sim import test_failures_input as bad_input
 from tests.sim import test_failures_sessions as sessions
 from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.view import MemberView
 from zkcoord.member.lease import Lease
-from zkcoord.member.owned_partitions import OwnedPartitions
 from zkcoord.member.role import MembershipRole
-from zkcoord.member.session import MemberSession
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import member
 from zkcoord.tree.writes import CheckNode, DeleteNode, Transaction
@@ -67,7 +69,7 @@ def watches_are_taken_for_kept(patch: Patch) -> None:
 
 def nobody_watches_his_own_nodes(patch: Patch) -> None:
     """The own registration and channel may go unnoticed."""
-    patch.setattr(MemberSession, "registration_gone", property(lambda self: False))
+    patch.setattr(MemberView, "gone", property(lambda self: False))
 
 
 def deletes_what_it_does_not_understand(patch: Patch) -> None:
@@ -92,9 +94,12 @@ def announces_without_a_fence(patch: Patch) -> None:
 
 def takes_nothing_over(patch: Patch) -> None:
     """A receiver does not write into its status what it was handed (F49)."""
-    patch.setattr(
-        OwnedPartitions, "standing", lambda self, held, batch: {p: r for p, r in batch.items() if p in self.held}
-    )
+
+    def saying(self: Memory, view: MemberView, held: Any = None) -> tuple[MemberStatus, Memory]:
+        memory = fast_replace(self, batch={p: r for p, r in self.batch.items() if p in self.held})
+        return memory.status(view, self.held if held is None else held), memory
+
+    patch.setattr(Memory, "saying", saying)
 
 
 CASES = (

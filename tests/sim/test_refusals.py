@@ -11,7 +11,7 @@ from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds
 from tests.sim.test_failures_quarantine import POISON, cannot_start
 from zkcoord.core.command import Command
-from zkcoord.member import command_queue as draining
+from zkcoord.tree import member_view as draining
 from zkcoord.tree.command import NotUnderstood, decode_command
 from zkcoord.tree.paths import DRAFT
 

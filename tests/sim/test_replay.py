@@ -12,9 +12,9 @@ from tests.sim.actors import GROUP
 from tests.sim.options import seeds
 from tests.sim.scenarios import announcing_storm
 from tests.sim.script import QUIET, Script, acknowledges, hold_calls, on_seeds, sends
+from zkcoord.core.member.requests import AnnounceRequest
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
-from zkcoord.member.announcing import Announced
 from zkcoord.shell.ports import Request
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import encode_command
@@ -40,7 +40,7 @@ def ask(script: Script, name: str, what: str, values: dict[TopicPartition, Any])
     """A program announces or commits; the answer is there when this returns."""
     application, future = script.application(name), Future[None]()
     wanted = application.wanted(values)
-    argument = Announced(values, wanted.starts) if what == "announce" else wanted
+    argument = AnnounceRequest(values, wanted.starts) if what == "announce" else wanted
     script.process(name).inbox.put(Request(what, argument, future))
     script.world.run_until(future.done, 5_000, f"{what} is answered")
     return future

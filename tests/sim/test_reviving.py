@@ -32,7 +32,7 @@ def obeys_a_stop(transaction: Transaction) -> bool:
 
 def _stop_during_a_revival(script: Script) -> None:
     """Its lease ends; meanwhile all of it is to be stopped, by two commands, of which the second is not read with the
-    list; it is back, looks up what it holds, and loses the link."""
+    list; it is back, starts again what it holds, and loses the link."""
     world, name = script.world, "consumer0"
     faults.cut(world, script.process(name))
     world.run_until(lambda: bool(script.journal("lost")), what="the lease ends")
@@ -42,8 +42,13 @@ def _stop_during_a_revival(script: Script) -> None:
     assert script.registered(name)
     faults.uncut(world, script.process(name))
     role = script.actor(name).role
-    reviving, commands = role._reviving, role.session.commands
-    world.run_until(lambda: reviving._lookup is not None and None in commands.values(), what="it looks up")
+    registered = role.registered
+
+    def reviving() -> bool:
+        unread = None in registered.following.nodes.view.commands.values()
+        return unread and bool(registered.application.resuming)
+
+    world.run_until(reviving, what="it starts again what it holds")
     for store in script.process(name).stores:
         store.break_wire("once more", server_side=False)
     world.run_until(lambda: script.outstanding(name) == 0, what="the stops are obeyed")

@@ -14,11 +14,11 @@ from tests.sim.test_replay import another_reads, ask, position, process, scene, 
 from zkcoord.core import replay
 from zkcoord.core import replay_quota as room
 from zkcoord.core.command import Command
+from zkcoord.core.member import announcements as announcing
+from zkcoord.core.member import commands as draining
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.member import announcing
-from zkcoord.member import command_queue as draining
-from zkcoord.member import multi_size as weighing
+from zkcoord.tree import member_plan as weighing
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT

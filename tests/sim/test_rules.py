@@ -23,7 +23,6 @@ from tests.sim.test_mutations_member import a_lease_for_ever, no_check_of_ids
 from zkcoord.core import reconcile
 from zkcoord.member.lease import Lease
 from zkcoord.member.role import MembershipRole
-from zkcoord.member.start_task import StartTask
 
 Patch = pytest.MonkeyPatch
 
@@ -39,8 +38,9 @@ def reads_before_the_acknowledgement(patch: Patch) -> None:
 
     def publish(self: MembershipRole) -> None:
         original(self)
-        if isinstance(self._task, StartTask):
-            self.readable |= self._task.partitions()
+        start = self.registered.memory.start if self.registered is not None else None
+        if start is not None:
+            self.readable |= start.grants.keys()
 
     patch.setattr(MembershipRole, "_publish", publish)
 

@@ -11,8 +11,8 @@ import pytest
 from tests.sim import faults
 from tests.sim.script import GROUP, QUIET, SESSION_MS, Script, acknowledges, hold_calls, on_seeds, releases
 from tests.sim.store import SimStore
+from zkcoord.core.member import starts
 from zkcoord.core.model import TopicPartition
-from zkcoord.member import start_task
 from zkcoord.member.role import MembershipRole
 from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
@@ -68,7 +68,7 @@ def starts_while_one_is_obeyed(seed: int, counts: Sequence[int]) -> Script:
 
 
 def test_no_acknowledgement_deletes_more_starts_than_a_multi_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_task, "STARTS_MAX", 3)
+    monkeypatch.setattr(starts, "STARTS_MAX", 3)
     script = starts_while_one_is_obeyed(0, range(5, 11))
     assert deleted(script) == [1, 1, 3, 2]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.sim.field import START
 from tests.sim.script import GROUP, Script, on_seeds
+from zkcoord.core.member.starts import UNKNOWN_MS
 from zkcoord.core.model import TopicPartition
-from zkcoord.member.start_task import UNKNOWN_MS
 
 NEW = [TopicPartition("t", number) for number in range(4, 8)]
 LATE = NEW[3]

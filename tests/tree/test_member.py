@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
-from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
+from zkcoord.tree.member import Acknowledgement, MemberPaths
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.writes import ITEMS_MAX, CheckNode, CreateNode, DeleteNode, SetNode

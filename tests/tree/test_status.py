@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, announced, counters, damaged, partitions, reads_or_refuses, texts, topics
+from zkcoord.core.member.starts import STARTS_MAX
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import HELD_BYTES_MAX, range_bytes
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 from zkcoord.errors import CorruptError
-from zkcoord.member.start_task import STARTS_MAX
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX
 from zkcoord.tree.codec import compact
 from zkcoord.tree.member import Acknowledgement, MemberPaths, room, start

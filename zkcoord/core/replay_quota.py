@@ -3,7 +3,7 @@
 What a member is handed stands in its status until it is committed, beside what it announces itself. Three bounds, of
 which the member keeps the first:
 
-    its own announcements   never leave a status of more than ANNOUNCED_BYTES_MAX   256 KiB (`tree.status`)
+    its own announcements   never leave a status of more than ANNOUNCED_BYTES_MAX   256 KiB (`core.member`)
     under way               handed, and its start not acknowledged                  UNDER_WAY_BYTES_MAX
     held                    in its status as last read, under way, and handed now   HELD_BYTES_MAX
 

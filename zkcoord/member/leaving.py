@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from zkcoord.member.calls import Calls
 from zkcoord.member.lease import Lease
-from zkcoord.member.session import Calls, MemberSession
+from zkcoord.member.registered import Registered
 from zkcoord.shell.loop import Loop
 
 REJOIN_MS = (1_000, 2_000, 5_000, 10_000, 30_000)
@@ -24,9 +25,9 @@ LOOK_MS = 100
 """How often an application is asked whether what it lost is still in work: nothing else tells when it is not."""
 
 
-def open_until_ms(lease: Lease | None, session: MemberSession | None, now_ms: int) -> int:
+def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: int) -> int:
     """How long a session is kept open at most: its end frees what is held, unless the registration is gone already."""
-    if lease is None or session is None or session.unregistered:
+    if lease is None or registered is None or registered.following.unregistered:
         return now_ms
     return lease.until_ms
 

@@ -31,8 +31,8 @@ class _Want:
     dirty: bool = True  # to be read (again, when `reading`)
     armed: bool = False  # its watch stands
     beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
-    by_writes: bool = False  # answered by the reply to an own multi, too: that sets or creates it, or (of a list) what
-    # the multi makes in it with a sequence
+    by_writes: bool = False  # answered by the reply to an own multi, too: that sets, creates or deletes it, or (of a
+    # list) what the multi makes in it with a sequence
 
 
 class Tracker:
@@ -67,9 +67,13 @@ class Tracker:
         for path, kind, watch, by_writes in wants:
             self.want(path, kind, watch=watch, scope=scope, by_writes=by_writes)
 
-    def want_later(self, path: str, scope: str) -> None:
-        """Keep this node's data known from the first change on. It is not read before."""
-        self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False))
+    def want_later(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
+        """Keep the data of these nodes known from the first change on. They are not read before.
+
+        `by_writes`: as for `want`.
+        """
+        for path in paths:
+            self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False, by_writes=by_writes))
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Read the data of these nodes, again if they were wanted before. There may be many.

@@ -120,7 +120,7 @@ def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def refusal(data: bytes, error: Exception) -> bytes:
+def refusal(data: bytes, error: Exception | str) -> bytes:
     """What replaces a command that was not understood: the error, and the command as read (no JSON: as text, cut).
 
     >>> refusal(b'{"version":1,"option":"dance"}', NotUnderstood("option is dance"))

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
 from zkcoord.tree.offset import encode_offset
 from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
-
-
-class Held(NamedTuple):
-    """A partition between its start's acknowledgement and its release, with the versions that guard its writes."""
-
-    thread: str
-    owner_version: int
-    offset: int
-    offset_version: int
-    generation: int
-    incarnation: int = 0  # of the topic, by the start; 0: untold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +47,12 @@ class MemberPaths:
     def free(self, partition: TopicPartition, version: int) -> Write:
         """The write that gives the partition back."""
         return self.layout.ownership.free(self.owner(partition), version)
+
+    def above_offsets(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """What stands above these partitions' offsets, outermost first."""
+        topics = sorted({partition.topic for partition in partitions})
+        above = [self.layout.topic_offsets(self.group, topic) for topic in topics]
+        return [self.layout.offsets(self.group), *above] if topics else []
 
     def above(self) -> list[str]:
         """Parents that must stand before registration and channel can be created, outermost first."""
@@ -193,7 +188,7 @@ def announce(paths: MemberPaths, status: bytes, status_version: int) -> Transact
     return Transaction(writes=(paths.check(), SetNode(paths.channel, status, status_version)), why="announce")
 
 
-def refuse(paths: MemberPaths, command: Node, error: Exception) -> Transaction:
+def refuse(paths: MemberPaths, command: Node, error: str) -> Transaction:
     """Refuse a command that cannot be understood: say so in it, and raise the mark that tells the coordinator.
 
     Refused while the mark of another refusal stands.

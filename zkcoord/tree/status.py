@@ -17,7 +17,6 @@ from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
-ANNOUNCED_BYTES_MAX = 256 * 1024  # of a status with an announcement: with the rest of its multi far below 1 MiB
 STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out

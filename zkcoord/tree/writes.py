@@ -108,14 +108,14 @@ class Transaction:
         return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
 
     def told(self, versions: Sequence[int], made: Sequence[str]) -> list[Node]:
-        """What reads right behind this would have answered of the nodes that it set or created, by the versions and
-        names in the reply to it, once committed. (Of a stat only the version is known.)"""
+        """What reads right behind this would have answered of the nodes that it set, created or deleted, by the
+        versions and names in the reply to it, once committed. (Of a stat only the version is known.)"""
         names = iter(made)
         stats = {version: Stat(version, 0, 0) for version in set(versions)}
         nodes: dict[str, Node] = {}  # as the last write leaves them
         for write, version in zip(self.writes, versions, strict=True):
             if isinstance(write, DeleteNode):
-                nodes.pop(write.path, None)
+                nodes[write.path] = Node(write.path, Kind.DATA, None)
             elif not isinstance(write, CheckNode):
                 path = next(names) if isinstance(write, CreateNode) and write.sequential else write.path
                 nodes[path] = Node(path, Kind.DATA, stats[version], write.data)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 
 from zkcoord.core.command import Command, Option
+from zkcoord.core.member.starts import STARTS_MAX
+from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import HELD_BYTES_MAX, range_bytes
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
-from zkcoord.errors import CorruptError
-from zkcoord.member.multi_size import too_large
-from zkcoord.member.session import Calls, MemberSession
-from zkcoord.member.start_task import STARTS_MAX
 from zkcoord.shell.zk import multi
 from zkcoord.tree import member
 from zkcoord.tree.command import encode_command, refused_ownership
 from zkcoord.tree.member import Acknowledgement, MemberPaths
+from zkcoord.tree.member_plan import MemberSizes, encode_member_status
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.writes import SetNode
@@ -26,22 +26,31 @@ from zkcoord.tree.writes import SetNode
 WIDE = Announced(2**63 - 10, 2**63 - 1, 2**63 - 1, 2**31 - 1)
 NUMBER = 2**31 - 1
 PATHS = MemberPaths(layout=DRAFT, group="g" * 249, consumer_id="c" * 529)
-NOBODY: Any = None  # what is weighed is neither read nor asked for
 
 
-def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> MemberSession:
+class Desk(NamedTuple):
+    """What a member says in its status, and the starts that it finds."""
+
+    status: MemberStatus
+    starts: Mapping[str, Command]
+
+    @property
+    def too_large(self) -> int:
+        """How much it would take to acknowledge them, if that is too much."""
+        sent = sum(len(encode_command(start)) for start in self.starts.values())
+        return MemberSizes(PATHS).acknowledgement_bytes(self.starts, sent, {}, self.status.batch)
+
+
+def desk_with(ranges_bytes: int, starts: dict[str, Command]) -> Desk:
     """A member that has announced so much, has refused what it could, and finds these starts."""
-    session = MemberSession(NOBODY, PATHS, Calls(NOBODY), NOBODY)
+    batch: dict[TopicPartition, Announced] = {}
     while ranges_bytes > 0:
-        partition = TopicPartition("x" * 200, NUMBER - len(session.holdings.batch))
-        session.holdings.batch[partition] = WIDE
+        partition = TopicPartition("x" * 200, NUMBER - len(batch))
+        batch[partition] = WIDE
         ranges_bytes -= range_bytes(partition, WIDE)
     refusal = Refusal(generation=2**63 - 1, sequence="0000000001", reason="\U0001f600" * 200)
-    for n in range(500):
-        session.holdings.refused[TopicPartition("y" * 249, n)] = refusal._replace(sequence=f"{n:010d}")
-    for sequence, start in starts.items():
-        session.commands[sequence] = Node(PATHS.command(sequence), Kind.DATA, Stat(0, 1, 0), encode_command(start))
-    return session
+    refused = {TopicPartition("y" * 249, n): refusal._replace(sequence=f"{n:010d}") for n in range(500)}
+    return Desk(MemberStatus(batch=batch, refused=refused), starts)
 
 
 def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Command]:
@@ -60,12 +69,12 @@ def starts_of(count: int, topic_length: int, times: int = 1) -> dict[str, Comman
     }
 
 
-def acknowledge(session: MemberSession, starts: dict[str, Command]) -> bytes:
+def acknowledge(desk: Desk) -> bytes:
     """The multi, as it is sent, when none of these partitions has an offset."""
-    named = [p for start in starts.values() for p in start.ownership or ()]
+    named = [p for start in desk.starts.values() for p in start.ownership or ()]
     above = [PATHS.layout.topic_offsets(PATHS.group, p.topic) for p in named]
-    status = session.holdings.status({}, "zookeeper")
-    done = Acknowledgement(commands=dict.fromkeys(starts, NUMBER), status=status, status_version=NUMBER)
+    status = encode_member_status(desk.status)
+    done = Acknowledgement(commands=dict.fromkeys(desk.starts, NUMBER), status=status, status_version=NUMBER)
     return multi.encode(member.start(PATHS, dict.fromkeys(named, (2**63 - 1, None)), above, {}, done), "")
 
 
@@ -73,20 +82,20 @@ def acknowledge(session: MemberSession, starts: dict[str, Command]) -> bytes:
 @pytest.mark.parametrize("count", [1, STARTS_MAX])
 def test_the_most_that_our_own_coordinators_hand_on_is_obeyed(count: int, topic_length: int) -> None:
     starts = starts_of(count, topic_length)
-    session = desk_with(HELD_BYTES_MAX, starts)
-    assert too_large(session, starts) == 0
-    assert 800_000 < len(acknowledge(session, starts)) < multi.REQUEST_BYTES_MAX
+    desk = desk_with(HELD_BYTES_MAX, starts)
+    assert desk.too_large == 0
+    assert 800_000 < len(acknowledge(desk)) < multi.REQUEST_BYTES_MAX
 
 
 @pytest.mark.parametrize(("ranges_bytes", "times"), [(2 * HELD_BYTES_MAX, 1), (0, 4)])
 def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: int) -> None:
     starts = starts_of(1, 100, times)
-    session = desk_with(ranges_bytes, starts)
-    assert too_large(session, starts) > multi.REQUEST_BYTES_MAX
-    assert len(acknowledge(session, starts)) > multi.REQUEST_BYTES_MAX
-    ((sequence, node),) = session.commands.items()
-    assert node is not None
-    refused = member.refuse(PATHS, node, CorruptError("x" * 1_000))
+    desk = desk_with(ranges_bytes, starts)
+    assert desk.too_large > multi.REQUEST_BYTES_MAX
+    assert len(acknowledge(desk)) > multi.REQUEST_BYTES_MAX
+    ((sequence, start),) = starts.items()
+    node = Node(PATHS.command(sequence), Kind.DATA, Stat(0, 1, 0), encode_command(start))
+    refused = member.refuse(PATHS, node, "x" * 1_000)
     assert len(multi.encode(refused, "")) < multi.REQUEST_BYTES_MAX
     (written,) = [write.data for write in refused.writes if isinstance(write, SetNode)]
     assert refused_ownership(written) == starts[sequence].ownership
@@ -95,7 +104,7 @@ def test_what_the_server_would_not_take_is_not_obeyed(ranges_bytes: int, times: 
 def test_what_is_obeyed_can_be_sent() -> None:
     starts, sizes = starts_of(2, 120), []
     for ranges_bytes in range(0, 2 * HELD_BYTES_MAX, 25_000):
-        session = desk_with(ranges_bytes, starts)
-        if not too_large(session, starts):
-            sizes.append(len(acknowledge(session, starts)))
+        desk = desk_with(ranges_bytes, starts)
+        if not desk.too_large:
+            sizes.append(len(acknowledge(desk)))
     assert sizes[-1] > 0.9 * multi.REQUEST_BYTES_MAX

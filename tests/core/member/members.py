@@ -1,0 +1,139 @@
+"""Views of one small member, and what it decides of them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+from zkcoord.core.command import Command, Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Application, Call
+from zkcoord.core.member.decide import decide
+from zkcoord.core.member.decisions import Decision
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.requests import AnnounceRequest, Asked, CommitRequest
+from zkcoord.core.member.status import Batch, Held, MemberStatus
+from zkcoord.core.member.view import MemberView, Position, Received
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+
+T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
+ME = "g_me-1-00000000-0"
+NOW = 1_000_000
+FIRST, SECOND, THIRD = "0000000000", "0000000001", "0000000002"
+
+
+class Roomy:
+    """Sizes where everything has room, unless told otherwise."""
+
+    def __init__(self, *, status: int = 0, acknowledgement: int = 0) -> None:
+        self._status, self._acknowledgement = status, acknowledgement
+
+    def status_bytes(self, status: MemberStatus) -> int:
+        """Of the status, as told."""
+        return self._status * len(status.batch)
+
+    def room(self, partitions: list[TopicPartition]) -> int:
+        """For all of them."""
+        return len(partitions)
+
+    def acknowledgement_bytes(
+        self, starts: Mapping[str, Command], command_bytes: int, held: Mapping[TopicPartition, Held], batch: Batch
+    ) -> int:
+        """Too much, as told."""
+        return self._acknowledgement
+
+
+def start(*partitions: TopicPartition, sequence: str = FIRST, versions: int | None = 0, **fields: Any) -> Received:
+    """A start that grants these to this member."""
+    told = {} if versions is None else dict.fromkeys(partitions, versions)
+    fields = {"generation": 1, "owner_versions": told, **fields}
+    command = Command(option=Option.START_FETCHER, ownership=dict.fromkeys(partitions, ME), **fields)
+    return Received(sequence=sequence, command=command)
+
+
+def stop(*partitions: TopicPartition, sequence: str = FIRST) -> Received:
+    """A stop of these."""
+    command = Command(option=Option.STOP_FETCHER, ownership=dict.fromkeys(partitions, ""), generation=2)
+    return Received(sequence=sequence, command=command)
+
+
+def other(option: Option, sequence: str = FIRST, **fields: Any) -> Received:
+    """Another command."""
+    return Received(sequence=sequence, command=Command(option=option, **fields))
+
+
+class Member:
+    """A member from step to step: the world around it is changed by its own methods, as the shell would."""
+
+    def __init__(self, *held: TopicPartition, offset: int = 5, sizes: Roomy | None = None) -> None:
+        """It holds these, and runs them by start 1."""
+        self.sizes = sizes or Roomy()
+        self.memory = Memory().holding({p: Held(ME, 0, offset, 3, 1) for p in held}) if held else Memory()
+        self.view = MemberView(
+            owners=dict.fromkeys(held, Owner(ME, 0)),
+            positions=dict.fromkeys(held, Position(offset, 3)),
+            application=Application(running=dict.fromkeys(held, 1)),
+        )
+
+    def decides(self, now_ms: int = NOW) -> list[Decision]:
+        """The decisions of one step; after checking that nothing that was handed in has changed, and that deciding
+        twice gives the same. Then what was new is taken in."""
+        handed_in = pickle.dumps((self.view, self.memory))
+        first = decide(self.view, self.memory, now_ms, self.sizes)
+        assert pickle.dumps((self.view, self.memory)) == handed_in
+        assert decide(self.view, self.memory, now_ms, self.sizes) == first
+        self.memory = first.memory
+        self.has(fresh=frozenset(), application=self.view.application.heard())
+        return list(first.decisions)
+
+    def has(self, **fields: Any) -> None:
+        """The view with these fields."""
+        self.view = fast_replace(self.view, **fields)
+
+    def finds(self, *commands: Received) -> None:
+        """These commands stand in its channel, no others."""
+        self.has(commands={received.sequence: received for received in commands})
+
+    def reads(
+        self,
+        offsets: Mapping[TopicPartition, Position] | None = None,
+        owners: Mapping[TopicPartition, Owner] | None = None,
+    ) -> None:
+        """These nodes were read, or told by the reply to an own multi."""
+        offsets, owners = offsets or {}, owners or {}
+        self.has(
+            positions={**self.view.positions, **offsets},
+            owners={**self.view.owners, **owners},
+            fresh=self.view.fresh | offsets.keys() | owners.keys(),
+            unread=frozenset(),
+        )
+
+    def asks(self, *requests: CommitRequest | AnnounceRequest) -> None:
+        """The program asks for these, numbered from 1 on; nothing else waits."""
+        self.has(requests=tuple(Asked(n, request) for n, request in enumerate(requests, start=1)))
+
+    def called(self, name: str, *partitions: TopicPartition, number: int = 0, resumes: bool = False) -> None:
+        """The application was called, as decided."""
+        call = Call(name, partitions, number, resumes)
+        self.has(application=self.view.application.asked(len(self.view.application.calls) + 1, call))
+
+    def answers(self, value: Any = None, error: BaseException | None = None, *, part: bool = False) -> None:
+        """The application answered its oldest call."""
+        token = min(self.view.application.calls)
+        self.has(application=self.view.application.answered(token, value, error, part=part))
+
+    def runs(self, *partitions: TopicPartition, number: int = 1) -> None:
+        """The application runs exactly these."""
+        self.has(application=fast_replace(self.view.application, running=dict.fromkeys(partitions, number)))
+
+
+def commit(offsets: Mapping[TopicPartition, int], number: int = 1) -> CommitRequest:
+    """A commit that was decided while these ran by this start."""
+    return CommitRequest(offsets, dict.fromkeys(offsets, number))
+
+
+def announce(ranges: Mapping[TopicPartition, tuple[int, int]], number: int = 1) -> AnnounceRequest:
+    """An announcement, as a commit."""
+    return AnnounceRequest(ranges, dict.fromkeys(ranges, number))

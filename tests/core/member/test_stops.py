@@ -1,0 +1,241 @@
+"""How a member obeys stops, leaves, and answers pings meanwhile: view in, every decision out."""
+
+from __future__ import annotations
+
+from tests.core.member.members import FIRST, ME, SECOND, T0, T1, T2, Member, commit, other, start, stop
+from zkcoord.core.command import Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.commands import sent_away
+from zkcoord.core.member.decide import GONE
+from zkcoord.core.member.decisions import (
+    AnswerPing,
+    AnswerRequest,
+    AskStop,
+    CommitOffsets,
+    Leave,
+    LetGo,
+    LookUp,
+    LosePartitions,
+    RefuseCommand,
+    Rejoin,
+    ReleasePartitions,
+    Report,
+)
+from zkcoord.core.member.status import Held, MemberStatus
+from zkcoord.core.member.view import Position
+from zkcoord.core.state import Announced
+from zkcoord.core.view import Owner
+from zkcoord.errors import FencedError
+
+HELD = Held(ME, 0, 5, 3, 1)
+FREE = Owner("", 1)
+
+
+def stopped(offsets: dict[object, int]) -> Report:
+    """What is reported once they are released."""
+    return Report(event="fetch_stopped", fields={"partitions": list(offsets), "offsets": offsets})
+
+
+def stopping(*held: object) -> Member:
+    """A member that holds T0, T1 and T2, and was told to stop T0 and T1."""
+    member = Member(T0, T1, T2)
+    member.finds(stop(T0, T1))
+    assert member.decides() == [AskStop(partitions=(T0, T1))]
+    member.called("stop", T0, T1)
+    assert member.decides() == []
+    return member
+
+
+RELEASE = ReleasePartitions(
+    held={T0: HELD, T1: HELD},
+    offsets={T0: 8},
+    commands={FIRST: 0},
+    status=MemberStatus(held={T2: HELD}),
+)
+
+
+def test_a_stop_is_told_then_released_with_the_final_offsets_and_acknowledged() -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    assert member.decides() == [RELEASE]
+    member.has(writing=True)
+    assert member.decides() == []
+    member.has(writing=False)
+    member.finds()
+    member.reads({T0: Position(8, 4)}, {T0: FREE, T1: FREE})
+    assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
+    assert member.decides() == []
+    assert member.memory.stop is None
+    assert member.memory.readable == {T2}
+
+
+def test_nothing_is_released_before_the_application_has_stopped() -> None:
+    member = stopping()
+    for _ in range(3):
+        assert member.decides() == []
+    assert member.memory.readable == {T0, T1, T2}
+
+
+def test_what_has_stopped_early_is_released_while_the_command_stands_on() -> None:
+    member = stopping()
+    member.answers(((T1,), {T1: 9}), part=True)
+    assert member.decides() == [ReleasePartitions(held={T1: HELD}, offsets={T1: 9}, tell=True)]
+    member.reads({T1: Position(9, 4)}, {T1: FREE})
+    assert member.decides() == [stopped({T1: 9}), LetGo(partitions=(T1,))]
+    assert member.decides() == []
+    member.answers({T0: 8})
+    status = MemberStatus(held={T2: HELD})
+    assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 8}, commands={FIRST: 0}, status=status)]
+
+
+def test_an_application_that_fails_to_stop_keeps_what_was_committed() -> None:
+    member = stopping()
+    member.answers(error=RuntimeError("hangs"))
+    fields = {"partitions": [T0, T1], "why": "RuntimeError: hangs", "level": "warning"}
+    assert member.decides() == [Report(event="stop_failed", fields=fields)]
+    assert member.decides() == [fast_replace(RELEASE, offsets={})]
+
+
+def test_what_is_not_held_is_acknowledged_as_done() -> None:
+    member = Member(T0)
+    member.finds(stop(T1))
+    status = MemberStatus(held={T0: HELD})
+    assert member.decides() == []
+    assert member.decides() == [ReleasePartitions(held={}, offsets={}, commands={FIRST: 0}, status=status)]
+
+
+def test_a_release_that_was_refused_is_made_again_without_the_offset_that_somebody_set() -> None:
+    member = stopping()
+    member.answers({T0: 8, T1: 9})
+    assert member.decides() == [fast_replace(RELEASE, offsets={T0: 8, T1: 9})]
+    member.reads({T0: Position(2, 4)})  # by the link's end it is known that somebody else wrote
+    fields = {"partitions": [T0], "offset": 2, "own": 8, "level": "warning"}
+    assert member.decides() == [Report(event="foreign_offset", fields=fields)]
+    moved = HELD._replace(offset=2, offset_version=4)
+    assert member.decides() == [fast_replace(RELEASE, held={T0: moved, T1: HELD}, offsets={T1: 9})]
+
+
+def test_an_own_final_offset_at_the_next_version_was_the_own_write() -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    assert member.decides() == [RELEASE]
+    member.finds()
+    member.reads({T0: Position(8, 4)}, {T0: FREE, T1: FREE})  # read behind an unknown outcome
+    assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
+
+
+def test_what_a_start_gives_back_behind_an_unknown_release_is_not_released_again() -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    assert member.decides() == [RELEASE]
+    member.finds(start(T0, T1, sequence=SECOND))  # the owners' nodes were made again, at the same version
+    assert member.decides() == [stopped({T0: 8, T1: 5}), LetGo(partitions=(T0, T1))]
+    known = {T0: Owner(ME, 0), T1: Owner(ME, 0)}
+    assert member.decides() == [LookUp(name=SECOND, partitions=(T0, T1), known=known, parents=True)]
+
+
+def test_what_another_owns_by_then_is_over() -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    assert member.decides() == [RELEASE]
+    member.reads({}, {T0: Owner("g_other-1-00000000-0", 2)})
+    assert member.decides() == [stopped({T0: 8}), LetGo(partitions=(T0,))]
+    assert member.decides() == [fast_replace(RELEASE, held={T1: HELD}, offsets={})]
+
+
+def test_a_commit_goes_while_the_application_is_at_the_stop_and_no_release_beside_it() -> None:
+    member = stopping()
+    member.asks(commit({T0: 6}))
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 6})]
+    member.has(writing=True)
+    member.answers({T0: 8})
+    assert member.decides() == []
+    member.has(writing=False)
+    member.reads({T0: Position(6, 4)})
+    moved = HELD._replace(offset=6, offset_version=4)
+    assert member.decides() == [fast_replace(RELEASE, held={T0: moved, T1: HELD})]
+
+
+def test_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays() -> None:
+    member = stopping()
+    member.asks(commit({T0: 6}))
+    member.decides()
+    member.reads({T0: Position(2, 4)})
+    fields = {"partitions": [T0], "offset": 2, "own": 6, "level": "warning"}
+    assert member.decides() == [
+        Report(event="foreign_offset", fields=fields),
+        LosePartitions(partitions=(T0,)),
+    ]
+    member.runs(T1, T2)
+    why = "taken away, or set by somebody else, meanwhile: t-0"
+    assert member.decides() == [AnswerRequest(number=1, error=FencedError, why=why)]
+    member.asks()
+    assert member.decides() == []  # neither released nor started again before the application has answered
+    member.answers({T0: 8})
+    moved = HELD._replace(offset=2, offset_version=4)
+    assert member.decides() == [fast_replace(RELEASE, held={T0: moved, T1: HELD}, offsets={})]
+
+
+def test_a_ping_is_answered_while_the_application_is_at_a_stop() -> None:
+    member = stopping()
+    member.finds(stop(T0, T1), other(Option.PING, SECOND))
+    member.has(said=(12, 3))
+    status = MemberStatus(held=dict.fromkeys((T0, T1, T2), HELD), pinged=SECOND, said=(12, 3))
+    assert member.decides() == [AnswerPing(commands={SECOND: 0}, status=status)]
+    member.finds(stop(T0, T1))
+    assert member.decides() == []
+
+
+def test_leaving_releases_everything_but_unfinished_ranges_and_ends_the_session() -> None:
+    member = Member(T0, T1)
+    member.memory = fast_replace(member.memory, batch={T1: Announced(5, 9, 1)})
+    member.has(leaving=True)
+    assert member.decides() == [AskStop(partitions=(T0, T1))]
+    member.called("stop", T0, T1)
+    member.answers({T0: 8, T1: 5})
+    assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 8})]
+    member.reads({T0: Position(8, 4)}, {T0: FREE})
+    assert member.decides() == [stopped({T0: 8}), LetGo(partitions=(T0,))]
+    assert member.decides() == [stopped({T1: 5}), LetGo(partitions=(T1,)), Report(event="left"), Leave()]
+
+
+def test_leaving_waits_until_the_start_that_is_obeyed_is_acknowledged() -> None:
+    member = Member(T0)
+    member.finds(start(T1))
+    member.decides()
+    member.has(leaving=True, unread=frozenset({FIRST}))
+    assert member.decides() == []
+
+
+def test_a_reject_releases_everything_and_nothing_comes_after_it() -> None:
+    member = Member(T0)
+    member.finds(other(Option.REJECT, reason="offers nothing", final=True), start(T1, sequence=SECOND))
+    fields = {"why": "offers nothing", "level": "warning"}
+    assert member.decides() == [Report(event="rejected", fields=fields), AskStop(partitions=(T0,))]
+    member.called("stop", T0)
+    member.answers({})
+    assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={})]
+    member.reads({}, {T0: FREE})
+    assert member.decides() == [stopped({T0: 5}), LetGo(partitions=(T0,))]
+    assert member.decides() == [Report(event="left"), Leave()]
+    assert sent_away(member.view, member.memory) == "offers nothing"
+
+
+def test_what_cannot_be_understood_is_refused_and_passed_over_and_one_refusal_stands_at_a_time() -> None:
+    member = Member(T0)
+    bad = fast_replace(stop(), command=None, error="version is 9, this program reads up to 1")
+    member.finds(bad, other(Option.OFFSET_STORE, SECOND))
+    assert member.decides() == [RefuseCommand(sequence=FIRST, why=bad.error)]
+    member.finds(fast_replace(bad, error=""), other(Option.OFFSET_STORE, SECOND))
+    member.has(refused_mark=True)
+    assert member.decides() == []
+    member.has(refused_mark=False)
+    assert member.decides() == [RefuseCommand(sequence=SECOND, why="this consumer does not offer offset-store")]
+
+
+def test_a_registration_that_is_gone_is_given_up_before_anything_else() -> None:
+    for fields in ({"missing": frozenset({"/ids/me"})}, {"evicted": True}):
+        member = Member(T0)
+        member.finds(stop(T0))
+        member.has(**fields, settled=False, channel_read=False)
+        assert member.decides() == [Rejoin(why=GONE)]

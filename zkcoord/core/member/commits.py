@@ -1,0 +1,95 @@
+"""Commits of a member's offsets: fenced by the registration, guarded by each offset's version.
+
+What is asked for while one commit is under way goes with the next. What became of one is seen in the offsets: what is
+not written yet is sent again, without those that were taken away, or set by somebody else, meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.compare import at_rest, lose
+from zkcoord.core.member.decisions import AnswerRequest, CommitOffsets, Decision, Report
+from zkcoord.core.member.memory import Commit, Memory
+from zkcoord.core.member.requests import CommitRequest
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+
+Requests = Mapping[int, CommitRequest]
+
+
+def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Send what is asked for and not yet so, once it is certain what became of the last commit."""
+    commit = memory.commit
+    if not view.requests and commit is None:
+        return [], memory
+    asked = {number: request for number, request in view.requests if isinstance(request, CommitRequest)}
+    if not (asked or commit) or not view.ready or not at_rest(view, memory):
+        return [], memory
+    if commit is None:
+        return _send(view, memory, asked, asked)
+    failed = {n: spoiled for n in commit.requests if n in asked and (spoiled := _spoiled(commit, asked[n]))}
+    if not failed:
+        return _send(view, memory, {n: asked[n] for n in commit.requests if n in asked}, asked)
+    decisions: list[Decision] = []
+    for number, partitions in failed.items():
+        names = ", ".join(map(str, partitions[:5]))
+        why = f"taken away, or set by somebody else, meanwhile: {names}"
+        decisions.append(AnswerRequest(number=number, error=FencedError, why=why))
+    left = tuple(n for n in commit.requests if n not in failed)
+    named = {p for n in failed for p in asked[n].offsets}
+    # by a multi of a commit that failed in another: who is told so does not know where they stand now
+    moved = [
+        p
+        for p, before in commit.before.items()
+        if p in named and p not in commit.spoiled and p in memory.held and memory.held[p].offset != before
+    ]
+    decisions += lose(view, memory, moved)
+    return decisions, fast_replace(memory, commit=fast_replace(commit, requests=left) if left else None)
+
+
+def _spoiled(commit: Commit, request: CommitRequest) -> list[TopicPartition]:
+    return sorted(commit.spoiled & request.offsets.keys())
+
+
+def _send(view: MemberView, memory: Memory, active: Requests, asked: Requests) -> tuple[list[Decision], Memory]:
+    """Commit what these ask for; who names a partition that does not run any more is told."""
+    running, readable = view.application.running, memory.readable
+    refused: list[Decision] = []
+    for number, (offsets, starts) in active.items():
+        missing = [p for p in sorted(offsets) if p not in readable]
+        stale = [p for p in sorted(offsets) if starts.get(p, 0) != running.get(p, 0)]
+        if missing:
+            refused.append(_fenced(number, "not held by this consumer any more", missing))
+        elif stale:
+            refused.append(_fenced(number, "decided before these were started again", stale))
+    if refused:
+        told = {decision.number for decision in refused if isinstance(decision, AnswerRequest)}
+        commit = memory.commit
+        if commit is not None:
+            left = tuple(number for number in commit.requests if number not in told)
+            commit = fast_replace(commit, requests=left) if left else None
+        return refused, fast_replace(memory, commit=commit)
+    wanted = {p: offset for request in active.values() for p, offset in request.offsets.items()}
+    held, commit = memory.held, memory.commit
+    offsets = {p: offset for p, offset in wanted.items() if held[p].offset != offset}
+    if offsets:
+        before = {p: held[p].offset for p in offsets}
+        if commit is not None:
+            before |= commit.before
+        sent = Commit(requests=tuple(active), offsets=offsets, before=before)
+        mine = {p: held[p] for p in offsets}
+        return [CommitOffsets(held=mine, offsets=offsets)], fast_replace(memory, commit=sent, writing=offsets)
+    memory = fast_replace(memory, commit=None)
+    if not active:
+        return [], memory
+    committed = wanted if commit is None else {p: offset for p, offset in wanted.items() if p in commit.before}
+    done: list[Decision] = [Report(event="offsets_committed", fields={"offsets": committed})]
+    return [*done, *(AnswerRequest(number=number) for number in active)], memory
+
+
+def _fenced(number: int, what: str, partitions: Sequence[TopicPartition]) -> AnswerRequest:
+    names = ", ".join(map(str, partitions))
+    return AnswerRequest(number=number, error=FencedError, why=f"{what}: {names[:200]}")

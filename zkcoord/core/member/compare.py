@@ -1,0 +1,137 @@
+"""What was read of partitions that are held, compared with what was known of them.
+
+An own value at the next version was the own write; any other value at another version is foreign: it becomes the
+partition's position, what was processed beyond it is not committed, and it is reported. An owner that is no longer this
+thread in this version means that the partition is released, or lost (docs/protocol.md, section 7, "Committing").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Set
+from typing import NamedTuple
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import AnswerRequest, Decision, LetGo, LosePartitions, Report
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.requests import CommitRequest
+from zkcoord.core.member.status import Held
+from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import FencedError
+
+DELETED = -1
+"""In place of an offset whose node somebody deleted: a held partition has one."""
+
+
+class Compared(NamedTuple):
+    """What has become of partitions that were held."""
+
+    gone: set[TopicPartition]
+    foreign: dict[TopicPartition, int]  # offsets that somebody else wrote
+    moved: dict[TopicPartition, Held]  # as they are now, when that is something else
+
+
+def compare(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Take in what was read of partitions that are held."""
+    touched = view.fresh & memory.held.keys() if view.fresh else frozenset()
+    if not touched:
+        return [], _certain(view, memory)
+    found = _compared(view, memory, touched)
+    before = memory
+    if found.moved:
+        memory = fast_replace(memory, held={**memory.held, **found.moved})
+    if not found.gone and not found.foreign:
+        return [], _certain(view, memory)
+    spoiled = found.gone | found.foreign.keys()
+    if memory.commit is not None:
+        commit = fast_replace(memory.commit, spoiled=memory.commit.spoiled | spoiled)
+        memory = fast_replace(memory, commit=commit)
+    memory = fast_replace(memory, overwritten=memory.overwritten | found.foreign.keys())
+    if memory.stop is not None and found.foreign:
+        finals = {p: offset for p, offset in memory.stop.finals.items() if p not in found.foreign}
+        memory = fast_replace(memory, stop=fast_replace(memory.stop, finals=finals))
+    decisions = _foreign(view, before, found)
+    running = view.application.running
+    decisions += lose(view, memory, [p for p in spoiled if p in running])
+    released, memory = let_go(memory, found.gone)
+    return [*decisions, *released], _certain(view, memory)
+
+
+def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartition]) -> Compared:
+    found = Compared(set(), {}, {})
+    for partition in sorted(touched):
+        known = memory.held[partition]
+        owner, at = view.owners.get(partition, NOBODY), view.positions.get(partition, NOWHERE)
+        if owner != (known.thread, known.owner_version):
+            found.gone.add(partition)  # should it name this consumer again, that is another grant
+        elif at.version is None:
+            found.foreign[partition] = DELETED
+        elif at.version != known.offset_version:
+            offset = known.offset if at.offset is None else at.offset
+            own = at.version == known.offset_version + 1 and offset == memory.writing.get(partition)
+            if not own and at.offset is not None:
+                found.foreign[partition] = offset
+            found.moved[partition] = known._replace(offset=offset, offset_version=at.version)
+    return found
+
+
+def _certain(view: MemberView, memory: Memory) -> Memory:
+    """Nothing is under way once all that is held is as read: a later value is not the own write."""
+    if memory.writing and not view.writing and at_rest(view, memory):
+        return fast_replace(memory, writing={})
+    return memory
+
+
+def at_rest(view: MemberView, memory: Memory) -> bool:
+    """True when what is known of all that is held is as read: no multi has an outcome that nobody knows."""
+    if not view.settled or view.writing:
+        return False
+    mine = memory.start.name if memory.start is not None else ""
+    return not view.unread - {mine, ANNOUNCED}
+
+
+def _foreign(view: MemberView, memory: Memory, found: Compared) -> list[Decision]:
+    """Report what somebody else wrote under the program's work; what rests here starts there in any case."""
+    stopping = memory.stop.left if memory.stop is not None else frozenset()
+    return [
+        Report(
+            event="foreign_offset",
+            fields={"partitions": [p], "offset": offset, "own": memory.writing.get(p), "level": "warning"},
+        )
+        for p, offset in sorted(found.foreign.items())
+        if p in view.application.running or p in stopping
+    ]
+
+
+def let_go(memory: Memory, gone: Set[TopicPartition]) -> tuple[list[Decision], Memory]:
+    """These are not held any more; of those under a stop it is told where each was left."""
+    if not gone:
+        return [], memory
+    decisions: list[Decision] = []
+    stop, held = memory.stop, memory.held
+    stopped = sorted(stop.left & gone) if stop is not None else []
+    if stop is not None and stopped:
+        offsets = {p: stop.finals.get(p, held[p].offset) for p in stopped if p in held}
+        decisions.append(Report(event="fetch_stopped", fields={"partitions": list(offsets), "offsets": offsets}))
+        stop = fast_replace(stop, left=stop.left.difference(gone), early=stop.early.difference(gone))
+    decisions.append(LetGo(partitions=tuple(sorted(gone))))
+    return decisions, fast_replace(memory.without(gone), stop=stop)
+
+
+def lose(
+    view: MemberView, memory: Memory, partitions: Collection[TopicPartition], *, resuming: bool = False
+) -> list[Decision]:
+    """The application must not read these any more: what it asked for before does not count, even should they be
+    started again, from what is committed, while it waits."""
+    if not partitions:
+        return []
+    decisions: list[Decision] = [LosePartitions(partitions=tuple(sorted(partitions)), resuming=resuming)]
+    sent = memory.commit.requests if memory.commit is not None else ()
+    for number, request in view.requests:
+        if number in sent or not isinstance(request, CommitRequest):
+            continue
+        spoiled = ", ".join(str(p) for p in sorted(request.offsets) if p in partitions)
+        if spoiled:
+            why = f"lost by this consumer before it was committed: {spoiled[:200]}"
+            decisions.append(AnswerRequest(number=number, error=FencedError, why=why))
+    return decisions

@@ -1,0 +1,89 @@
+"""What a member does next: view and memory in, decisions and the next memory out.
+
+Here stands the order in which everything is asked; each part decides in a module of its own. The first part that has
+something to decide ends the step: it changes the view, and the member decides again, until nothing is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkcoord.core.member import commands, commits, resume, starts, stops
+from zkcoord.core.member.announcements import announced, announcements
+from zkcoord.core.member.compare import compare
+from zkcoord.core.member.decisions import Decision, Rejoin
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.status import Sizes
+from zkcoord.core.member.view import MemberView
+
+GONE = "the registration or the channel is gone: evicted, or removed by somebody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One step of a member."""
+
+    decisions: tuple[Decision, ...]  # in the order of carrying out
+    memory: Memory  # for the next step
+    wake_at_ms: int | None = None  # when to decide again at the latest (monotonic)
+
+
+def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decided:
+    """What to do now. Nothing that is handed in changes: the same again gives the same."""
+    if view.gone:
+        return Decided(decisions=(Rejoin(why=GONE),), memory=memory)
+    decisions, memory = _take_in(view, memory, now_ms)
+    if not decisions and view.settled and not nothing_to_do(view, memory):
+        decisions, memory = _act(view, memory, now_ms, sizes)
+    return Decided(decisions=tuple(decisions), memory=memory.counting(view), wake_at_ms=commands.wake_at_ms(memory))
+
+
+def nothing_to_do(view: MemberView, memory: Memory) -> bool:
+    """True when nothing was asked of the member and all that it holds runs: so it is at most steps."""
+    if memory.start is not None or memory.stop is not None or memory.cleaning or memory.short_of_room:
+        return False
+    return not (view.commands or view.requests or view.leaving or memory.idle or memory.commit)
+
+
+def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
+    """What was read and answered, and whether the lease has ended."""
+    decisions: list[Decision] = []
+    for answer in view.application.answers:
+        told: list[Decision] = []
+        if answer.call.resumes:
+            told, memory = resume.answered(memory, answer)
+        elif answer.call.name == "stop":
+            told, memory = stops.answered(memory, answer)
+        else:
+            memory = starts.answered(view, memory, answer, now_ms)
+        decisions += told
+    told, memory = compare(view, memory)
+    decisions += told
+    memory = memory.counting(view)
+    if decisions:
+        return decisions, memory
+    if memory.announcement is not None:
+        decisions, memory = announced(view, memory)
+    if decisions:
+        return decisions, memory
+    return resume.lease_ended(view, memory)
+
+
+def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[list[Decision], Memory]:
+    """What can be done now. A write is decided on only while no other is under way."""
+    decisions, memory = commands.answer_ping(view, memory)
+    if not decisions and memory.cleaning:
+        decisions, memory = starts.cleaned(view, memory)
+    if not decisions:
+        decisions, memory = starts.advance(view, memory)
+    if not decisions:
+        decisions, memory = stops.advance(view, memory)
+    if not decisions:
+        decisions, memory = commands.take_next(view, memory, sizes, now_ms)
+    if not decisions:
+        decisions, memory = resume.resume(view, memory)
+    if not decisions:
+        decisions, memory = commits.commits(view, memory)
+    if not decisions:
+        decisions, memory = announcements(view, memory, sizes)
+    return decisions, memory

@@ -1,0 +1,181 @@
+"""What a member decides, in the imperative. A closed union: match it with `assert_never`.
+
+At most one decision of a step writes: the multis of one such decision are under way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.core.member.application import Partitions
+from zkcoord.core.member.requests import Ranges
+from zkcoord.core.member.status import Held, MemberStatus
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+from zkcoord.errors import ZkcoordError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUp:
+    """Read the offsets of these partitions, and the owners that are not known, and follow them from now on.
+
+    `known`: owners as a start tells them. `parents`: read what stands above the offsets, too.
+    """
+
+    name: str
+    partitions: Partitions
+    known: Mapping[TopicPartition, Owner] = field(default_factory=dict)
+    parents: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAgain:
+    """Read owners and offsets of these partitions once more; with `parents` also what stands above the offsets."""
+
+    partitions: Partitions
+    parents: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGo:
+    """Follow these partitions no more; with `parents` nor what stands above any offset."""
+
+    partitions: Partitions
+    parents: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskReset:
+    """Ask the application where partitions without an offset start."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskStart:
+    """Have the application start these, at these offsets; what was announced from there on comes first."""
+
+    positions: Mapping[TopicPartition, int]
+    incarnations: Mapping[TopicPartition, int]  # of their topics, 0: untold
+    replay: Ranges = field(default_factory=dict)
+    resumes: bool = False  # they are held already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskStop:
+    """Have the application stop these, and say their final offsets."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LosePartitions:
+    """The application must not read these any more. `resuming`: nor what it is starting again."""
+
+    partitions: Partitions
+    resuming: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeStarts:
+    """Acknowledge starts: write first offsets, give back what cannot be started, delete the commands."""
+
+    commands: Mapping[str, int]  # sequence -> version, in their order
+    first: Mapping[TopicPartition, tuple[int, int | None]]  # where partitions without an offset begin; node's version
+    refused: Mapping[TopicPartition, int]  # what cannot be started -> version of the owner
+    status: MemberStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePartitions:
+    """Write final offsets and release; with `commands` acknowledge the stop, else the stop stands on.
+
+    `tell`: it stands on, and who watches the channel is told to look.
+    """
+
+    held: Mapping[TopicPartition, Held]
+    offsets: Mapping[TopicPartition, int]
+    commands: Mapping[str, int] = field(default_factory=dict)
+    status: MemberStatus | None = None  # None: nothing is acknowledged
+    tell: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPing:
+    """Acknowledge a ping with the status."""
+
+    commands: Mapping[str, int]
+    status: MemberStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefuseCommand:
+    """Say in a command that it cannot be understood."""
+
+    sequence: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """Set offsets of held partitions."""
+
+    held: Mapping[TopicPartition, Held]
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """Write the status with ranges that are about to be processed."""
+
+    status: MemberStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRequest:
+    """Answer what the program asked: it was done, or why not."""
+
+    number: int
+    error: type[ZkcoordError] | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Report an event. `sequence`: of the command that it is about."""
+
+    event: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    sequence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejoin:
+    """Give registration and session up, and register afresh."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """Everything is released: end the session."""
+
+
+Write = AcknowledgeStarts | ReleasePartitions | AnswerPing | RefuseCommand | CommitOffsets | Announce
+
+Decision = (
+    LookUp
+    | ReadAgain
+    | LetGo
+    | AskReset
+    | AskStart
+    | AskStop
+    | LosePartitions
+    | Write
+    | AnswerRequest
+    | Report
+    | Rejoin
+    | Leave
+)

@@ -1,0 +1,131 @@
+"""What a member remembers between two steps: what it held as last read, what it is about, what it wants to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.command import Command
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.status import Batch, Held, MemberStatus, standing
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Refusal
+
+
+class Grant(NamedTuple):
+    """What a start says of one partition."""
+
+    thread: str
+    sequence: str
+    generation: int
+    incarnation: int  # of its topic, 0: the command does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Starts that are obeyed as one: no two commands of a channel name the same partition."""
+
+    commands: Mapping[str, Command]  # sequence -> start, in their order
+    grants: Mapping[TopicPartition, Grant]  # sorted
+    first: Mapping[TopicPartition, int] = field(default_factory=dict)  # what the reset policy answered
+    told: Mapping[TopicPartition, int] = field(default_factory=dict)  # where the application was told to start
+    refused: Mapping[TopicPartition, str] = field(default_factory=dict)  # why it cannot be started
+    acknowledged: bool = False  # the acknowledgement was sent
+
+    @property
+    def name(self) -> str:
+        """Of its look-up."""
+        return next(iter(self.commands))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A stop that is obeyed. `sequence` None: no command asked for it (leaving, or sent away)."""
+
+    sequence: str | None
+    left: frozenset[TopicPartition]  # what is still to be released
+    early: frozenset[TopicPartition] = frozenset()  # of these: stopped already, in the middle of the call
+    finals: Mapping[TopicPartition, int] = field(default_factory=dict)
+    answered: bool = False  # the application has stopped all
+    released: bool = False  # something of it was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit that was sent."""
+
+    requests: tuple[int, ...]  # whose offsets they are
+    offsets: Mapping[TopicPartition, int]
+    before: Mapping[TopicPartition, int]  # the offsets when it was sent
+    spoiled: frozenset[TopicPartition] = frozenset()  # taken away, or set by somebody else, meanwhile
+
+
+class Announcement(NamedTuple):
+    """An announcement that was sent: the request's number, and the status that was to say it."""
+
+    request: int
+    status: MemberStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A value: each step has the next one. It ends with the registration."""
+
+    held: Mapping[TopicPartition, Held] = field(default_factory=dict)  # acknowledged and not released, as read last
+    readable: frozenset[TopicPartition] = frozenset()  # what is held and runs
+    idle: frozenset[TopicPartition] = frozenset()  # what is held and does not run
+    turns: int = 0  # how often the keys of `held` changed
+    counted: tuple[int, object] = (-1, None)  # the turn, and what ran, when these sets were made
+    writing: Mapping[TopicPartition, int] = field(default_factory=dict)  # offsets that the multis under way set
+    overwritten: frozenset[TopicPartition] = frozenset()  # somebody else set their offset since their start
+    batch: Batch = field(default_factory=dict)  # announced, here or by whom a partition came from
+    refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)  # partitions that could not be started
+    pinged: str = ""  # the sequence of the last ping that was answered
+    short_of_room: bool = False  # in the status: what is left over there is to be looked up
+    cleaning: bool = False  # it is being looked up
+    start: Start | None = None
+    stop: Stop | None = None
+    rejected: Command | None = None  # the reject that was taken up: nothing comes after it
+    commit: Commit | None = None
+    announcement: Announcement | None = None
+    waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
+    unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
+    generation: int = 0  # the highest among the commands taken up
+
+    def counting(self, view: MemberView) -> Memory:
+        """With `readable` and `idle` as they are now: they change with the keys of what is held and runs only."""
+        running = view.application.running
+        if self.turns == self.counted[0] and running is self.counted[1]:
+            return self
+        held = self.held.keys()
+        readable, idle = frozenset(held & running.keys()), frozenset(held - running.keys())
+        return fast_replace(self, readable=readable, idle=idle, counted=(self.turns, running))
+
+    def holding(self, fresh: Mapping[TopicPartition, Held]) -> Memory:
+        """With these held, too."""
+        return fast_replace(self, held={**self.held, **fresh}, turns=self.turns + 1)
+
+    def without(self, partitions: Iterable[TopicPartition]) -> Memory:
+        """With these not held any more; those that are not held do not count."""
+        held = dict(self.held)
+        for partition in partitions:
+            held.pop(partition, None)
+        return fast_replace(self, held=held, turns=self.turns + 1)
+
+    def left_over(self) -> set[TopicPartition]:
+        """What was announced, and is not held any more."""
+        return self.batch.keys() - self.held.keys() if self.batch else set()
+
+    def saying(
+        self, view: MemberView, held: Mapping[TopicPartition, Held] | None = None
+    ) -> tuple[MemberStatus, Memory]:
+        """The status once `held` is what is held, and memory with only those ranges that still count."""
+        known = self.held if held is None else {**self.held, **held}
+        memory = fast_replace(self, batch=standing(known, self.batch))
+        return memory.status(view, self.held if held is None else held), memory
+
+    def status(self, view: MemberView, held: Mapping[TopicPartition, Held]) -> MemberStatus:
+        """The status that says what is held."""
+        return MemberStatus(held=held, batch=self.batch, refused=self.refused, pinged=self.pinged, said=view.said)

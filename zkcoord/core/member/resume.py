@@ -1,0 +1,53 @@
+"""What is held but does not run starts again from its offset: the lease had ended, or somebody set the offset.
+
+A command that is obeyed and changes some of it comes first.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Answer
+from zkcoord.core.member.compare import at_rest, lose
+from zkcoord.core.member.decisions import Decision, Rejoin, Report
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.starts import ask_start, fetch_started
+from zkcoord.core.member.view import NOWHERE, MemberView
+
+
+def lease_ended(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Stop reading at once, and keep what is held."""
+    application = view.application
+    if view.leased or not (application.running or application.resuming):
+        return [], memory
+    lost = sorted({*application.running, *application.resuming})
+    told = Report(event="fetch_lost", fields={"partitions": lost, "why": "the lease ended"})
+    return [*lose(view, memory, lost, resuming=True), told], memory
+
+
+def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Have the application start what rests, while nothing else is being done with it."""
+    application = view.application
+    if not memory.idle or not view.leased or view.leaving or application.resuming or application.full:
+        return [], memory
+    if not at_rest(view, memory):
+        return [], memory
+    named = memory.start.grants.keys() if memory.start is not None else ()
+    stopping = memory.stop.left if memory.stop is not None else ()
+    idle = sorted(p for p in memory.idle if p not in named and p not in stopping)
+    if not idle:
+        return [], memory
+    deleted = [str(p) for p in idle if view.positions.get(p, NOWHERE).version is None]
+    if deleted:  # only a start can apply the reset policy
+        return [Rejoin(why=f"somebody deleted the offsets of {', '.join(deleted[:5])}")], memory
+    held = memory.held
+    offsets = {p: held[p].offset for p in idle}
+    return [ask_start(memory, offsets, {p: held[p].incarnation for p in idle}, resumes=True)], memory
+
+
+def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
+    """The application has started them, or could not."""
+    if answer.error is not None:
+        return [Rejoin(why=f"could not start again what it holds: {answer.error}")], memory
+    offsets = {p: memory.held[p].offset for p in answer.call.partitions if p in memory.held}
+    memory = fast_replace(memory, overwritten=memory.overwritten.difference(answer.call.partitions))
+    return [fetch_started(offsets, memory.generation)], memory

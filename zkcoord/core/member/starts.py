@@ -1,0 +1,309 @@
+"""How a member obeys starts: looks offsets up, tells the application, acknowledges; what cannot start is refused there.
+
+Starts that wait one behind the other are obeyed as one: no two commands of a channel name the same partition. A
+partition is the application's exactly from the acknowledgement of its start to the multi that releases it (rule 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkcoord.core.command import Command, Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Answer
+from zkcoord.core.member.compare import at_rest, lose
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    AskReset,
+    AskStart,
+    Decision,
+    LetGo,
+    LookUp,
+    ReadAgain,
+    Rejoin,
+    Report,
+)
+from zkcoord.core.member.memory import Grant, Memory, Start
+from zkcoord.core.member.status import Held, Sizes, handed_on
+from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, MemberView, Position
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
+from zkcoord.core.view import Owner, Refusal
+from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
+
+UNKNOWN_MS = 60_000
+"""So long a partition that Kafka does not know may be new, and refusing it is nobody's fault; then somebody must act.
+(By then the coordinator has tried it five times; a topic that is gone for good is dropped as long after.)"""
+
+UNKNOWN_AGAIN_MS = 120_000
+"""A partition that Kafka does not know is tried each half a minute at least (`core.ack_timeouts`): what comes later
+than this has nothing to do with the last time."""
+
+STARTS_MAX = 100
+"""Acknowledged in one multi: so deleting them takes little of its size, whatever else it holds."""
+
+
+def starts_behind(view: MemberView, first: str, command: Command, sizes: Sizes) -> dict[str, Command]:
+    """The starts that wait right behind one (sequence -> start), as far as one acknowledgement has room for them."""
+    found: dict[str, Command] = {}
+    for sequence in sorted(sequence for sequence in view.commands if sequence > first):
+        received = view.commands[sequence]
+        if received is not None and received.asks(Option.PING):
+            continue  # answered by itself, behind nothing
+        if received is None or received.command is None or not received.asks(Option.START_FETCHER):
+            break
+        if len(found) + 1 == STARTS_MAX:
+            break
+        found[sequence] = received.command
+    if not found:
+        return found
+    named = [p for start in (command, *found.values()) for p in start.ownership or ()]
+    room = sizes.room(named) - len(command.ownership or ())
+    for sequence, start in list(found.items()):
+        room -= len(start.ownership or ())
+        if room < 0:
+            del found[sequence]
+    return found
+
+
+def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tuple[list[Decision], Memory]:
+    """Take up starts (sequence -> start, in their order): look up what they name. It was free when they were written:
+    what is held of it is another grant's."""
+    grants = {
+        partition: Grant(thread, sequence, command.generation, command.incarnations.get(partition.topic, 0))
+        for sequence, command in starts.items()
+        for partition, thread in (command.ownership or {}).items()
+    }
+    start = Start(commands=starts, grants=dict(sorted(grants.items())))
+    batch = memory.batch
+    for command in starts.values():
+        batch = handed_on(batch, command)
+    refused = memory.refused
+    if refused:
+        refused = {p: refusal for p, refusal in refused.items() if p not in grants}
+    memory = fast_replace(memory, start=start, batch=batch, refused=refused)
+    mine = grants.keys() & memory.held.keys()
+    decisions = lose(view, memory, [p for p in mine if p in view.application.running])
+    if mine:
+        memory = memory.without(mine)
+    known = {
+        partition: Owner(grants[partition].thread, version)
+        for command in starts.values()
+        for partition, version in command.owner_versions.items()
+    }
+    decisions.append(LookUp(name=start.name, partitions=tuple(start.grants), known=known, parents=True))
+    left = memory.left_over() - grants.keys()
+    if left:
+        decisions.append(LookUp(name=ANNOUNCED, partitions=tuple(sorted(left))))
+        memory = fast_replace(memory, cleaning=True)
+    return decisions, memory
+
+
+def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Forget what is left over and was passed by a commit, or is somebody else's now; the next status says so."""
+    if ANNOUNCED in view.unread:
+        return [], memory
+    named = memory.start.grants.keys() if memory.start is not None else set[TopicPartition]()
+    left = sorted(p for p in memory.left_over() - named if p in view.positions)
+    batch = dict(memory.batch)
+    for partition in left:
+        owner, at = view.owners.get(partition, NOBODY), view.positions[partition]
+        if owner.thread or at.offset != batch[partition].start:
+            del batch[partition]
+    return [LetGo(partitions=tuple(left))], fast_replace(memory, batch=batch, cleaning=False)
+
+
+def answered(view: MemberView, memory: Memory, answer: Answer, now_ms: int) -> Memory:
+    """Take in what the application answered: offsets for a reset, nothing or an error for a start."""
+    start, call = memory.start, answer.call
+    if start is None:
+        return memory
+    if answer.error is not None:
+        return _refused(memory, start, answer, now_ms)
+    if call.name != "reset":
+        return fast_replace(memory, overwritten=memory.overwritten.difference(call.partitions))
+    offsets = {p: answer.value.get(p, -1) for p in call.partitions}
+    refused = dict.fromkeys((p for p, offset in offsets.items() if offset < 0), "reset: gave no offset")
+    first = {p: offset for p, offset in offsets.items() if offset >= 0}
+    start = fast_replace(start, first={**start.first, **first}, refused={**start.refused, **refused})
+    return fast_replace(memory, start=start)
+
+
+def _refused(memory: Memory, start: Start, answer: Answer, now_ms: int) -> Memory:
+    """These cannot be started; of what Kafka does not know only that, the rest is asked for without it."""
+    partitions, error = answer.call.partitions, answer.error
+    kind = "" if isinstance(error, ZkcoordError) else f"{type(error).__name__}: "
+    reason = f"{answer.call.name}: {kind}{error}"
+    away = isinstance(error, UnavailableError)  # Kafka: nobody's fault, and tried again here
+    unknown = set[TopicPartition]()
+    tried = dict(memory.unknown)
+    if isinstance(error, UnknownPartitionError):
+        unknown = {p for p in partitions if p in error.partitions} or set(partitions)
+    refused = dict(start.refused)
+    for partition in unknown or partitions:
+        new = False
+        if partition in unknown:
+            first_ms, last_ms = tried.get(partition, (now_ms, now_ms))
+            first_ms = now_ms if now_ms - last_ms > UNKNOWN_AGAIN_MS else first_ms
+            tried[partition] = first_ms, now_ms
+            new = now_ms - first_ms < UNKNOWN_MS
+        refused[partition] = f"{BROKER}: {reason}" if away or new else reason
+    return fast_replace(memory, start=fast_replace(start, refused=refused), unknown=tried)
+
+
+def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Do what can be done now for the starts that are obeyed."""
+    start = memory.start
+    if start is None or start.name in view.unread or memory.cleaning:
+        return [], memory
+    application = view.application
+    if application.waits_for("reset") or application.waits_for("start"):
+        return [], memory
+    granted = _granted(view, start)
+    standing = {s: received.version for s in start.commands if (received := view.commands.get(s)) is not None}
+    if not standing and not start.commands.keys() & view.commands.keys():
+        return _finish(view, memory, start, granted)
+    if start.acknowledged:  # refused, or unknown and not done
+        if not view.channel_read or not at_rest(view, memory):
+            return [], memory
+        again = ReadAgain(partitions=tuple(start.grants), parents=True)
+        return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
+    wrong = {p: f"{UNREADABLE_OFFSET}: {at.problem}" for p, at in granted.items() if at.problem}
+    if wrong:
+        start = fast_replace(start, refused={**start.refused, **wrong})
+        memory = fast_replace(memory, start=start)
+    over = [p for p, at in granted.items() if at.offset is None and not at.problem and p in memory.batch]
+    if over:  # its topic was dropped, or its offset: that ends what was announced
+        memory = fast_replace(memory, batch={p: r for p, r in memory.batch.items() if p not in over})
+    able = {p: _offset(start, p, at) for p, at in granted.items() if p not in start.refused}
+    unknown = tuple(p for p, offset in able.items() if offset < 0)
+    if unknown:
+        return [AskReset(partitions=unknown)], memory
+    running = application.running
+    starting = {p: o for p, o in able.items() if p not in running or start.told.get(p, o) != o}
+    if starting:
+        if not view.leased or application.full:
+            return [], memory  # the application would be told that it is lost, at once: the next lease has it started
+        memory = fast_replace(memory, start=fast_replace(start, told={**start.told, **starting}))
+        return [ask_start(memory, starting, {p: start.grants[p].incarnation for p in starting})], memory
+    if not view.may_write or not at_rest(view, memory):
+        return [], memory
+    return _acknowledge(view, memory, start, granted, standing)
+
+
+def ask_start(
+    memory: Memory,
+    positions: Mapping[TopicPartition, int],
+    incarnations: Mapping[TopicPartition, int],
+    *,
+    resumes: bool = False,
+) -> AskStart:
+    """Have the application start these; what was announced from these offsets on comes first."""
+    replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
+    return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
+
+
+def _granted(view: MemberView, start: Start) -> dict[TopicPartition, Position]:
+    """Where those stand whose owner is the thread that their start names. What is another's was not granted, or is not
+    any more."""
+    owners, positions = view.owners, view.positions
+    return {
+        p: positions.get(p, NOWHERE)
+        for p, grant in start.grants.items()
+        if owners.get(p, NOBODY).thread == grant.thread
+    }
+
+
+def _offset(start: Start, partition: TopicPartition, at: Position) -> int:
+    """The next offset to read; -1: nobody knows."""
+    return start.first.get(partition, -1) if at.offset is None else at.offset
+
+
+def _acknowledge(
+    view: MemberView,
+    memory: Memory,
+    start: Start,
+    granted: Mapping[TopicPartition, Position],
+    standing: Mapping[str, int],
+) -> tuple[list[Decision], Memory]:
+    refusals = {
+        p: Refusal(generation=start.grants[p].generation, reason=why, sequence=start.grants[p].sequence)
+        for p, why in start.refused.items()
+    }
+    start = fast_replace(start, acknowledged=True)
+    memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
+    able = {p: at for p, at in granted.items() if p not in start.refused}
+    holds = {p: _held(view, start, p, at) for p, at in able.items()}
+    status, memory = memory.saying(view, {**memory.held, **holds})
+    acknowledged = AcknowledgeStarts(
+        commands=standing,
+        first={p: (start.first[p], at.version) for p, at in able.items() if at.offset is None},
+        refused={p: view.owners[p].version for p in start.refused if p in granted},
+        status=status,
+    )
+    return [acknowledged], memory
+
+
+def _held(view: MemberView, start: Start, partition: TopicPartition, at: Position) -> Held:
+    """What is held once the acknowledgement has happened."""
+    grant = start.grants[partition]
+    version = 0 if at.version is None else at.version + (at.offset is None)
+    offset = _offset(start, partition, at)
+    return Held(grant.thread, view.owners[partition].version, offset, version, grant.generation, grant.incarnation)
+
+
+def _finish(
+    view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]
+) -> tuple[list[Decision], Memory]:
+    """They are acknowledged. What has no offset now cannot be read: only a start can give it one, and nobody sends
+    another to who owns it."""
+    mine = {p: at for p, at in granted.items() if p not in start.refused}
+    without = [str(p) for p, at in mine.items() if at.offset is None]
+    if without:
+        why = f"somebody deleted the offsets of {', '.join(without[:5])}, or nobody can parse them"
+        return [Rejoin(why=why)], memory
+    holds = {p: _held(view, start, p, at) for p, at in mine.items()}
+    running = view.application.running
+    unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
+    memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)
+    # somebody else set the offset right behind the acknowledgement: it is started again from there
+    strayed = [p for p, held in holds.items() if start.told.get(p, held.offset) != held.offset and p in running]
+    # told to start, and taken away before the acknowledgement: a topic that was dropped
+    gone = [p for p in start.grants if p not in holds and p in running]
+    decisions = lose(view, memory, [*strayed, *gone])
+    decisions.append(LetGo(partitions=tuple(p for p in start.grants if p not in holds), parents=True))
+    return [*decisions, *_started(holds), *_start_refused(start)], memory
+
+
+def _started(holds: Mapping[TopicPartition, Held]) -> list[Report]:
+    by_generation: dict[int, dict[TopicPartition, int]] = {}
+    for partition, held in holds.items():
+        by_generation.setdefault(held.generation, {})[partition] = held.offset
+    return [fetch_started(offsets, generation) for generation, offsets in by_generation.items()]
+
+
+def fetch_started(offsets: Mapping[TopicPartition, int], generation: int) -> Report:
+    """Report what may be read from now on, while the lease holds."""
+    fields = {"partitions": sorted(offsets), "offsets": dict(offsets), "generation": generation}
+    return Report(event="fetch_started", fields=fields)
+
+
+def _start_refused(start: Start) -> list[Report]:
+    by_reason: dict[str, list[TopicPartition]] = {}  # often one is that of them all
+    for partition in start.grants:
+        if partition in start.refused:
+            by_reason.setdefault(start.refused[partition], []).append(partition)
+    return [
+        Report(event="start_refused", fields={"partitions": partitions, "why": why, "level": "warning"})
+        for why, partitions in by_reason.items()
+    ]
+
+
+def started(view: MemberView, memory: Memory) -> Collection[TopicPartition]:
+    """All that the application was told to start and may be reading, or be about to."""
+    named = set(view.application.running).union(view.application.resuming)
+    if memory.start is not None and (view.application.waits_for("start") or view.application.waits_for("reset")):
+        named |= memory.start.grants.keys()
+    if memory.stop is not None:
+        named -= memory.stop.left
+    return named

@@ -1,0 +1,90 @@
+"""How a member obeys stops, and leaves: the application stops, then final offsets and releases are written, and the
+command is deleted.
+
+What the application has stopped while it is still at the rest is released at once: the command stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Answer
+from zkcoord.core.member.compare import at_rest, let_go
+from zkcoord.core.member.decisions import AskStop, Decision, Leave, ReleasePartitions, Report
+from zkcoord.core.member.memory import Memory, Stop
+from zkcoord.core.member.status import standing
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+
+
+def begin(
+    view: MemberView, memory: Memory, sequence: str | None, named: Collection[TopicPartition] | None
+) -> tuple[list[Decision], Memory]:
+    """Take up a stop. `sequence` None: no command asked for it; `named` None: everything that is held."""
+    left = frozenset(memory.held) if named is None else frozenset(p for p in named if p in memory.held)
+    running = tuple(sorted(p for p in left if p in view.application.running))
+    memory = fast_replace(memory, stop=Stop(sequence=sequence, left=left, answered=not running))
+    return [AskStop(partitions=running)] if running else [], memory
+
+
+def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
+    """The application stopped, all or a part, with final offsets; one that raised keeps what was committed."""
+    stop = memory.stop
+    if stop is None:
+        return [], memory
+    stopped, offsets = answer.value if answer.part else (stop.left, answer.value)
+    mine = stop.left.intersection(stopped)
+    if answer.part:
+        mine &= frozenset(answer.call.partitions)
+    finals = {p: offset for p, offset in dict(offsets or {}).items() if p in mine}
+    stop = fast_replace(
+        stop,
+        early=stop.early | mine if answer.part else stop.early,
+        answered=stop.answered or not answer.part,
+        finals={**stop.finals, **finals},
+    )
+    decisions: list[Decision] = []
+    if answer.error is not None:
+        why = f"{type(answer.error).__name__}: {answer.error}"
+        fields = {"partitions": sorted(stop.left), "why": why, "level": "warning"}
+        decisions.append(Report(event="stop_failed", fields=fields))
+    return decisions, fast_replace(memory, stop=stop)
+
+
+def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Write what can be written now of the stop that is obeyed, or end it."""
+    stop = memory.stop
+    if stop is None or not view.may_write or not at_rest(view, memory):
+        return [], memory
+    early = stop.early if stop.sequence is not None else frozenset()  # leaving, the session's end tells of all
+    if not (stop.answered or early):
+        return [], memory
+    if stop.released:  # what was released, and given back: that owner's node may be another one, at the same version
+        given_back = stop.left & view.granted()
+        if given_back:
+            return let_go(memory, given_back)
+    held = {p: memory.held[p] for p in (stop.left if stop.answered else early)}
+    finals = {p: offset for p, offset in stop.finals.items() if p in held and p not in memory.overwritten}
+    if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
+        unfinished = standing(memory.held, memory.batch)
+        held = {p: mine for p, mine in held.items() if p not in unfinished or finals.get(p, mine.offset) != mine.offset}
+        finals = {p: offset for p, offset in finals.items() if p in held}
+    received = view.commands.get(stop.sequence) if stop.sequence is not None else None
+    if not held and not (received is not None and stop.answered):
+        return _end(memory, stop)
+    memory = fast_replace(memory, writing=finals, stop=fast_replace(stop, released=True))
+    if received is None or not stop.answered:
+        return [ReleasePartitions(held=held, offsets=finals, tell=not stop.answered)], memory
+    status, memory = memory.saying(view, {p: mine for p, mine in memory.held.items() if p not in stop.left})
+    commands = {received.sequence: received.version}
+    return [ReleasePartitions(held=held, offsets=finals, commands=commands, status=status)], memory
+
+
+def _end(memory: Memory, stop: Stop) -> tuple[list[Decision], Memory]:
+    """Everything is released."""
+    decisions, memory = let_go(memory, stop.left)
+    memory = fast_replace(memory, stop=None)
+    if stop.sequence is None:
+        return [*decisions, Report(event="left"), Leave()], memory
+    return decisions, memory

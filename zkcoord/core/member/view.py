@@ -1,0 +1,99 @@
+"""One member as it sees itself: its registration, channel and partitions as read, its application, what is asked of it.
+
+Built by `tree.member_view` and the member's role, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.command import Command, Option
+from zkcoord.core.member.application import Application
+from zkcoord.core.member.requests import Asked
+from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+
+NOBODY = Owner("", -1)
+"""The owner of a partition without an owner node."""
+
+ANNOUNCED = "announced"
+"""The name of the look-up of announced ranges. Every other look-up has the name of its first start's sequence."""
+
+
+class Position(NamedTuple):
+    """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable."""
+
+    offset: int | None
+    version: int | None
+    problem: str | None = None
+
+
+NOWHERE = Position(None, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A command that stands in the channel."""
+
+    sequence: str  # ten digits
+    version: int = 0
+    command: Command | None = None  # None: it cannot be understood, or was refused
+    error: str = ""  # why it cannot be understood; of a refused one empty
+    size: int = 0  # of its data, in bytes
+
+    def asks(self, option: Option) -> bool:
+        """True when it asks for this."""
+        return self.command is not None and self.command.option is option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """All that decisions of one member depend on."""
+
+    # what was read
+    missing: frozenset[str] = frozenset()  # own registration and channel, when they were seen not to be there
+    evicted: bool = False  # the mark of an eviction stands
+    refused_mark: bool = False  # the mark of a refused command stands
+    commands: Mapping[str, Received | None] = field(default_factory=dict)  # by sequence; None: listed, not read yet
+    status_version: int = 0
+    status: MemberStatus | None = None  # what the channel says; None: not what this registration said last
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # of what is followed
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)  # the same
+    fresh: frozenset[TopicPartition] = frozenset()  # of which something was read since the last decision
+    unread: frozenset[str] = frozenset()  # look-ups of which something is still to be read
+    channel_read: bool = True  # nothing of registration, channel and commands is still to be read
+    # how things are
+    settled: bool = True  # the link is up, and what was read is current
+    writing: bool = False  # multis of this member are under way
+    ready: bool = True  # False: writes wait, since they were refused again and again
+    leased: bool = True  # the lease holds
+    application: Application = field(default_factory=Application)
+    requests: tuple[Asked, ...] = ()
+    leaving: bool = False  # the consumer was asked to leave
+    said: tuple[int, int] | None = None  # progress and lag, as the application reported them
+
+    @property
+    def gone(self) -> bool:
+        """True once the own registration, or the channel, was seen to be gone, or the mark of an eviction to stand.
+
+        None of these is ever taken back, so it counts whatever else is still to be read, or cannot be.
+        """
+        return bool(self.missing) or self.evicted
+
+    @property
+    def may_write(self) -> bool:
+        """True when a multi may be sent that is decided from registration, channel and commands."""
+        return self.settled and self.channel_read and not self.writing and self.ready
+
+    def granted(self) -> set[TopicPartition]:
+        """What the starts that stand name. Each was free when it was written. Meaningful only when the channel is
+        read."""
+        starts: Iterable[Command] = (
+            received.command
+            for received in self.commands.values()
+            if received is not None and received.command is not None and received.asks(Option.START_FETCHER)
+        )
+        return {partition for start in starts for partition in start.ownership or ()}

@@ -1,0 +1,136 @@
+"""Which nodes a member follows: its registration and channel, each command, and owner and offset of what it holds, or
+is about to start.
+
+Watched are the registration and the channel's list. Nothing else changes but by an own write, whose reply tells what
+stands there then (`by_writes`), or by a stranger's, which refuses the own: then it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import LetGo, LookUp, ReadAgain
+from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.member_view import MemberNodes, fold, follow, let_go
+from zkcoord.tree.paths import sequence_name
+from zkcoord.tree.snapshot import Kind, Node
+
+CHANNEL = "channel"  # the scope of the own registration, channel and commands
+LOOK_UP = "look-up "  # before the name of each look-up's scope
+
+
+class Following:
+    """One registration's nodes. Invariant: partitions that were looked up and not let go are wanted, no others."""
+
+    def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
+        self._paths, self._tracker = paths, tracker
+        self.nodes = MemberNodes(paths=paths)
+        self._scopes: dict[TopicPartition, str] = {}
+
+    def begin(self) -> None:
+        """Read and watch the own registration and channel from now on."""
+        tracker, paths = self._tracker, self._paths
+        tracker.want(paths.registration, watch=True, scope=CHANNEL)
+        tracker.want(paths.channel, Kind.CHILDREN, watch=True, scope=CHANNEL)
+        tracker.want(paths.channel, scope=CHANNEL, by_writes=True)
+        self._look_ahead(0)
+
+    def read(self, answers: Sequence[Node]) -> None:
+        """Take answers in, and want what they lead to."""
+        before = self.nodes
+        self.nodes = after = fold(before, answers)
+        if after.view.commands is before.view.commands and after.made == before.made:
+            return
+        known, commands = before.view.commands, after.view.commands
+        for gone in known.keys() - commands.keys():
+            self._tracker.unwant(self._paths.command(gone))
+        for new in sorted(commands.keys() - known.keys()):
+            if commands[new] is None:  # not read beside this list
+                self._tracker.unwant(self._paths.command(new))
+                self._tracker.want(self._paths.command(new), scope=CHANNEL, by_writes=True)
+        if after.made != before.made:
+            expected = sequence_name(before.made)
+            if expected not in commands:
+                self._tracker.unwant(self._paths.command(expected))
+            self._look_ahead(after.made)
+
+    def _look_ahead(self, number: int) -> None:
+        """Have the next command read together with the list that shows it: nobody else numbers the nodes there."""
+        path = self._paths.command(sequence_name(number))
+        self._tracker.want_later([path], CHANNEL, by_writes=True)
+        self._tracker.read_beside(self._paths.channel, Kind.CHILDREN, [path])
+
+    def look_up(self, decision: LookUp) -> None:
+        """Read these partitions' nodes, and follow them from now on."""
+        paths, partitions, known = self._paths, decision.partitions, decision.known
+        again = [p for p in partitions if p in self._scopes]
+        if again:
+            self.let_go(LetGo(partitions=tuple(again)))
+        scope = f"{LOOK_UP}{decision.name}"
+        self._scopes.update(dict.fromkeys(partitions, scope))
+        if known:
+            self.nodes = follow(self.nodes, known)
+            self._tracker.want_later([paths.owner(p) for p in known], scope, by_writes=True)
+        above = paths.above_offsets(partitions) if decision.parents else []
+        owners = [paths.owner(p) for p in partitions if p not in known]
+        offsets = [paths.offset(p) for p in partitions]
+        self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
+
+    def read_again(self, decision: ReadAgain) -> None:
+        """Read what is followed of these partitions once more."""
+        above = list(self.nodes.parents) if decision.parents else []
+        partitions = [p for p in decision.partitions if p in self._scopes]
+        for path in (*above, *map(self._paths.owner, partitions), *map(self._paths.offset, partitions)):
+            self._tracker.touch(path)
+
+    def let_go(self, decision: LetGo) -> None:
+        """Follow these no more."""
+        partitions = [p for p in decision.partitions if self._scopes.pop(p, None) is not None]
+        for partition in partitions:
+            self._tracker.unwant(self._paths.owner(partition))
+            self._tracker.unwant(self._paths.offset(partition))
+        if partitions:
+            self.nodes = let_go(self.nodes, partitions)
+        if decision.parents:
+            for path in self.nodes.parents:
+                self._tracker.unwant(path)
+            self.nodes = fast_replace(self.nodes, parents={})
+
+    def saying(self, data: bytes, status: MemberStatus) -> None:
+        """This status is about to be sent."""
+        self.nodes = fast_replace(self.nodes, sent=(data, status))
+
+    def taken_in(self) -> None:
+        """A decision has seen all that was read."""
+        view = self.nodes.view
+        if view.fresh:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(view, fresh=frozenset()))
+
+    def unread(self) -> frozenset[str]:
+        """Names of look-ups of which something is still to be read."""
+        unclean: Collection[str] = self._tracker.unclean()
+        if not unclean:
+            return frozenset()
+        return frozenset(scope.removeprefix(LOOK_UP) for scope in unclean if scope.startswith(LOOK_UP))
+
+    @property
+    def channel_read(self) -> bool:
+        """True when registration, channel and commands are read."""
+        return self._tracker.clean(CHANNEL)
+
+    @property
+    def stands(self) -> bool:
+        """True while the own registration is seen to stand: it was read on the present link, behind the link's sync,
+        and neither its watch nor a refusal of an own write says that it changed."""
+        return not self.nodes.view.gone and self._tracker.watches(self._paths.registration)
+
+    @property
+    def unregistered(self) -> bool:
+        """True once the own registration itself was seen to be gone (an eviction removes it and leaves the mark)."""
+        view: MemberView = self.nodes.view
+        return self._paths.registration in view.missing or view.evicted

@@ -1,0 +1,220 @@
+"""One registration at work: what was read becomes the view, decisions become calls, multis, reads and answers.
+
+A new registration is a new object; nothing of the earlier one is carried over, except by being read from the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import count
+from typing import Any, assert_never
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.application import Application, Call
+from zkcoord.core.member.commands import sent_away
+from zkcoord.core.member.decide import decide
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    Announce,
+    AnswerPing,
+    AnswerRequest,
+    AskReset,
+    AskStart,
+    AskStop,
+    CommitOffsets,
+    Decision,
+    Leave,
+    LetGo,
+    LookUp,
+    LosePartitions,
+    ReadAgain,
+    RefuseCommand,
+    Rejoin,
+    ReleasePartitions,
+    Report,
+    Write,
+)
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.requests import AnnounceRequest, Asked, CommitRequest
+from zkcoord.core.member.starts import started
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import Starting, TopicPartition
+from zkcoord.errors import FencedError, ZkcoordError
+from zkcoord.member.calls import Calls
+from zkcoord.member.following import Following
+from zkcoord.shell.loop import Events, Loop
+from zkcoord.shell.ports import CallDone
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.member_plan import MemberSizes, encode_member_status, plan
+from zkcoord.tree.snapshot import Node
+
+WRITE = "write"  # the tag and lane of a consumer's multis
+
+STEPS_MAX = 50
+"""So many decisions may follow each other at once: no more than some ten ever do."""
+
+
+class Registered:
+    """One registration, from its name on."""
+
+    def __init__(self, loop: Loop, paths: MemberPaths, calls: Calls, events: Events, generation: int) -> None:
+        self._loop, self._calls, self._events = loop, calls, events
+        self.paths = paths
+        self.following = Following(paths, loop.tracker)
+        self.memory = Memory(generation=generation)
+        self.application = Application()
+        self._sizes = MemberSizes(paths)
+        below = paths.layout.owners(paths.group), paths.layout.offsets(paths.group)
+        self._mine = (paths.registration, paths.channel, *below)  # all that is followed stands there
+        self._numbers = count(1)
+        self._asked: tuple[Asked, ...] = ()  # bounded by the program's threads, which wait for their futures
+        self._futures: dict[int, Future[None]] = {}
+
+    # what comes in
+
+    def read(self, nodes: Sequence[Node]) -> list[Node]:
+        """Take answers in; returns those that are about something else."""
+        mine = [node for node in nodes if node.path.startswith(self._mine)]
+        self.following.read(mine)
+        return [node for node in nodes if not node.path.startswith(self._mine)] if len(mine) < len(nodes) else []
+
+    def called(self, done: CallDone) -> None:
+        """The application answered; answers to an earlier registration's calls change nothing."""
+        self.application = self.application.answered(done.token, done.value, done.error, part=done.part)
+
+    def ask(self, request: CommitRequest | AnnounceRequest, future: Future[None]) -> None:
+        """The program asks for a write; `future` ends with None, a FencedError, or another ZkcoordError."""
+        number = next(self._numbers)
+        self._asked = (*self._asked, Asked(number, request))
+        self._futures[number] = future
+
+    # what is decided
+
+    def view(self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None) -> MemberView:
+        """The member as it is now."""
+        loop, following = self._loop, self.following
+        return fast_replace(
+            following.nodes.view,
+            unread=following.unread(),
+            channel_read=following.channel_read,
+            settled=loop.settled,
+            writing=loop.commits_in_flight > 0,
+            ready=loop.ready(WRITE, now_ms),
+            leased=leased,
+            application=fast_replace(self.application, full=self._calls.full),
+            requests=self._asked,
+            leaving=leaving,
+            said=said,
+        )
+
+    def advance(
+        self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None
+    ) -> tuple[int | None, Rejoin | Leave | None]:
+        """Do what can be done now; returns when to decide again, and how the registration ends, if it does."""
+        for _ in range(STEPS_MAX):
+            view = self.view(now_ms, leased=leased, leaving=leaving, said=said)
+            decided = decide(view, self.memory, now_ms, self._sizes)
+            self.memory = decided.memory
+            self.following.taken_in()
+            self.application = self.application.heard()
+            for decision in decided.decisions:
+                if isinstance(decision, Rejoin | Leave):
+                    return None, decision
+                self._carry_out(decision, now_ms)
+            if not decided.decisions:
+                return decided.wake_at_ms, None
+        return now_ms, None
+
+    def _carry_out(self, decision: Decision, now_ms: int) -> None:
+        match decision:
+            case LookUp():
+                self.following.look_up(decision)
+            case ReadAgain():
+                self.following.read_again(decision)
+            case LetGo():
+                self.following.let_go(decision)
+            case AskReset(partitions=partitions):
+                self._call(Call("reset", partitions), partitions)
+            case AskStart():
+                self._start(decision)
+            case AskStop(partitions=partitions):
+                self._call(Call("stop", partitions), partitions)
+            case LosePartitions(partitions=partitions, resuming=resuming):
+                self._lose(partitions, resuming=resuming)
+            case AcknowledgeStarts() | ReleasePartitions() | AnswerPing() | CommitOffsets() | Announce():
+                self._write(decision, now_ms)
+            case RefuseCommand(sequence=sequence, why=why):
+                self.event("command_refused", {"path": self.paths.command(sequence), "why": why, "level": "warning"})
+                self._write(decision, now_ms)
+            case AnswerRequest(number=number, error=error, why=why):
+                self._answer(number, None if error is None else error(why))
+            case Report(event=event, fields=fields, sequence=sequence):
+                self.event(event, {"path": self.paths.command(sequence), **fields} if sequence else fields)
+            case Rejoin() | Leave():
+                pass  # the role ends the session
+            case _:
+                assert_never(decision)
+
+    def _call(self, call: Call, argument: Any) -> None:
+        self.application = self.application.asked(self._calls.ask(call.name, argument), call)
+
+    def _start(self, decision: AskStart) -> None:
+        if decision.replay:
+            self._calls.ask("replay", decision.replay)
+        starting = Starting(decision.positions, self._calls.next_start(), decision.incarnations)
+        self._call(Call("start", tuple(starting), starting.number, decision.resumes), starting)
+
+    def _lose(self, partitions: Sequence[TopicPartition], *, resuming: bool) -> None:
+        self.application = self.application.lost(partitions, resuming=resuming)
+        self._calls.ask("lost", tuple(partitions))
+
+    def _write(self, decision: Write, now_ms: int) -> None:
+        status = getattr(decision, "status", None)
+        data = b"" if status is None else encode_member_status(status)
+        if status is not None:
+            self.following.saying(data, status)
+        for transaction in plan(decision, self.following.nodes, data):
+            self._loop.commit(transaction, WRITE, now_ms, WRITE)
+
+    def _answer(self, number: int, error: Exception | None) -> None:
+        future = self._futures.pop(number, None)
+        if future is None:
+            return
+        self._asked = tuple(asked for asked in self._asked if asked.number != number)
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    # its end
+
+    def lost(self, why: str) -> None:
+        """The registration is over: the application is told, and who waits for a write."""
+        partitions = self.stop_running(started(self.view_of_application(), self.memory))
+        self.event("session_lost", {"why": why, "partitions": partitions})
+        self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
+
+    def stop_running(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The application must not read these any more; returns them, sorted."""
+        lost = sorted(partitions)
+        if lost:
+            self._lose(lost, resuming=True)
+        return lost
+
+    def view_of_application(self) -> MemberView:
+        """The view with the application as it is now."""
+        return fast_replace(self.following.nodes.view, application=self.application)
+
+    def fail(self, error: ZkcoordError) -> None:
+        """Nothing can be written any more."""
+        for number in list(self._futures):
+            self._answer(number, error)
+
+    def sent_away(self) -> str | None:
+        """Why this consumer must not register again by itself; None: it may."""
+        return sent_away(self.following.nodes.view, self.memory)
+
+    def event(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Report what happened, with who it happened to."""
+        self._events(name, {**fields, "group": self.paths.group, "consumer": self.paths.consumer_id})

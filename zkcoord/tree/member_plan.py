@@ -1,0 +1,115 @@
+"""A member's decisions to multis, and how much they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkcoord.core.command import Command
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    Announce,
+    AnswerPing,
+    CommitOffsets,
+    RefuseCommand,
+    ReleasePartitions,
+    Write,
+)
+from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Batch, Held, MemberStatus, standing
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.replay_quota import range_bytes
+from zkcoord.tree import member
+from zkcoord.tree.member import Acknowledgement, MemberPaths
+from zkcoord.tree.member_view import MemberNodes
+from zkcoord.tree.status import REFUSED_BYTES_MAX, Status, encode_status, ranges_text
+from zkcoord.tree.writes import Transaction
+
+WEIGHED_BYTES = 256 * 1024
+"""Of commands and announced ranges, at a glance: below it the whole is never near the limit."""
+
+RANGE_BYTES_MAX = 400
+"""Of one announced range, whatever its topic's name."""
+
+OPERATION_BYTES = 60
+"""Of one write beside path and data; of an offset with its number."""
+
+
+def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction]:
+    """The multis of a decision that writes, in order; `status`: the one that it says, as data."""
+    paths, version = nodes.paths, nodes.view.status_version
+    match decision:
+        case AcknowledgeStarts(commands=commands, first=first, refused=refused):
+            done = Acknowledgement(commands=commands, status=status, status_version=version)
+            return [member.start(paths, first, nodes.missing_parents(first), refused, done)]
+        case ReleasePartitions(held=held, offsets=offsets, commands=commands, tell=tell):
+            acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
+            return member.release(paths, held, offsets, acknowledged if commands else None, tell=tell)
+        case AnswerPing(commands=commands):
+            return [
+                member.acknowledge(paths, Acknowledgement(commands=commands, status=status, status_version=version))
+            ]
+        case RefuseCommand(sequence=sequence, why=why):
+            return [member.refuse(paths, nodes.commands[sequence], why)]
+        case CommitOffsets(held=held, offsets=offsets):
+            return member.commit(paths, held, offsets)
+        case Announce():
+            return [member.announce(paths, status, version)]
+
+
+def encode_member_status(status: MemberStatus) -> bytes:
+    """The status as the channel's data."""
+    numbers: dict[tuple[int, str], list[int]] = {}  # by generation and topic
+    for (topic, number), mine in status.held.items():
+        numbers.setdefault((mine.generation, topic), []).append(number)
+    ranges: dict[int, dict[str, str]] = {}
+    for (generation, topic), found in numbers.items():
+        ranges.setdefault(generation, {})[topic] = ranges_text(found)
+    progress, lag = status.said or (None, None)
+    return encode_status(
+        Status(
+            held=ranges,
+            batch=status.batch,
+            store_name=status.store,
+            refused=status.refused,
+            progress=progress,
+            lag=lag,
+            pinged=status.pinged,
+        )
+    )
+
+
+class MemberSizes:
+    """How much one member's nodes and multis take (`core.member.status.Sizes`)."""
+
+    def __init__(self, paths: MemberPaths) -> None:
+        self._paths = paths
+
+    def status_bytes(self, status: MemberStatus) -> int:
+        """Of the status as the channel's data."""
+        return len(encode_member_status(status))
+
+    def room(self, partitions: list[TopicPartition]) -> int:
+        """How many of these, from the first on, one multi can acknowledge or release."""
+        return member.room(self._paths, partitions)
+
+    def acknowledgement_bytes(
+        self, starts: Mapping[str, Command], command_bytes: int, held: Mapping[TopicPartition, Held], batch: Batch
+    ) -> int:
+        """Of the multi that acknowledges starts, at most, if that is too much; else 0: known before they are obeyed,
+        since then it must be sent.
+
+        What a coordinator of zkcoord hands on always fits (`core.replay_quota`): at most 942,000 bytes. This is a
+        member's own guard against another one: a multi above the server's limit would cost it its session, again and
+        again.
+        """
+        ranges = len(batch) + sum(len(start.replay) for start in starts.values())
+        if ranges * RANGE_BYTES_MAX + command_bytes < WEIGHED_BYTES:
+            return 0
+        paths, named = self._paths, {p for start in starts.values() for p in start.ownership or ()}
+        announced = {p: tuple(r) for p, r in standing(held, batch).items()}
+        announced |= {p: r for start in starts.values() for p, r in start.replay.items()}
+        status = REFUSED_BYTES_MAX + sum(range_bytes(p, r) for p, r in announced.items())
+        offsets = sum(max(len(paths.offset(p)), len(paths.owner(p))) + OPERATION_BYTES for p in named)
+        above = {paths.layout.topic_offsets(paths.group, p.topic) for p in named}
+        parents = sum(len(path) + OPERATION_BYTES for path in above)
+        whole = status + offsets + parents + len(starts) * (len(paths.channel) + OPERATION_BYTES)
+        return whole if whole > ACKNOWLEDGED_BYTES_MAX else 0

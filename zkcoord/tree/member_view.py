@@ -1,0 +1,193 @@
+"""Znodes to view: folds what a member read into its view of itself. The member's role adds what is no node.
+
+A command that nobody can parse, or an offset, never stops the fold: it becomes a command with an error, a position with
+a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.view import NOBODY, NOWHERE, MemberView, Position, Received
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+from zkcoord.errors import CorruptError
+from zkcoord.tree.command import decode_command, is_refused
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Place, is_sequence
+from zkcoord.tree.snapshot import Kind, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberNodes:
+    """One member as read: the view, and what only reads and writes need."""
+
+    paths: MemberPaths
+    view: MemberView = field(default_factory=MemberView)
+    commands: Mapping[str, Node] = field(default_factory=dict)  # as read, by sequence
+    made: int = 0  # how many commands were ever made in the channel: the number of the next
+    ahead: Node | None = None  # the next command, if it was read before the list showed it; it does not change
+    parents: Mapping[str, bool] = field(default_factory=dict)  # what stands above offsets: path -> it is there
+    sent: tuple[bytes, MemberStatus] | None = None  # the status that was sent last
+
+    def missing_parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """Parents of these partitions' offset nodes that do not stand, outermost first."""
+        return [path for path in self.paths.above_offsets(partitions) if not self.parents.get(path, True)]
+
+
+def fold(before: MemberNodes, nodes: Iterable[Node]) -> MemberNodes:
+    """The member after these answers, which came together: the list last, since a command may have come beside it."""
+    folder = _Folder(before)
+    for node in nodes:
+        folder.take(node)
+    return folder.result()
+
+
+def follow(before: MemberNodes, known: Mapping[TopicPartition, Owner]) -> MemberNodes:
+    """With these owners as a start told them."""
+    return fast_replace(before, view=fast_replace(before.view, owners={**before.view.owners, **known}))
+
+
+def let_go(before: MemberNodes, partitions: Iterable[TopicPartition]) -> MemberNodes:
+    """Without what was read of these partitions."""
+    view = before.view
+    owners, positions = dict(view.owners), dict(view.positions)
+    for partition in partitions:
+        owners.pop(partition, None)
+        positions.pop(partition, None)
+    view = fast_replace(view, owners=owners, positions=positions, fresh=view.fresh.difference(partitions))
+    return fast_replace(before, view=view)
+
+
+class _Folder:
+    """Collects the changes of one batch: each map is copied once, and only when it changes."""
+
+    def __init__(self, before: MemberNodes) -> None:
+        self._before, self._paths = before, before.paths
+        self._changes: dict[str, Any] = {}  # of the view
+        self._own: dict[str, Any] = {}  # of the nodes
+        self._fresh: set[TopicPartition] = set()
+        self._listed: Node | None = None
+        self._channel = f"{before.paths.channel}/"
+
+    def result(self) -> MemberNodes:
+        """The member after the batch."""
+        if self._listed is not None:
+            self._list(self._listed)
+        if self._fresh:
+            self._changes["fresh"] = self._before.view.fresh | self._fresh
+        if self._changes:
+            self._own["view"] = fast_replace(self._before.view, **self._changes)
+        return fast_replace(self._before, **self._own) if self._own else self._before
+
+    def take(self, node: Node) -> None:
+        """Take one answer in."""
+        path, paths = node.path, self._paths
+        if path == paths.registration:
+            self._missing(node)
+        elif path == paths.channel:
+            if node.kind is Kind.CHILDREN:
+                self._listed = node
+            else:
+                self._status(node)
+        elif path.startswith(self._channel):
+            self._command(path[len(self._channel) :], node)
+        else:
+            self._partition(node)
+
+    def _map(self, name: str) -> dict[Any, Any]:
+        if name not in self._changes:
+            self._changes[name] = dict(getattr(self._before.view, name))
+        changed: dict[Any, Any] = self._changes[name]
+        return changed
+
+    def _kept(self, name: str) -> dict[Any, Any]:
+        if name not in self._own:
+            self._own[name] = dict(getattr(self._before, name))
+        kept: dict[Any, Any] = self._own[name]
+        return kept
+
+    def _missing(self, node: Node) -> None:
+        missing: frozenset[str] = self._changes.get("missing", self._before.view.missing)
+        if node.exists is (node.path in missing):
+            self._changes["missing"] = missing - {node.path} if node.exists else missing | {node.path}
+
+    def _status(self, node: Node) -> None:
+        sent = self._before.sent
+        self._changes["status_version"] = node.stat.version if node.stat else 0
+        self._changes["status"] = sent[1] if sent is not None and node.data == sent[0] else None
+
+    def _partition(self, node: Node) -> None:
+        address = self._paths.layout.parse(node.path)
+        if address is None:
+            return
+        if address.partition is None:
+            if address.place is Place.OFFSETS:
+                self._kept("parents")[node.path] = node.exists
+            return
+        self._fresh.add(address.partition)
+        if address.place is Place.OWNER:
+            self._map("owners")[address.partition] = _owner(node)
+        else:
+            self._map("positions")[address.partition] = _position(node)
+
+    def _command(self, sequence: str, node: Node) -> None:
+        commands = self._changes.get("commands", self._before.view.commands)
+        if sequence in commands:
+            self._read(sequence, node)
+        elif node.exists and int(sequence) == self._before.made:
+            self._own["ahead"] = node
+
+    def _read(self, sequence: str, node: Node) -> None:
+        if node.stat is None:
+            self._map("commands").pop(sequence, None)
+            self._kept("commands").pop(sequence, None)
+            return
+        self._map("commands")[sequence] = _received(sequence, node, node.stat.version)
+        self._kept("commands")[sequence] = node
+
+    def _list(self, node: Node) -> None:
+        """The names decide what stands. The server numbers commands one by one, so the next one's name is known."""
+        self._missing(node)
+        names = frozenset(node.children)
+        self._changes["evicted"], self._changes["refused_mark"] = EVICTED_MARK in names, REFUSED_MARK in names
+        sequences = {name for name in names if is_sequence(name)}
+        before = self._before
+        known: Mapping[str, Received | None] = self._changes.get("commands", before.view.commands)
+        for gone in known.keys() - sequences:
+            self._map("commands").pop(gone)
+            self._kept("commands").pop(gone, None)
+        ahead: Node | None = self._own.get("ahead", before.ahead)
+        for new in sorted(sequences - known.keys()):
+            self._map("commands")[new] = None
+            if ahead is not None and int(new) == before.made:
+                self._read(new, ahead)
+        made = (node.stat.child_changes + len(node.children)) // 2 if node.stat else 0  # here, ever
+        if made != before.made:
+            self._own["made"], self._own["ahead"] = made, None
+
+
+def _owner(node: Node) -> Owner:
+    return NOBODY if node.stat is None else Owner(node.data.decode("utf-8", "replace"), node.stat.version)
+
+
+def _position(node: Node) -> Position:
+    if node.stat is None:
+        return NOWHERE
+    try:
+        return Position(decode_offset(node.data), node.stat.version)
+    except CorruptError as error:
+        return Position(None, node.stat.version, f"{node.path}: {error}: an operator must set the offset")
+
+
+def _received(sequence: str, node: Node, version: int) -> Received:
+    try:
+        return Received(sequence=sequence, version=version, command=decode_command(node.data), size=len(node.data))
+    except CorruptError as error:
+        why = "" if is_refused(node.data) else str(error)
+        return Received(sequence=sequence, version=version, error=why, size=len(node.data))
