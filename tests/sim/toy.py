@@ -12,6 +12,8 @@ from zkcoord.tree.writes import ANY_VERSION, SetNode, Transaction
 
 PATH = "/count"
 GOAL = 60
+SYNCS_PER_TIMEOUT, LEAVES_AFTER = 6, 4
+"""It asks so often in a session timeout, and leaves a server that has not answered for the time of so many."""
 
 
 class Counter:
@@ -33,6 +35,7 @@ class Counter:
         self._linked = self._busy = False
         self._node: Node | None = None
         self._sync_ms, self._every_ms = 0, 0
+        self._asked_ms: int | None = None  # since when it asks and hears nothing
 
     def step(self, inputs: list[Input], now_ms: int) -> int | None:
         for item in inputs:
@@ -44,17 +47,22 @@ class Counter:
             self._act()
         if now_ms >= self._sync_ms:
             self._sync_ms = now_ms + self._every_ms
+            if self._asked_ms is not None and now_ms >= self._asked_ms + LEAVES_AFTER * self._every_ms:
+                self.store.drop_connection()  # its pings would not tell: see `heartbeats`
+                return None
+            self._asked_ms = now_ms if self._asked_ms is None else self._asked_ms
             self.store.sync(0)
         return self._sync_ms
 
     def _take(self, item: StoreInput, now_ms: int) -> None:
         self.inputs.append(item)
+        self._asked_ms = None
         match item:
             case LinkChanged(Link.LOST):
                 self._open()
             case LinkChanged(link, _, timeout_ms):
                 self._linked, self._busy, self._node = link is Link.CONNECTED, False, None
-                self._sync_ms, self._every_ms = now_ms, timeout_ms // 6
+                self._sync_ms, self._every_ms = now_ms, timeout_ms // SYNCS_PER_TIMEOUT
             case WatchFired():
                 self._node = None
             case ReadDone(_, nodes):
