@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from zkcoord.tree import plan as planning
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Write
 
 START = "start-fetcher"
 
@@ -76,6 +77,28 @@ def test_no_acknowledgement_deletes_more_starts_than_a_multi_has_room_for(monkey
 def test_starts_whose_partitions_one_multi_has_no_room_for_are_acknowledged_one_after_the_other() -> None:
     script = starts_while_one_is_obeyed(0, (5, 700, 1_300, 1_310))
     assert deleted(script) == [1, 1, 1, 2]
+
+
+def test_a_start_behind_a_stop_is_not_obeyed_with_the_starts_before_it() -> None:
+    """Commands are obeyed in the order in which they were written."""
+    script = Script(0, QUIET, consumers=1, coordinators=1)
+    script.settle()
+    world, consumer = script.world, script.member("consumer0")
+    channel, thread = DRAFT.channel(GROUP, consumer), f"{consumer}-0"
+    go_on = hold_calls(script.application("consumer0"))
+    script.grow("t", 5)
+    world.run_until(lambda: script.application("consumer0").waiting > 0, what="a start that is being obeyed")
+    world.crash("coordinator0", restart_after_ms=None, exact=True)
+    writes: list[Write] = [CreateNode(DRAFT.owner(GROUP, TopicPartition("t", n)), thread.encode()) for n in (5, 6)]
+    for option, named in ((START, {"t-5": thread}), ("stop-fetcher", {"t-0": ""}), (START, {"t-6": thread})):
+        text = json.dumps({"version": 1, "option": option, "ownershipMap": named})
+        writes.append(CreateNode(channel, text.encode(), sequential=True))
+    assert not world.ensemble.operate(*writes).reason
+    world.run_for(100)
+    go_on()
+    world.run_until(lambda: not script.outstanding("consumer0"), what="everything is obeyed")
+    told = [(entry.event, entry.partition.partition) for entry in world.journal if entry.event in ("start", "stop")]
+    assert told[-3:] == [("start", 5), ("stop", 0), ("start", 6)]
 
 
 @on_seeds(4)
