@@ -311,3 +311,40 @@ def test_a_range_that_was_handed_over_counts_at_its_own_position_only(holdings: 
     holdings.replay({A: (0, 10), B: (5, 9)})
     holdings.start(Starting({A: 4, B: 5}, 2))  # a checkpoint tells that a part of A is done
     assert holdings.view().holds == {A: Hold(4, 2), B: Hold(5, 2, announced=9)}
+
+
+def test_a_batch_whose_announcement_is_over_reads_and_is_cancelled_when_it_is_lost(
+    holdings: BatchGuard, cancelled: list[str]
+) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    assert holdings.announced()
+    holdings.lose([A])
+    assert cancelled == ["batch"]
+
+
+def test_a_start_does_not_wait_for_a_commit_that_failed(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    holdings.commit_failed()
+    holdings.start(Starting({A: 3}, 2))
+    assert holdings.view().holds[A] == Hold(3, 2)
+
+
+def test_an_announced_range_that_cannot_be_read_any_more_is_forgotten(holdings: BatchGuard) -> None:
+    holdings.begin("batch", RANGES, holdings.view())
+    assert holdings.claim()
+    assert holdings.announced()
+    holdings.finish(End.UNTRIED, {})
+    holdings.forget([A, TopicPartition("u", 0)])
+    assert holdings.view().holds == {A: Hold(0, 1), B: Hold(5, 1, announced=9)}
+
+
+def test_a_batch_is_told_by_its_tag_and_the_first_reason_to_break_it_off_counts(holdings: BatchGuard) -> None:
+    holdings.begin("one", RANGES[:1], holdings.view())
+    assert holdings.fence("one", "first")
+    assert holdings.fence("one", "second")
+    assert not holdings.await_end("one", 1)
+    assert holdings.finish(End.UNTRIED, {}) == "first"
+    holdings.begin("two", RANGES[1:], holdings.view())
+    assert holdings.await_end("one", 1)

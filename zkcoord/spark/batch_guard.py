@@ -91,7 +91,7 @@ class BatchGuard:
         self._cancel, self._limits = cancel, limits
         self._changed = Condition()
         self._holds: dict[TopicPartition, Hold] = {}
-        self._stopping: set[TopicPartition] = set()  # invariant: within _holds; planned no more
+        self._stopping: set[TopicPartition] = set()  # a stop named them since they were started: planned no more
         self._running: Running | None = None
         self._replay: dict[TopicPartition, tuple[int, int]] = {}  # handed over, for the start that comes next
         self._change = 0
@@ -333,7 +333,6 @@ class BatchGuard:
             final = {}
             for each in partitions:
                 hold = self._holds.pop(each, None)
-                self._stopping.discard(each)
                 if hold is not None and hold.sure and reading.get(each) != hold.epoch:
                     final[each] = hold.position
             self._notify()
