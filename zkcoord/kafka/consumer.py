@@ -30,6 +30,7 @@ from zkcoord.settings import REBALANCE_TIMEOUT_MS
 
 LOG = logging.getLogger("zkcoord.kafka")
 
+QUESTION_MS_MIN = 2_000  # names are resolved, and a TLS connection is made, in less
 SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
 
@@ -257,8 +258,9 @@ class KafkaConsumer:
         return self._resets.ask(self.assignment())
 
     def ask_within(self, timeout_ms: int) -> None:
-        """Let each question to Kafka take `timeout_ms` at most: for a program that ends soon. Before `start`."""
-        self._resets.timeout_ms = timeout_ms
+        """Let each question to Kafka take `timeout_ms` at most, but not less than a Kafka that works may need: for a
+        program that ends soon. Before `start`."""
+        self._resets.timeout_ms = max(timeout_ms, QUESTION_MS_MIN)
 
     # ---- the polling thread
 
