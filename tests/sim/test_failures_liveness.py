@@ -12,6 +12,7 @@ from zkcoord.member.leaving import REJECTED_MS
 from zkcoord.member.role import MembershipRole
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.state import decode_state
 
 PROBE_MS = 2_000
 SLACK_MS = 1_500
@@ -159,6 +160,29 @@ def test_f43_f48_a_session_timeout_below_the_minimum_is_rejected_comes_to_rest_a
     assert REJECTED_MS[0] - 1_000 <= world.now_ms - gone_ms <= REJECTED_MS[0] + SLACK_MS
     script.set_policy(session_timeout_min_ms=0)
     script.settle()
+    script.calm()
+
+
+@on_seeds()
+def test_a_group_whose_only_consumers_were_rejected_says_so_while_it_is_empty(seed: int) -> None:
+    """It looked merely empty: a rejected consumer comes again after 30 s and more, and is gone in between."""
+    script = Script(seed, consumers=2)
+    script.settle()
+    world = script.world
+
+    def problem() -> str | None:
+        return decode_state(world.ensemble.data(DRAFT.state(GROUP)) or b"").problem
+
+    script.set_policy(session_timeout_min_ms=SESSION_MS + 1)
+    world.run_until(lambda: not script.field.registrations, 20_000, "both go")
+    world.run_until(lambda: not script.field.channels, 20_000, "nothing is left of them")
+    told = problem()
+    assert told is not None
+    assert told.startswith("nobody takes part: 2 consumers were rejected (")
+    assert f"below the group's minimum of {SESSION_MS + 1} ms" in told
+    script.set_policy(session_timeout_min_ms=0)
+    script.settle()
+    assert problem() is None
     script.calm()
 
 

@@ -18,6 +18,7 @@ from zkcoord.core.replay_quota import ReplayQuotas
 from zkcoord.core.retention import Retention
 from zkcoord.core.target import Target
 from zkcoord.core.topics import TopicMemory
+from zkcoord.core.turned_away import TurnedAway
 from zkcoord.core.view import GroupView
 
 
@@ -38,6 +39,7 @@ class Memory:
     retention: Retention = field(default_factory=Retention)
     rooms: ReplayQuotas = field(default_factory=ReplayQuotas)
     opened: OpenRanges = field(default_factory=OpenRanges)
+    turned_away: TurnedAway = field(default_factory=TurnedAway)
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
