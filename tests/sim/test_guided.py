@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +18,10 @@ from tests.sim.features import Feature, Seen, Sight
 from tests.sim.guided import Played, Search, search
 from tests.sim.options import FAULTS, Options
 from tests.sim.scenarios import Scene, storm
+from tests.sim.test_mutations_link import (
+    an_answer_extends_before_the_registration_is_seen,
+    nobody_leaves_a_silent_server,
+)
 from tests.sim.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -196,3 +200,20 @@ def test_the_same_search_on_one_and_on_two_workers_plays_and_keeps_the_same(tmp_
     assert told.startswith("40 courses from seed 3 on ")
     assert "!" in kept  # some of them were struck
     assert played(2) == (told, kept)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "scene", "courses"),
+    [(an_answer_extends_before_the_registration_is_seen, "flapping", 32), (nobody_leaves_a_silent_server, "storm", 64)],
+)
+def test_the_guided_search_finds_a_fault_that_is_put_back_in_and_its_line_repeats_it(
+    mutate: Callable[[pytest.MonkeyPatch], None], scene: str, courses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def playing(drawn: Iterable[Course]) -> Iterable[Played]:
+        for each in drawn:
+            result, features = soak.play_looking((scene, each))
+            yield Played(each, features, bool(result.kind))
+
+    mutate(monkeypatch)
+    found = next(played.course for played, _ in search(Search(1_000), courses, playing) if played.failed)
+    assert soak.play((scene, course(told(found)))).kind in (soak.SAFETY, soak.LIVENESS)
