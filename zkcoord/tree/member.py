@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
-from zkcoord.tree.offset import encode_offset
+from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore
 from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
@@ -20,11 +20,12 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPaths:
-    """Where one registration's nodes stand."""
+    """Where one registration's nodes stand, and how its offsets are kept."""
 
     layout: Layout
     group: str
     consumer_id: str
+    store: OffsetStore = ZOOKEEPER_OFFSETS
     registration: str = field(init=False)  # the ephemeral node that makes this consumer a member
     channel: str = field(init=False)  # the queue that it drains
 
@@ -121,8 +122,7 @@ def start(
     writes: list[Write] = [paths.check()]
     writes += [CreateNode(path) for path in missing_parents]
     for partition, (offset, version) in sorted(first_offsets.items()):
-        path, data = paths.offset(partition), encode_offset(offset)
-        writes.append(CreateNode(path, data) if version is None else SetNode(path, data, version))
+        writes += paths.store.begin(paths.offset(partition), offset, version)
     writes += [paths.free(p, version) for p, version in sorted(refused.items())]
     return Transaction(
         writes=(*writes, *_acknowledge(paths, done)), why=f"acknowledge start {', '.join(done.commands)}"
@@ -148,8 +148,9 @@ def release(
         writes: list[Write] = [paths.check()]
         for partition in part:
             mine = held[partition]
-            if offsets.get(partition, mine.offset) != mine.offset:
-                writes.append(_set_offset(paths, partition, mine, offsets[partition]))
+            final = offsets.get(partition, mine.offset)
+            path, committed = paths.offset(partition), final == mine.offset
+            writes += paths.store.release(path, final, mine.offset_version, committed=committed)
             writes.append(paths.free(partition, mine.owner_version))
         transactions.append(Transaction(writes=tuple(writes), why="release"))
     if tell and transactions:
@@ -167,13 +168,13 @@ def commit(
     paths: MemberPaths, held: Mapping[TopicPartition, Held], offsets: Mapping[TopicPartition, int]
 ) -> list[Transaction]:
     """Set offsets of held partitions, each by its version."""
-    return [
-        Transaction(
-            writes=(paths.check(), *(_set_offset(paths, p, held[p], offsets[p]) for p in part)),
-            why="commit",
-        )
-        for part in parts(sorted(offsets), lambda p: len(paths.offset(p)) + WRITE_BYTES)
-    ]
+    transactions = []
+    for part in parts(sorted(offsets), lambda p: len(paths.offset(p)) + WRITE_BYTES):
+        writes: list[Write] = [paths.check()]
+        for partition in part:
+            writes += paths.store.commit(paths.offset(partition), offsets[partition], held[partition].offset_version)
+        transactions.append(Transaction(writes=tuple(writes), why="commit"))
+    return transactions
 
 
 def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:
@@ -202,7 +203,3 @@ def refuse(paths: MemberPaths, command: Node, error: str) -> Transaction:
         ),
         why=f"refuse {command.path}",
     )
-
-
-def _set_offset(paths: MemberPaths, partition: TopicPartition, mine: Held, offset: int) -> SetNode:
-    return SetNode(paths.offset(partition), encode_offset(offset), mine.offset_version)
