@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from zkcoord.embedded import ivy
-from zkcoord.embedded.artifacts import MANIFEST, Bundle, artifact, ensure, load_bundle
+from zkcoord.embedded.artifacts import (
+    COMPILER_VERSION,
+    MANIFEST,
+    OLD_KAFKA_VERSIONS,
+    Bundle,
+    artifact,
+    ensure,
+    load_bundle,
+)
 from zkcoord.embedded.ivy import Progress, module_file
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 
@@ -138,6 +146,13 @@ def test_the_manifest_names_the_broker_and_the_four_jars_of_the_connector() -> N
         "spark-sql-kafka-0-10_2.13-4.0.0.jar",
         "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
     ]
+
+
+def test_the_old_versions_of_kafka_are_pinned_with_the_sums_of_their_jars() -> None:
+    bundles = [load_bundle("kafka", version) for version in OLD_KAFKA_VERSIONS]
+    found = [[name for name in bundle.files or () if name.startswith("kafka_2.11-")] for bundle in bundles]
+    assert found == [[f"kafka_2.11-{version}.jar"] for version in OLD_KAFKA_VERSIONS]
+    assert load_bundle("java-compiler", COMPILER_VERSION).files is not None
 
 
 def test_another_spark_gets_the_coordinates_of_its_own_version() -> None:
