@@ -36,7 +36,7 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
 class Metadata:
     """A broker's knowledge: the brokers' ids, the controller's (-1: none yet), and `topic-partition`s with a leader.
 
-    Version 0 names no controller (None); a broker of that age knows brokers once a controller has told it of them.
+    Version 0 names no controller (None).
     """
 
     brokers: frozenset[int]
@@ -159,12 +159,15 @@ class EmbeddedKafka(Server):
 
         It answers some time before that, and then its topics seem not to exist.
         """
+        old = self._release < (0, 10)
         try:
-            known = metadata(self.port, METADATA_VERSION if self._release >= (0, 10) else 0)
+            known = metadata(self.port, 0 if old else METADATA_VERSION)
         except UnavailableError:
             return False
         data = self.data_dir / "data"
         kept = {path.name for path in data.iterdir() if PARTITION.fullmatch(path.name)} if data.is_dir() else set()
+        if old and not kept:
+            return True  # its controller tells it of brokers only together with partitions
         return self.broker_id in known.brokers and known.controller != NO_CONTROLLER and kept <= known.led
 
     def start(self) -> Self:
