@@ -60,3 +60,14 @@ def test_every_test_of_the_old_consumers_has_a_row() -> None:
         if name.startswith("test_")
     }
     assert there == {test for _, test, _ in rows()}
+
+
+def test_the_brokers_of_the_second_table_are_those_that_its_tests_run() -> None:
+    source = (PAGE.parents[1] / "tests" / "spark" / "test_real_brokers.py").read_text(encoding="utf-8")
+    table = PAGE.read_text(encoding="utf-8").partition("## zkcoord's own clients on other brokers")[2]
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines() if line[:1] == "|"]
+    (versions,) = re.findall(r"^VERSIONS = \((.*)\)$", source, re.MULTILINE)
+    assert lines[0][1:-1] == re.findall(r'"([\d.]+)"', versions)
+    for line in lines[2:]:
+        assert line[1:-1] == [AT_LENGTH] * len(lines[0][1:-1])
+        assert f"def {line[-1].strip('`').partition('::')[2]}(" in source
