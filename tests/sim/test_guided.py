@@ -118,10 +118,10 @@ def test_a_strike_is_one_more_fault_of_its_kind_at_its_process_and_changes_nothi
     assert [name for name, each in struck("pause", "consumer1").processes.items() if each.paused] == ["consumer1"]
     assert not struck("crash", "coordinator0").processes["coordinator0"].running
     assert [each.cut for each in struck("cut", "").processes.values()].count(True) == 1
-    plain, turned = moments(5, 600), moments(Course(5, [Strike(400, "flap", "consumer0", 7)]), 600)
+    plain, turned = moments(5, 600), moments(Course(5, [Strike(400, "crash", "coordinator0", 7)]), 600)
     assert plain[:399] == turned[:399]
     assert plain[-1] != turned[-1]
-    assert moments(course("5@400!flap.consumer0:7"), 600) == turned
+    assert moments(course("5@400!crash.coordinator0:7"), 600) == turned
 
 
 def test_courses_are_varied_where_something_rare_was_seen_and_mostly_at_the_process_that_showed_it() -> None:
