@@ -66,6 +66,7 @@ def test_a_member_that_hung_beyond_its_session_comes_back_and_takes_its_share_ag
     a, b = lab.join("a", version), lab.join("b", version)
     lab.await_owners(shares("t", *"aabb"))
     session = lab.zk.get(lab.path("ids", b.id))[1].ephemeralOwner
+    wait_until(lambda: b.owned() == {"t-2", "t-3"}, "b knows")
     b.child.pause()
     lab.await_owners(shares("t", *"aaaa"))
     wait_until(lambda: {"t-2", "t-3"} <= a.owned(), "a knows")
