@@ -1,7 +1,7 @@
-"""In which racks Kafka's brokers are: read only while some group has a member with a rack.
+"""The racks of Kafka's brokers: read only while some group has a member with a rack.
 
 `/brokers/ids` is watched as a list; whenever it changes each broker in it is read once more, without a watch: a broker
-that has gone and come back may be elsewhere. What is known of a broker holds until it says something else.
+that has gone and come back may be in another rack. A broker's rack is kept until the broker names another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerTable:
         self._unread: set[str] = set()  # of those listed, of which there was no answer yet
 
     def use(self, group: str, wanted: bool) -> None:
-        """The group wants to know the racks, or not any more; what nobody wants to know is not followed."""
+        """Note whether the group wants to know the racks. While no group does, nothing is followed."""
         before = bool(self._groups)
         (self._groups.add if wanted else self._groups.discard)(group)
         if self._groups and not before:
@@ -55,7 +55,7 @@ class BrokerTable:
         return set(self._groups)
 
     def known(self) -> bool:
-        """True when each broker was read once, or cannot be read: where partitions are read well is only a wish."""
+        """True when each broker was read once, or cannot be read: the assignor works without a rack."""
         if self._listed is None:
             return self._tracker.put_aside(BROKERS, Kind.CHILDREN)
         return all(self._tracker.put_aside(f"{BROKERS}/{name}") for name in self._unread)

@@ -1,4 +1,4 @@
-"""The other candidates: which protocols they speak, and so which one every group is sent."""
+"""The other candidates and their protocols: these decide which protocol every group is sent."""
 
 from __future__ import annotations
 

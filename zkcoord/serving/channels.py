@@ -1,4 +1,4 @@
-"""What a coordinator follows below a group's channels, and what an acknowledgement there leads to: owners and statuses.
+"""Follows the nodes below a group's channels, and reads owners and statuses again after an acknowledgement.
 
 Neither is watched. So what own commands named is remembered, and what was read behind a channel's list in the same
 request; who owns what is looked up in the owners as read.
@@ -47,7 +47,7 @@ class Channels:
     # a batch of answers
 
     def begin(self, nodes: Sequence[tuple[Address, Node]]) -> None:
-        """These are followed now, in their order."""
+        """Begin a batch: these nodes are followed now, in their order."""
         if any(address.place is Place.CHANNEL and node.kind is Kind.CHILDREN for address, node in nodes):
             self._behind = {node.path for _, node in nodes if node.kind is Kind.DATA}
         for address, node in nodes:
@@ -57,19 +57,19 @@ class Channels:
                     self._last_read[address.name] = node.path
 
     def passed(self, node: Node) -> None:
-        """This one is followed now: what comes next was read after it."""
+        """Note that this node is followed now: the later ones of the batch were read after it."""
         if self._behind and node.kind is Kind.DATA:
             self._behind.discard(node.path)
 
     def end(self) -> None:
-        """All of the batch were followed."""
+        """End the batch."""
         for known in (self._behind, self._last, self._last_read):
             known.clear()
 
     def follow_list(self, before: GroupNodes, after: GroupNodes, node: Node) -> None:
-        """The list of channels was read.
+        """Take in the list of channels.
 
-        One that it shows and nobody knows may have been purged, and made again under its name, while it was being read.
+        A channel that is new in it may have been purged, and made again under its name, while it was being read.
         """
         known = before.view.channels.keys()
         fresh = sorted(set(node.children) - known)
@@ -89,7 +89,7 @@ class Channels:
                 self.tracker.unwant(f"{path}/{command.sequence}")
 
     def follow_channel(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
-        """The list of one channel was read: what stands in it no more was acknowledged."""
+        """Take in the list of one channel: a command that is not in it any more was acknowledged."""
         channel = before.view.channels.get(consumer_id)
         commands = {command.sequence: command for command in channel.commands} if channel else {}
         names = set(node.children)
@@ -116,7 +116,7 @@ class Channels:
         self._lists[consumer_id] = node
 
     def _read_beside(self, after: GroupNodes, consumer_id: str) -> list[str]:
-        """Have what the commands in a channel leave their results in read beside its list; returns that of stops."""
+        """Read, beside a channel's list, the nodes that its commands leave results in; return those of stops."""
         channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
@@ -126,7 +126,7 @@ class Channels:
         return results if stops else []
 
     def follow_command(self, after: GroupNodes, address: Address, node: Node) -> None:
-        """A command was read."""
+        """Take in a command."""
         if not node.exists:  # acknowledged before it was read: it may have been about anything
             self._touch_status(address.name)
             self.touch_owners_of({address.name}, after)
@@ -142,7 +142,7 @@ class Channels:
                 sent.difference_update(command.threads or ())
 
     def follow_status(self, before: GroupNodes, after: GroupNodes, consumer_id: str, node: Node) -> None:
-        """A refused start's owner is emptied in the multi that writes the refusal: the status tells which."""
+        """Take in a status. The multi that writes a refusal empties the owners: the status tells which to read."""
         channel, known = after.view.channels.get(consumer_id), before.view.channels.get(consumer_id)
         if channel is not None and not node.exists:  # it goes, which its list will tell, or was made again since
             self.tracker.touch(node.path, Kind.DATA)
@@ -155,7 +155,7 @@ class Channels:
     # own commands
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """An own command for this consumer was sent; one without partitions is a ping."""
+        """Note that an own command was sent to this consumer; one without partitions is a ping."""
         named = list(partitions)
         if named:
             self._sent.setdefault(consumer_id, set()).update(named)
@@ -163,9 +163,9 @@ class Channels:
             self._pinged.add(consumer_id)
 
     def look_again(self, nodes: GroupNodes) -> None:
-        """Read what own commands named that were obeyed before anybody looked, as far as it is still followed.
+        """Read the partitions of own commands that were obeyed before their channel was read, if still followed.
 
-        Asked when everything is clean: what no command in the channel names now has been acknowledged.
+        Asked when everything is clean: a partition that no command in the channel names now was acknowledged.
         """
         sent, self._sent = self._sent, {}
         pinged, self._pinged = self._pinged, set()
@@ -198,7 +198,7 @@ class Channels:
             self.tracker.touch(path, Kind.DATA)
 
     def touch_owners_of(self, consumers: Set[str], nodes: GroupNodes) -> None:
-        """Read all that these own."""
+        """Read all owners that name one of these."""
         owners = nodes.view.owners
         if self._owners is not owners:  # made when it is asked for: owners change much more often
             self._owners, self._owned = owners, _by_consumer(owners)

@@ -40,7 +40,7 @@ class Election:
     candidate_id: int | None = None
 
     def wants(self) -> list[tuple[str, Kind, bool]]:
-        """What must be read, and whether it is watched."""
+        """Return the nodes that the election needs: path, kind, and whether to leave a watch."""
         watched = [(path, Kind.DATA, True) for path in (SCHEMA, EPOCH, self.layout.coordinator)]
         first = [(path, Kind.DATA, False) for path in self.first_reads if path not in (SCHEMA, EPOCH)]
         wants = [*watched, *first]
@@ -66,8 +66,8 @@ class Election:
         return fresh, gone
 
     def others(self) -> list[tuple[str, tuple[int, int]]]:
-        """The other candidates' ids and the protocols that they speak, in the order of standing; one that was not read
-        yet counts as one that says nothing."""
+        """The ids and protocols of the other candidates, in the order of standing. A candidate that was not read yet
+        counts as one that names no protocol."""
         found = []
         for (path, _), node in self.nodes.items():
             if not path.startswith(f"{CANDIDATES}/"):
@@ -79,11 +79,11 @@ class Election:
         return [(name, protocols) for _, name, protocols in sorted(found)]
 
     def protocols(self) -> tuple[tuple[int, int], dict[str, str]]:
-        """What this coordinator and the others can all speak, and which of them that leaves out: id -> why."""
+        """The protocols that all coordinators speak, and the coordinators that share none of them: id -> why."""
         return in_common(protocols_of(self.description), self.others())
 
     def waits_for(self) -> str | None:
-        """Why this candidate must not serve: one that stood before it speaks no protocol that it speaks; None: it may.
+        """Why this candidate must not serve: it shares no protocol with one that stood before it. None: it may serve.
 
         So nobody takes over from a coordinator whose members it would send away.
         """
@@ -131,9 +131,9 @@ class Election:
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
     def wrong(self) -> dict[str, str | None]:
-        """What is wrong with the schema and the epoch, and who must act, by path; None: nothing, or not read yet.
+        """Path of schema or epoch -> what is wrong with it and who must act; None: nothing, or not read yet.
 
-        Nobody can be elected meanwhile. What is readable, and another program's, is no such thing: see `schema`.
+        Nobody can be elected meanwhile. A readable schema of another program is not wrong here: see `schema`.
         """
         found: dict[str, str | None] = dict.fromkeys((SCHEMA, EPOCH))
         schema, epoch = self._node(SCHEMA), self._node(EPOCH)
@@ -174,7 +174,7 @@ class Election:
         return path
 
     def preparation(self) -> Transaction | None:
-        """What to write before the election: the tree's first nodes, then the candidate's node; None: both stand."""
+        """The next write before the election: the tree's first nodes, then the candidate's node; None: both stand."""
         if self.schema() is None:
             by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
             return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
@@ -202,7 +202,7 @@ class Election:
         )
 
     def asked_to_resign(self) -> str | None:
-        """Who asked this candidate to resign, None if nobody did: a tool sets `resign` in its node."""
+        """The person that asked this candidate to resign; None: nobody. A tool sets `resign` in its node."""
         node = self._node(self.own_path)
         if node is None or node.stat is None or node.stat.ephemeral_owner != self.session_id:
             return None

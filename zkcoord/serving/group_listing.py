@@ -1,6 +1,7 @@
-"""Which nodes a group has left: listed on request, since a coordinator knows neither offsets nor what others made.
+"""Lists the nodes that a group has left, on request: a coordinator does not know offsets, nor nodes that others made.
 
-First only the lists of its offsets; all of it when it is to be removed. Members and channels are known by themselves.
+It lists only the group's offsets first, and everything when the group is to be removed. Members and channels are known
+without it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class GroupListing:
         return sum(len(children) for path, children in self._children.items() if path.startswith(f"{above}/"))
 
     def take(self, node: Node) -> None:
-        """Take an answer in, and want what it leads to."""
+        """Take an answer in, and want the nodes that it names."""
         if node.kind is Kind.DATA:
             if any(node.path.startswith(f"{known}/") for known in self._known_otherwise()):
                 return  # a member's, or a channel's
@@ -80,7 +81,7 @@ class GroupListing:
             self._descend(node.path, node.children)
 
     def _is_mine(self, path: str) -> bool:
-        """True of what is listed here: not members and channels, and before everything is asked only offsets."""
+        """True of a node that is listed here: no member, no channel; until everything is asked for, only offsets."""
         above = self.layout.offsets(self.group)
         if path == above or (path.startswith(f"{above}/") and path.count("/") == above.count("/") + 1):
             return True

@@ -1,7 +1,7 @@
-"""Which nodes of a group a coordinator follows: every answer says what else to read. The tree decides, not the events.
+"""Follows the nodes of a group: every answer names what else to read. The tree decides, not the events.
 
-What is named by what was read, in which order, and what of it is watched, stands in `tree.reading`; here the difference
-of two readings is followed. What stands in channels and follows from it is in `channels`.
+`tree.reading` says which nodes a reading names, in which order they are read, and which are watched. This module follows
+the difference of two readings. `channels` follows the nodes below channels.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class GroupWatch:
         return following
 
     def end(self) -> None:
-        """The group is gone: forget all of it."""
+        """Forget the group: it is gone."""
         self.tracker.unwant_scope(self.group)
 
     def add(self, address: Address, node: Node) -> None:
-        """Keep an answer until `read_added`; of the same node there may be one only, so a second one has it done first.
+        """Keep an answer until `read_added`. A second answer of one node has the kept ones read first.
 
         Each multi of a large group's start has an answer of its own, and each reading copies the map of all owners.
         """
@@ -77,13 +77,13 @@ class GroupWatch:
         self._unread[key] = (address, node)
 
     def read_added(self) -> None:
-        """Take in what was kept."""
+        """Take in the answers that were kept."""
         if self._unread:
             nodes, self._unread = [*self._unread.values()], {}
             self.read(nodes)
 
     def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
-        """Take answers in, each with its address in this group, and want what they lead to."""
+        """Take answers in, each with its address in this group, and want the nodes that they name."""
         before = self.nodes
         if self._clearing is not None:
             for _, node in nodes:
@@ -102,7 +102,7 @@ class GroupWatch:
         channels.end()
 
     def subscribe(self, table: TopicTable) -> None:
-        """Tell what the group subscribes to, and give each member with a wildcard the topics that it takes now."""
+        """Tell the table which topics the group wants, and give each wildcard's member the topics that it takes now."""
         members, instances = self.nodes.view.members, self.nodes.view.instances
         if members is self._members and instances is self._instances and table.changes == self._changes:
             return
@@ -121,8 +121,8 @@ class GroupWatch:
         self._members, self._instances, self._changes = members, instances, table.changes
 
     def complete(self, around: Surroundings) -> None:
-        """Let the view have what its surroundings say, and what was looked up; follow the owners of partitions that are
-        new in it. Called when all is clean."""
+        """Complete the view with its surroundings and with what was looked up; follow the owners of partitions that
+        are new in it. Called when all is clean."""
         before = self.nodes.view
         view, self._made = view_of(self.nodes, self.interests, around, self._made)
         self.nodes = fast_replace(self.nodes, view=view)
@@ -133,7 +133,7 @@ class GroupWatch:
         self._take_leftovers()
 
     def look_up(self, topics: Set[str]) -> None:
-        """Read what is left of these topics, and follow what is left of no other."""
+        """Read what is left of these topics; follow no other topic's remains."""
         for topic in sorted(topics - self._looking):
             for path, *_ in above_partitions(self.group, topic, self.layout):
                 self.tracker.want(path, Kind.CHILDREN, scope=self.group)
@@ -171,7 +171,7 @@ class GroupWatch:
         return began
 
     def _take_leftovers(self) -> None:
-        """Let the view have what was read of the topics that were looked up."""
+        """Put into the view what was read of the topics that were looked up."""
         found = {topic: leftovers(self.nodes, topic, self.layout) for topic in sorted(self._looking)}
         left = {topic: what for topic, what in found.items() if what is not None}
         for topic, what in left.items():  # somebody is asked to remove what is strange
@@ -181,7 +181,7 @@ class GroupWatch:
             self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, leftovers=left))
 
     def know_committed(self) -> None:
-        """Let the view have the offsets of what was announced and nobody living owns; what is not known is read.
+        """Put the offsets of announced partitions without a living owner into the view; read those that are unknown.
 
         Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
         """
@@ -207,11 +207,11 @@ class GroupWatch:
 
     @property
     def listing(self) -> bool:
-        """True once it was listed what is left of the group."""
+        """True while the nodes that the group has left are listed."""
         return self._clearing is not None
 
     def list_offsets(self) -> GroupListing:
-        """List the group's offsets: whether it may go depends on them."""
+        """List the group's offsets: a group with offsets is not removed."""
         if self._clearing is None:
             self._clearing = GroupListing.begin(self.group, self.layout, self.tracker)
         return self._clearing
@@ -221,7 +221,7 @@ class GroupWatch:
         self.list_offsets().list_everything()
 
     def set_leavings(self) -> None:
-        """Take over what was listed; asked when everything is clean."""
+        """Put what was listed into the nodes; asked when everything is clean."""
         clearing = self._clearing
         if clearing is None:
             return
@@ -230,7 +230,7 @@ class GroupWatch:
         self.nodes = fast_replace(self.nodes, view=view, leavings=leavings)
 
     def granting(self, partitions: Iterable[TopicPartition]) -> None:
-        """A grant of these is about to be sent: their owners are followed from then on."""
+        """Follow the owners of these partitions: a grant of them is about to be sent."""
         self._want_owners(partitions)
 
     def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
@@ -277,12 +277,12 @@ class GroupWatch:
                 self._want_owners(_numbered(address.name, partition_numbers(node.children)))
 
     def _want_below(self, address: Address, node: Node, known: Iterable[str]) -> None:
-        """Want what a list names that was not known."""
+        """Want the nodes that are new in a list."""
         fresh = sorted(set(node.children).difference(known))
         self.tracker.want_all(below(address, node.path, fresh, self.layout), self.group)
 
     def _gone(self, consumers: Set[str]) -> None:
-        """These are members no more: what they wrote last is read."""
+        """Read the last writes of these consumers: they are members no more."""
         for consumer_id in sorted(consumers):
             self.tracker.unwant(self.layout.registration(self.group, consumer_id))
             self.tracker.touch(self.layout.channel(self.group, consumer_id), Kind.DATA)
@@ -290,7 +290,7 @@ class GroupWatch:
             self.channels.touch_owners_of(consumers, self.nodes)
 
     def _forget(self, topic: str) -> None:
-        """The topic's mark was removed, and all below it."""
+        """Forget the topic: its mark was removed, and all below it."""
         for partition in sorted(self._owners.pop(topic, ())):
             self._unwant(self.layout.owner(self.group, partition))
         self._listed.discard(topic)
@@ -312,7 +312,7 @@ class GroupWatch:
             self.tracker.touch(self.layout.owner(self.group, partition))
 
     def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
-        """While the group is listed for its removal that follows every node, to see each go."""
+        """Follow the node no more, unless the group is listed for its removal: the listing sees each node go."""
         if self._clearing is None:
             self.tracker.unwant(path, kind)
 

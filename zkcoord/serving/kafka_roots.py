@@ -1,4 +1,4 @@
-"""What every Kafka in ZooKeeper mode makes. Where it is absent there is no Kafka, and every group waits in vain."""
+"""The nodes that every Kafka in ZooKeeper mode makes. Without them there is no Kafka, and every group waits in vain."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ROUND_MS = 600_000
 """From the end of a round to the beginning of the next: so long an overwritten owner is not noticed, at most."""
 
 PAUSE_MS, OWNERS_MAX = 1_000, 1_000
-"""At most OWNERS_MAX owners are read in PAUSE_MS, of all groups together: half a request, beside which others pass."""
+"""At most OWNERS_MAX owners are read in PAUSE_MS, of all groups together: half of a request, so others have room."""
 
 
 class OwnerRounds:

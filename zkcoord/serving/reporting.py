@@ -1,4 +1,4 @@
-"""What people see of a coordinator: its decisions, phases and problems as events (docs/operations.md, "The log")."""
+"""A coordinator's decisions, phases and problems as events (docs/operations.md, "The log")."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ CONSUMERS = {
 
 
 class Reporter:
-    """Turns what a coordinator does into events. A problem or a phase is told when it changes, not at every step."""
+    """Turns decisions, phases and problems into events. A problem or a phase is logged when it changes."""
 
     def __init__(self, events: Events) -> None:
         self.event = events
         self.reset()
 
     def reset(self) -> None:
-        """Nothing was told yet: a new session."""
+        """Forget what was logged: a new session begins."""
         self._phases: dict[str, Phase] = {}
         self._problems: dict[str, str] = {}
         self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
         self._behind: str | None = None  # the coordinator behind which this one stands by, as told
 
     def forget(self, group: str) -> None:
-        """The group is gone."""
+        """Forget the group: it is gone."""
         self._phases.pop(group, None)
         self._of_groups.pop(group, None)
 
     def decision(self, group: str, decision: Decision) -> None:
-        """One decision was sent."""
+        """Log one decision that was sent."""
         fields: dict[str, Any] = {"group": group, "why": decision.why}
         match decision:
             case StopFetching() | GrantPartitions():
@@ -100,7 +100,7 @@ class Reporter:
         self.event(name, fields)
 
     def _instances(self, group: str, decision: RememberInstances) -> None:
-        """Who is waited for, who has returned, who is not waited for any more; and whose share was written down."""
+        """Log each static member that went away, returned or was given up, and those with a share written down."""
         for instance in decision.away:
             known = decision.known[instance]
             fields = {"group": group, "instance": instance, "consumer": known.last_id, "partitions": len(known.share)}
@@ -117,14 +117,14 @@ class Reporter:
             self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
     def phase(self, group: str, now: Phase, generation: int, why: Callable[[], str]) -> None:
-        """The group's phase, as decided on, and why it is in it: asked when it is another one."""
+        """Log the group's phase when it is another one; only then is `why` called, for the reason."""
         if self._phases.get(group) is not now:
             self._phases[group] = now
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
             self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why()})
 
     def problems(self, group: str, now: Mapping[str, str]) -> None:
-        """All that is wrong with a group's nodes (path -> what, and who must act): what is new is told."""
+        """Log what is new in `now`: path -> what is wrong with the node and who must act."""
         before = self._of_groups.get(group, {})
         if now is before:
             return
@@ -136,7 +136,7 @@ class Reporter:
             self.event("problem_over", {"path": path})
 
     def standing_by(self, candidate_id: int | None, serving: str | None) -> None:
-        """This coordinator stands by while the one of the id `serving` serves (None: it does not)."""
+        """Log once that this coordinator stands by; `serving` is the id of the one that serves, None: no stand-by."""
         if serving is not None and serving != self._behind:
             self.event("standing_by", {"coordinator": candidate_id, "serving": serving})
         self._behind = serving
@@ -145,7 +145,7 @@ class Reporter:
         self.event(event, {"path": path, "why": what, "level": "warning"})
 
     def problem(self, path: str, what: str | None, event: str = "unreadable") -> None:
-        """What is wrong with a node, and who must act; None: nothing any more. `event` is what tells of it."""
+        """Log `what` is wrong with a node and who must act, under the name `event`; None: the problem is over."""
         if what is None:
             if self._problems.pop(path, None) is not None:
                 self.event("problem_over", {"path": path})
@@ -155,7 +155,7 @@ class Reporter:
 
 
 def _of_state(decision: SetState) -> dict[str, Any]:
-    """What the event of a change of the state tells beside its group and why."""
+    """The fields of a state change's event, beside its group and its reason."""
     state = decision.state
     match decision.event:
         case StateEvent.REBALANCE_STARTED:

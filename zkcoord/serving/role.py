@@ -47,11 +47,11 @@ from zkcoord.tree.whole_view import Surroundings
 ELECTION, GROUP = "election", "group"
 
 DECISIONS_MAX = 10_000
-"""Of one group in one step: what is sent ahead of the first answer is bounded, about a second of a server's work."""
+"""Decisions of one group in one step. It bounds what is sent before the first answer: a second of a server's work."""
 
 
 class CoordinatorRole:
-    """One coordinator, standing or serving. All that it knows of the tree is thrown away with its session."""
+    """One coordinator, standing or serving. It forgets all that it knows of the tree when its session ends."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class CoordinatorRole:
         """Nothing can be decided until everything has been read again."""
 
     def session_lost(self, now_ms: int) -> None:
-        """The term is over; all state goes with it (draft, "new session")."""
+        """End the term and forget all state (draft, "new session")."""
         self._end_term("the session is over")
         self._standing = None
         self._reset()
@@ -177,7 +177,7 @@ class CoordinatorRole:
     # what is decided
 
     def decide(self, now_ms: int) -> int | None:
-        """Come to serve, or decide on every group that is clean; returns when somebody's patience ends."""
+        """Begin to serve, or decide on every group that is clean; return the next moment at which a wait ends."""
         for group in sorted(self._pending & self._groups.keys()):
             self._groups[group].read_added()
         if self._standing is None or not self._loop.settled:
@@ -206,7 +206,7 @@ class CoordinatorRole:
         return min([*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)])
 
     def _resigned(self, standing: Election, now_ms: int) -> bool:
-        """True when somebody asked for it: nothing new is begun, and when nothing is under way the session ends.
+        """True when a tool asked it to resign: it begins nothing new, and ends its session when nothing is under way.
 
         Others serve at once; this one does not stand for one session timeout (docs/protocol.md, section 8).
         """
@@ -289,7 +289,7 @@ class CoordinatorRole:
     # topics and groups
 
     def _read_groups(self) -> None:
-        """Follow the groups that have a folder or a record: of what an old tool removed the record is left (F44)."""
+        """Follow each group that has a folder or a record: an old tool removes only the folder (F44)."""
         if self._topics is None:
             return
         present = frozenset[str]().union(*self._listed.values())
@@ -310,7 +310,7 @@ class CoordinatorRole:
             self._brokers.use(group, wanted=False)
 
     def _completed(self, group: str) -> bool:
-        """Make the group's view whole out of what was read, and ask for what that shows to be missing.
+        """Complete the group's view from what was read, and read what is still missing.
 
         Returns True when nothing is missing, and the group may be decided on.
         """

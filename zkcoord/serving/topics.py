@@ -1,4 +1,4 @@
-"""What a coordinator knows of all topics: which there are, their partitions, which groups want which.
+"""All topics as a coordinator knows them: their names, their partitions, and the groups that want them.
 
 `/brokers/topics` is watched as a list, in one reply, whatever its length; a topic's own node while some group wants it.
 A change concerns only the groups that want the topic, wildcards included. Each wildcard's topics are kept: another
@@ -49,7 +49,7 @@ class TopicTable(KnownTopics):
     # what groups want
 
     def use(self, group: str, wildcards: frozenset[Wildcard]) -> None:
-        """These wildcards are the group's from now on, and no others."""
+        """Set the group's wildcards."""
         self._wildcards_of[group] = wildcards
         used = frozenset[Wildcard]().union(*self._wildcards_of.values())
         for wildcard in self._taken.keys() - used:
@@ -59,11 +59,11 @@ class TopicTable(KnownTopics):
             self._taken[wildcard] = self._take(wildcard, self.listed or frozenset())
 
     def threads(self, wildcard: Wildcard) -> Mapping[str, int]:
-        """The topics that a wildcard in use takes now, with its threads; the same object while they are the same."""
+        """Topic -> threads, of the topics that a wildcard in use takes now; the same object while nothing changes."""
         return self._taken[wildcard]
 
     def want(self, group: str, topics: frozenset[str]) -> None:
-        """The group wants these topics from now on, and no others; a topic that nobody wants is not followed."""
+        """Set the topics that the group wants. A topic that no group wants is not followed."""
         before = self._topics_of.get(group, frozenset())
         self._topics_of[group] = topics
         for topic in sorted(before - topics):
@@ -85,13 +85,13 @@ class TopicTable(KnownTopics):
             self._tracker.touch(f"{TOPICS}/{topic}")
 
     def forget(self, group: str) -> None:
-        """The group is gone."""
+        """Forget the group: it is gone."""
         self.want(group, frozenset())
         self.use(group, frozenset())
         del self._topics_of[group], self._wildcards_of[group]
 
     def _take(self, wildcard: Wildcard, names: Set[str]) -> dict[str, int]:
-        """What it takes of these; nothing of them when one takes too long to tell, which is a problem of its owner."""
+        """The topics among these that the wildcard takes; none when the regex takes too long, which is logged."""
         problem, found = None, list[str]()
         try:
             found = taken(wildcard.regex, sorted(names), black_list=wildcard.black_list)
@@ -139,7 +139,7 @@ class TopicTable(KnownTopics):
     # what is known
 
     def misses(self, topics: Set[str]) -> bool:
-        """True when the last list told that one of these is not, or no more, a topic."""
+        """True when the last list was the first and lacks one of these, or when one of these has left it."""
         first = self._first_list and self.listed is not None and not topics <= self.listed
         return first or not self._gone.isdisjoint(topics)
 
@@ -153,5 +153,5 @@ class TopicTable(KnownTopics):
 
 
 def _named(wildcard: Wildcard) -> str:
-    """A wildcard, where its problem is told."""
+    """The name of a wildcard in its problem's log line."""
     return f"wildcard {wildcard.regex[:200]}"
