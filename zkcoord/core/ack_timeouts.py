@@ -1,4 +1,4 @@
-"""How long a coordinator waits: for acknowledgements, for the evicted to have stopped, for those who are joining.
+"""Waiting times of a coordinator: for acknowledgements, for evicted consumers to stop, for consumers that join.
 
 All times are first sights by THIS coordinator on its monotonic clock; a new one begins again (docs/protocol.md,
 section 8). A retry writes nothing: the command lies in its channel.
@@ -40,7 +40,7 @@ def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
 
 
 class RetryBackoff(NamedTuple):
-    """What a consumer refused, again and again: it is not tried before `until_ms`."""
+    """A start that a consumer refused again and again: it is not sent again before `until_ms`."""
 
     sequence: str = ""  # of the last command that it refused
     times: int = 0  # that it refused one
@@ -52,7 +52,7 @@ _Refused = Mapping[tuple[str, TopicPartition], RetryBackoff]
 
 @dataclass(frozen=True, slots=True)
 class AckTimeouts:
-    """First sights of one group. `seen` is asked with every view before anything else."""
+    """First sights of one group. `seen` is called with every view before anything else."""
 
     commands: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (consumer, sequence) -> first sight
     evictions: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class AckTimeouts:
     forgave: bool = False  # a failure that still stands in the state
 
     def seen(self, view: GroupView, now_ms: int) -> AckTimeouts:
-        """With what is seen for the first time, without what is gone."""
+        """Add what is seen for the first time, and drop what is gone."""
         return AckTimeouts(
             commands={
                 key: self.commands.get(key, now_ms)
@@ -103,16 +103,16 @@ class AckTimeouts:
         return found
 
     def forgiving(self, now_ms: int) -> AckTimeouts:
-        """Waiting for everything outstanding from now on, as if it was seen for the first time."""
+        """Count all times from now on, as if everything outstanding was seen for the first time."""
         return replace(self, commands=dict.fromkeys(self.commands, now_ms), forgave=True)
 
     def trying_again(self) -> AckTimeouts:
-        """What was refused is tried at once."""
+        """Try refused starts at once: drop their back-off."""
         refusals = {key: RetryBackoff(held.sequence) for key, held in self.refusals.items()}
         return replace(self, refusals=refusals, not_understood={})
 
     def unforgiven(self, view: GroupView) -> bool:
-        """True while something that stood when the group was marked failed stands, and the group is the same."""
+        """True while a command from before the failed mark is still outstanding and the generation is the same."""
         failed = view.state.failed
         if failed is None or self.forgave or view.state.generation != failed.since_generation:
             return False
@@ -158,13 +158,13 @@ class AckTimeouts:
         return found
 
     def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
-        """Who is sent away is not asked twice: it is given its rebalance timeout alone."""
+        """A rejected member is given its rebalance timeout alone, without retries."""
         retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
         return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
-        """The next moment at which waiting ends for somebody; None when nobody is waited for."""
+        """The next moment at which a wait ends; None when the group waits for nobody."""
         times = [self._grace_ends_ms(view, c) for c in self.evictions]
         times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
         times += [held.until_ms for held in (*self.refusals.values(), *self.not_understood.values())]
@@ -178,7 +178,7 @@ class AckTimeouts:
 
 
 def _again(known: RetryBackoff, sequence: str, now_ms: int) -> RetryBackoff:
-    """What is known of a refusal that stands: each new one is held back for longer."""
+    """The back-off of a refusal that stands: each new refusal extends it."""
     if known.sequence == sequence:
         return known
     return RetryBackoff(sequence, known.times + 1, now_ms + backoff_ms(known.times + 1))

@@ -27,7 +27,9 @@ def limited(view: GroupView) -> bool:
 
 
 def moves(view: GroupView, wanted: Mapping[TopicPartition, str], misplaced: Pairs) -> dict[TopicPartition, str]:
-    """What living members read and should not, in order, with the present thread; not what is under a stop.
+    """Partitions that living members read and the target gives to others, in order, with the present thread.
+
+    Partitions under a stop are left out.
 
     `misplaced`: of the difference between the owners and `wanted`.
     """

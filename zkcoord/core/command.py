@@ -1,4 +1,4 @@
-"""A command: what a coordinator asks of a consumer, as both understand it. Its bytes are `tree.command`'s."""
+"""A command of a coordinator to a consumer, as a value. `tree.command` is its codec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.core.view import OFFSET_STORE, PING, REJECT, START, STOP
 
 
 class Option(Enum):
-    """What a command asks for."""
+    """The kinds of commands."""
 
     START_FETCHER = START
     STOP_FETCHER = STOP

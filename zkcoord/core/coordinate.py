@@ -1,7 +1,7 @@
-"""What a coordinator wants of one group: view and memory in, decisions and the next memory out.
+"""Decides on one group: view and memory in, decisions and the next memory out.
 
-Here stands the order in which everything is asked; each part decides in a module of its own. The decisions hold only
-what can be done now; the rest becomes possible when something is read again.
+This module sets the order of the parts; each part decides in a module of its own. The decisions hold only what can be
+done now; the rest becomes possible when something is read again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def decide(
     digest: Digest,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
 ) -> Decided:
-    """What to do for a group now. Nothing that is handed in changes: the same again gives the same."""
+    """Return what to do for a group now. Pure: the same arguments give the same decisions."""
     if view.unreadable is not None:
         return Decided(decisions=(), memory=memory)
     if view.record_version is None or view.state_version is None:
@@ -128,7 +128,7 @@ def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None)
 
 
 def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memory:
-    """Under a budget of moves: with what a raise may move now, if there is to be one. See `core.budget`."""
+    """Under a budget of moves: limit the target to what a raise may move now. See `core.budget`."""
     target = memory.target
     if target.stands_still or not limited(view):
         return memory
@@ -144,7 +144,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
 
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
-    """When somebody's wait ends next."""
+    """The next moment at which a wait ends."""
     waits = (memory.patience, memory.liveness, memory.holds, memory.rooms)
     times = (
         memory.delay.until_ms,
@@ -156,7 +156,7 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
 
 
 def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Member]) -> tuple[str, Memory]:
-    """What makes the target another one than the state's; "" while it is the same."""
+    """Why the target is another one than the state's; "" while it is the same."""
     ids = [m.consumer_id for m in eligible]
     target = memory.target
     if target.stands_still:
@@ -210,7 +210,7 @@ def _rebalance(
 
 
 def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision]) -> list[Decision]:
-    """What the state says of partitions that nobody is given, where it is not what is so now."""
+    """Write the quarantined partitions into the state when they have changed."""
     if barred.quarantined == view.state.quarantined and barred.forgiven == view.state.forgiven:
         return []
     new = sorted(barred.quarantined.keys() - view.state.quarantined.keys())
@@ -223,7 +223,7 @@ def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision])
 
 
 def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -> list[Decision]:
-    """What the state says of static members, where it is not what the target made of them, or not who is away.
+    """Write the static members' shares, and who is away, into the state where they have changed.
 
     `waiting`: nothing is granted now, so only who is away is written.
     """
@@ -275,10 +275,10 @@ def _refused_commands(view: GroupView, waiting: Collection[tuple[str, str]]) -> 
 
 
 def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms: int) -> list[Decision]:
-    """Members whose patience is over: evicted, or the group is marked failed, by its policy.
+    """Evict members that are overdue, or mark the group failed, by its policy.
 
-    The mark stays, also over a failover, until what it is about is acknowledged or the group has changed. The dead
-    inside, and who was rejected and does not go, are evicted by any policy: nothing is to be waited for.
+    The mark stays, also over a failover, until the commands that it is about are acknowledged or the group has changed.
+    Members that are dead inside, or were rejected and do not go, are evicted by any policy: waiting would not help.
     """
     patience = memory.patience
     evictions = {c: _evict(view, c, None, why) for c, why in memory.liveness.dead_inside(view)}
@@ -298,7 +298,7 @@ def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms
 
 
 def _failed(state: GroupState, error: str | None, *, forgave: bool) -> SetState:
-    """The group is given up with this error, or (None) is not given up any more."""
+    """Mark the group failed with this error, or (None) clear the mark."""
     if error is not None:
         failed = Failure(error=error, since_generation=state.generation)
         return SetState(state=replace(state, failed=failed), event=StateEvent.REBALANCE_FAILED, why=error)
@@ -316,8 +316,8 @@ def _evict(view: GroupView, consumer_id: str, command: Outstanding | None, why: 
 
 
 def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) -> list[Decision]:
-    """Channels without a registration; an evicted one's stays through its grace, and while it owns what is wanted. One
-    with announced ranges stays until they are handed on."""
+    """Purge channels without a registration. An evicted consumer's stays through its grace, and while the consumer owns
+    partitions of the target. A channel with announced ranges stays until they are handed on."""
     orphans = [c for c in sorted(view.channels) if c not in view.members]
     if not orphans:
         return []

@@ -1,4 +1,4 @@
-"""What a coordinator decides, in the imperative; each says why. A closed union: match it with `assert_never`."""
+"""A coordinator's decisions, in the imperative; each says why. A closed union: match it with `assert_never`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class _OfMember(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGroup(_Decided):
-    """Make the group's record and state: it is seen for the first time."""
+    """Make the record and state of a group that is seen for the first time."""
 
 
 class StateEvent(Enum):
-    """What a change of the group's state means. The value is the event's name in the log."""
+    """The meaning of a change of the group's state. The value is the event's name in the log."""
 
     REBALANCE_STARTED = "rebalance_started"  # the target is another one: written before anything that serves it
     STOPPING = "stopping"  # eager: from now on everybody stops, and nothing is granted
@@ -112,7 +112,7 @@ class PingMember(_OfMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWish(_Decided):
-    """Write into the group's record what became of a wish (None: forget what stands there); `ends`: it is over."""
+    """Write the answer to a wish into the group's record (None: remove the answer); `ends`: the wish is over."""
 
     wish: str
     run: str
@@ -123,7 +123,7 @@ class AnswerWish(_Decided):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveGroup(_Decided):
-    """Remove all that the group has left, what its present members need excepted; record and state at the end."""
+    """Remove all nodes of the group, except those of its present members; record and state at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class RejectMember(_OfMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHalted(_OfMember):
-    """Empty the owners of what a consumer that knows only the draft has stopped: it cannot release by itself."""
+    """Empty the owners that a draft-only consumer has stopped reading: it cannot release them by itself."""
 
     partitions: tuple[TopicPartition, ...]
 

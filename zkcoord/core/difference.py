@@ -1,7 +1,7 @@
-"""What owners and target do not agree on: what is to be stopped, what is to be granted, and who owns what is wanted.
+"""The difference between owners and target: partitions to stop, partitions to grant, and threads that own wanted ones.
 
-Most steps change neither, so the answer is kept for the pair that it was made of. When some owners have changed, the
-answer is made from the former one and from them: a group may have 100,000 others.
+Most steps change neither, so the answer is kept with its two mappings. When only some owners have changed, the answer
+is made from the former one and from these owners: a group may have 100,000 others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pairs = tuple[tuple[TopicPartition, str], ...]
 
 
 class Difference(NamedTuple):
-    """Between the owners and the assignment that is wanted."""
+    """The difference between the owners and the target's assignment."""
 
     misplaced: Pairs = ()  # owned, and not where it is wanted: the thread that owns it
     lacking: Pairs = ()  # wanted, and not there: the thread that is to own it
@@ -41,7 +41,7 @@ def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPart
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The last answer. Invariant: it is that of `_owners` and `_wanted`, which nobody changes."""
+    """Keeps the last answer. Invariant: it is the difference of `_owners` and `_wanted`, which nobody changes."""
 
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class Differences:
     _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> how much it owns of what is wanted
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
-        """True when the answer is that of these two, known by identity."""
+        """True when the answer was made of these two objects."""
         return owners is self._owners and wanted is self._wanted
 
     def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
-        """With `difference` as its answer, made anew when the assignment or the set of owner nodes is another one."""
+        """Return the differences of these two; made anew when the assignment or the set of owner nodes has changed."""
         if self.are_of(owners, wanted):
             return self
         changed = _changed(self._owners, owners) if wanted is self._wanted else None
@@ -62,7 +62,7 @@ class Differences:
         return self._after(owners, changed) if changed else Differences(owners, wanted, self.answer, self._holders)
 
     def _after(self, owners: Mapping[TopicPartition, Owner], changed: Collection[TopicPartition]) -> Differences:
-        """With these owners, of which only `changed` differ from the former ones."""
+        """Return the differences for these owners, of which only `changed` differ from the former ones."""
         wanted, holders = self._wanted, Counter(self._holders)
         misplaced: dict[TopicPartition, str] = {}
         lacking: dict[TopicPartition, str] = {}
@@ -95,7 +95,7 @@ def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartitio
 def _changed(
     before: Mapping[TopicPartition, Owner], after: Mapping[TopicPartition, Owner]
 ) -> list[TopicPartition] | None:
-    """Partitions whose owners are other values now; None when the partitions or their order are not the same.
+    """Partitions with another owner object now; None when the partitions or their order are not the same.
 
     A reading copies the map and sets what was read, so identity tells, without a call for each entry.
     """

@@ -1,9 +1,9 @@
 """Eager rebalancing, the draft's way: everybody stops everything before anybody starts anything.
 
-Whether a group is between the two stands in its state (`stopping`), so a failover in the middle changes nothing. It is
-raised with the generation, or when something must move for another reason (a group that was switched to eager in the
-middle of a cooperative rebalance), and ends with the last owner that lives, or with the switch back to cooperative. A
-hold or a pause clears it; when that is taken back while somebody is still stopping, it stands again.
+The state says whether a group is between the two (`stopping`), so a failover in the middle changes nothing. It is set
+with the raise of the generation, or when something must move for another reason (a group that was switched to eager in
+the middle of a cooperative rebalance). It is cleared when no living member owns anything, or with the switch back to
+cooperative. A hold or a pause clears it; when that is taken back while a member is still stopping, it is set again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zkcoord.core.view import STOP, GroupView
 
 
 def everybody_stops(view: GroupView, misplaced: Pairs, *, raising: bool) -> bool:
-    """True while what is owned is stopped and nothing granted: what `stopping` in the state should say.
+    """True while everything owned is stopped and nothing is granted: the value that `stopping` should have.
 
-    `misplaced`: what is owned and wanted elsewhere, with the thread that owns it.
+    `misplaced`: partitions that the target gives to another thread, with the thread that owns them.
     """
     if view.record.rebalance is not Rebalance.EAGER:
         return False

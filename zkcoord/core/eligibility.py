@@ -1,4 +1,4 @@
-"""Which members can be given work, and which assignor they agree on."""
+"""The members that can be given work, and the assignor that they agree on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROTOCOLS = (1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What a group's members have in common.
+    """The assignor that a group's members have in common.
 
     `rejected`: consumer id -> why it leaves nothing in common. `problem`: why the assignor that the record asks for is
     not the group's, and who must act.
@@ -27,12 +27,12 @@ class Agreement:
 def agree(
     candidates: Sequence[Member], decided: str | None, known: Collection[str], kept: str | None = None
 ) -> Agreement:
-    """The assignor that all can use, and whom to send away for leaving nothing in common (docs/protocol.md, section 8).
+    """Return the assignor that all can use, and the members to reject because they share none (protocol, section 8).
 
-    Candidates in the order of joining; the one `decided` in the group's record counts before all, then the oldest
-    member's preference. One that this coordinator does not have (`known` are those it has), or that no member offers,
-    is left aside and told: a record must not stop a group. Who knows only the draft takes what it is given. One that is
-    to be `kept` for static members comes next, if all can use it.
+    Candidates are asked in the order of joining. The assignor `decided` in the group's record counts first, then one to
+    be `kept` for static members, if all can use it, then the oldest member's preference. A decided assignor that this
+    coordinator does not have (`known`), or that no member offers, is left aside and becomes the problem: a record must
+    not stop a group. A member that knows only the draft takes any assignor.
     """
     choosing = [member for member in candidates if member.coordinated]
     problem = None if decided is None else _why_not(choosing, decided, known)
@@ -69,10 +69,10 @@ def _why_not(candidates: Sequence[Member], decided: str, known: Collection[str])
 def in_common(
     protocols: tuple[int, int], others: Iterable[tuple[str, tuple[int, int]]]
 ) -> tuple[tuple[int, int], dict[str, str]]:
-    """(the lowest and the highest protocol that all can speak, whom that leaves out: name -> why).
+    """Return (the lowest and the highest protocol that all can speak, the ones left out: name -> why).
 
-    In the order given: who would leave nothing in common with those before is left out. What is sent is the highest
-    that is left, so whoever speaks the lowest decides.
+    Each in the order given: one that shares no protocol with those before is left out. The highest common protocol is
+    sent.
 
     >>> in_common((1, 3), [("a", (1, 2)), ("b", (3, 4)), ("c", (2, 2))])
     ((2, 2), {'b': 'speaks the protocols 3 to 4, the others 1 to 2'})
@@ -92,7 +92,7 @@ def _spoken(low: int, high: int) -> str:
 
 
 def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], dict[str, str]]:
-    """(those whom the group's rules let take part; those to be sent away: consumer id -> why).
+    """Return (the members that may take part, the members to reject: consumer id -> why).
 
     A member that knows only the draft would not understand why: it always takes part, without a say in the protocol.
     """
@@ -122,9 +122,9 @@ def candidates_of(view: GroupView, sent_away: Collection[str] = ()) -> list[Memb
 
 
 def set_aside(view: GroupView, sent_away: Collection[str] = ()) -> dict[str, str]:
-    """Members that are no candidates, and why: what people are shown of a member that is given nothing.
+    """Members that are no candidates, and why. The tools show this of a member that is given nothing.
 
-    Who is replaced by somebody who cannot be given work, or is about to be `sent_away`, goes on as before.
+    A member goes on as before while its replacement cannot be given work, or is about to be `sent_away`.
     """
     heirs = {
         m.replaces: name

@@ -1,4 +1,4 @@
-"""Gives what an assignor gave to somebody who cannot have it to somebody who can: pure, and the same every time.
+"""Moves partitions away from members that cannot take them to members that can. Pure and deterministic.
 
 An assignor knows threads and topics, and nothing of single partitions that must not go to a single consumer. Thousands
 may have to go elsewhere at once, with thousands to choose from (a rack is away, and a topic is created meanwhile): so
@@ -29,8 +29,10 @@ def exclude(
     barred: Exclusions,
     joined: Mapping[str, int],
 ) -> Mapping[TopicPartition, str]:
-    """The answer without what is in quarantine; what its consumer must not be given is at its present owner if that may
-    have it, else at the thread with the least whose consumer has room; one that nobody can have stays where it is.
+    """Return the answer without quarantined partitions, and with barred ones moved away from their consumers.
+
+    A barred partition goes to its present owner if that may have it, else to the thread with the least load that has
+    room. It stays where it is when no thread can take it.
 
     `absent`: consumers that are given only what they own. `joined`: the other subscribers' czxids.
     """
@@ -58,7 +60,7 @@ def exclude(
 def _beyond_their_own(
     given: AssignorInput, answer: Mapping[TopicPartition, str], consumers: Mapping[str, str], absent: Set[str]
 ) -> set[TopicPartition]:
-    """What the answer gives to absent consumers that do not own it."""
+    """Partitions that the answer gives to absent consumers that do not own them."""
     away = {thread for thread, consumer in consumers.items() if consumer in absent}
     if not away:
         return set()
@@ -68,7 +70,7 @@ def _beyond_their_own(
 
 
 class _Choice:
-    """Who can have a partition. Loads and rooms are those of the answer as it is diverted so far."""
+    """Finds a thread that can take a partition. Loads and rooms are those of the answer with the moves so far."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class _Choice:
         # by readers, size of weight, newest refuser. Invariant: who could be chosen is there with its load, or a lower
 
     def of(self, partition: TopicPartition) -> str | None:
-        """The thread that is to have it; None: nobody can."""
+        """Return the thread for a partition; None: no thread can take it."""
         readers, owner = self._readers[partition.topic], self._given.owned.get(partition)
         if owner in readers and not self._barred.bars(partition, consumer_of(owner), self._joined):
             return owner
@@ -123,7 +125,7 @@ class _Choice:
         return found
 
     def _heap(self, readers: frozenset[str], size: int, newest: int) -> _Heap:
-        """Those of the readers that may be given what none of the first to `newest` may have."""
+        """A heap of the readers that joined after `newest`."""
         key = (readers, size, newest)
         if key not in self._heaps:
             if len(self._heaps) >= HEAPS_MAX:
@@ -133,7 +135,7 @@ class _Choice:
         return self._heaps[key]
 
     def move(self, partition: TopicPartition, before: str, chosen: str) -> None:
-        """It is `chosen`'s from now on. Who had it has become a better choice, in every heap."""
+        """Give the partition to `chosen`. Its former thread has more room now, in every heap."""
         weight = self._given.weights.get(partition, 1)
         for thread, change in ((before, -1), (chosen, 1)):
             self._load[thread] += change

@@ -1,7 +1,7 @@
 """Follows the nodes of a group: every answer names what else to read. The tree decides, not the events.
 
-`tree.reading` says which nodes a reading names, in which order they are read, and which are watched. This module follows
-the difference of two readings. `channels` follows the nodes below channels.
+`tree.reading` says which nodes a reading names, in which order they are read, and which are watched. Here the
+difference of two readings is followed. `channels` follows the nodes below channels.
 """
 
 from __future__ import annotations
