@@ -142,12 +142,17 @@ class Tracker:
         Returns those of them that are wanted, and whether anything waits for the reply.
         """
         wanted, tells = [], False
+        fresh: dict[str, int] = {}  # scope -> wants that were clean
         for key in touched:
             want = self._wants.get(key)
             if want is None:
                 continue
             wanted.append(key)
             tells |= want.by_writes
+            if want.by_writes and not (want.watch or want.dirty or want.reading):  # there are many
+                want.reading = token
+                fresh[want.scope] = fresh.get(want.scope, 0) + 1
+                continue
             if want.armed and not want.dirty and not want.reading:
                 want.dirty = True
                 self._count(want.scope, 1)
@@ -157,6 +162,8 @@ class Tracker:
             if want.by_writes and not want.watch and not want.reading:
                 self._queue.discard(key, want.scope)
                 want.dirty, want.reading = False, token
+        for scope, number in fresh.items():
+            self._count(scope, number)
         return wanted, tells
 
     def told(self, token: int, nodes: Sequence[Node], made: Collection[str]) -> list[Node]:
