@@ -15,7 +15,7 @@ from tests.sim.test_replay import ask, position, process, scene
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode, Transaction
 
 PATH, OTHER = "/brokers/topics/t", "/brokers/topics/u"
 
@@ -171,3 +171,23 @@ def test_f66_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays_and_n
     application._answer()
     script.settle()
     assert [e.start for e in script.journal("start", lost) if e.process == "heir"] == [at + 4]
+
+
+@on_seeds()
+def test_an_offset_that_a_tool_sets_while_the_link_is_broken_is_told_and_started_from(seed: int) -> None:
+    """All that is held is read again behind a broken link: no commit need meet it."""
+    script = Script(seed, QUIET, consumers=1, coordinators=1)
+    script.settle()
+    world, application, partition = script.world, script.application("consumer0"), TopicPartition("t", 0)
+    world.run_for(1_000)
+    application.commits = False
+    script.process("consumer0").stores[-1].break_wire("a flap", server_side=False)
+    began_ms = world.now_ms
+    assert not world.ensemble.operate(SetNode(DRAFT.offset(GROUP, partition), b"7", ANY_VERSION)).reason
+    world.run_until(lambda: bool(script.journal("start", partition, began_ms)), what="it is started again")
+    assert [entry.start for entry in script.journal("start", partition, began_ms)] == [7]
+    assert script.journal("lost", partition, began_ms)
+    (told,) = world.events("foreign_offset", began_ms)
+    assert (told.fields["partitions"], told.fields["offset"], told.fields["own"]) == ([partition], 7, None)
+    application.commits = True
+    script.calm()

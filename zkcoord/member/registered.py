@@ -5,7 +5,7 @@ A new registration is a new object; nothing of the earlier one is carried over, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, assert_never
@@ -191,20 +191,11 @@ class Registered:
 
     def lost(self, why: str) -> None:
         """The registration is over: the application is told, and who waits for a write."""
-        partitions = self.stop_running(started(self.view_of_application(), self.memory))
-        self.event("session_lost", {"why": why, "partitions": partitions})
-        self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
-
-    def stop_running(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """The application must not read these any more; returns them, sorted."""
-        lost = sorted(partitions)
+        lost = sorted(started(self.application, self.memory))
         if lost:
             self._lose(lost, resuming=True)
-        return lost
-
-    def view_of_application(self) -> MemberView:
-        """The view with the application as it is now."""
-        return fast_replace(self.following.nodes.view, application=self.application)
+        self.event("session_lost", {"why": why, "partitions": lost})
+        self.fail(FencedError(f"{self.paths.consumer_id} lost its registration: {why}"))
 
     def fail(self, error: ZkcoordError) -> None:
         """Nothing can be written any more."""

@@ -6,11 +6,11 @@ partition is the application's exactly from the acknowledgement of its start to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.application import Answer
+from zkcoord.core.member.application import Answer, Application
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
@@ -299,10 +299,10 @@ def _start_refused(start: Start) -> list[Report]:
     ]
 
 
-def started(view: MemberView, memory: Memory) -> Collection[TopicPartition]:
+def started(application: Application, memory: Memory) -> set[TopicPartition]:
     """All that the application was told to start and may be reading, or be about to."""
-    named = set(view.application.running).union(view.application.resuming)
-    if memory.start is not None and (view.application.waits_for("start") or view.application.waits_for("reset")):
+    named = set(application.running).union(application.resuming)
+    if memory.start is not None and (application.waits_for("start") or application.waits_for("reset")):
         named |= memory.start.grants.keys()
     if memory.stop is not None:
         named -= memory.stop.left
