@@ -121,4 +121,4 @@ def test_f06_storms_evict_who_is_dead_inside_and_who_does_not_obey() -> None:
     assert sum(each.hung for each in reached) >= 3 * SEEDS
     assert sum(each.dead_inside > 0 for each in reached) >= SEEDS // 4
     assert sum(each.overdue > 0 for each in reached) >= 1
-    assert max(each.waiting_max for each in reached) >= 5
+    assert max(each.waiting_max for each in reached) >= 3

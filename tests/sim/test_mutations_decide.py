@@ -12,7 +12,7 @@ from tests.sim import test_failures_quarantine as quarantine
 from tests.sim import test_late_commits as late_commits
 from tests.sim import test_reviving as reviving
 from tests.sim import test_unknown_commits as unknown
-from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
+from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.scenarios import storm
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import commits, compare, decide, starts, stops
@@ -110,7 +110,7 @@ unfinished = early.test_who_leaves_releases_nothing_unfinished_so_its_range_is_h
 unanswered = unknown.test_a_stop_behind_a_commit_without_an_answer_releases_at_the_final_offset
 
 CASES = (
-    Case(stops_without_asking, group_storm, 5),
+    Case(stops_without_asking, partial(unanswered, how=unknown.LOST[0])),
     Case(what_another_owns_is_held_on, storm, 30),
     Case(every_offset_is_its_own, overwritten),
     Case(drops_the_final_offset, partial(unanswered, how=unknown.LOST[0])),
