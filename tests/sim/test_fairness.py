@@ -26,7 +26,7 @@ from zkcoord.tree.writes import CreateNode, Transaction
 
 PARTITIONS = [TopicPartition("t", n) for n in range(4)]
 CROWD = 400
-NEEDED = (f"{DRAFT.group(GROUP)}/", DRAFT.record(GROUP), TOPICS)
+NEEDED = (f"{DRAFT.group(GROUP)}/", DRAFT.record(GROUP), f"{TOPICS}/t")
 """What is read for the small group."""
 READS_MAX = 40
 """Of one request here: a crowd is to this as 20,000 members are to the product's."""
