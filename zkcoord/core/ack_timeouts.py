@@ -63,7 +63,7 @@ class AckTimeouts:
     forgave: bool = False  # a failure that still stands in the state
 
     def seen(self, view: GroupView, now_ms: int) -> AckTimeouts:
-        """Add what is seen for the first time, and drop what is gone."""
+        """Return a copy with what is seen for the first time, and without what is gone."""
         return AckTimeouts(
             commands={
                 key: self.commands.get(key, now_ms)
@@ -103,11 +103,11 @@ class AckTimeouts:
         return found
 
     def forgiving(self, now_ms: int) -> AckTimeouts:
-        """Count all times from now on, as if everything outstanding was seen for the first time."""
+        """Return a copy that counts from now on, as if everything outstanding was seen for the first time."""
         return replace(self, commands=dict.fromkeys(self.commands, now_ms), forgave=True)
 
     def trying_again(self) -> AckTimeouts:
-        """Try refused starts at once: drop their back-off."""
+        """Return a copy without the back-off of refused starts: they are tried at once."""
         refusals = {key: RetryBackoff(held.sequence) for key, held in self.refusals.items()}
         return replace(self, refusals=refusals, not_understood={})
 

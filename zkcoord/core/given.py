@@ -1,6 +1,6 @@
-"""The values that a program hands over, checked where they come in.
+"""Checks the values that a program hands over.
 
-What cannot be used is a UsageError that names what was seen and what to pass. Behind this border a partition is a
+A value that cannot be used is a UsageError that names the value and what to pass. Behind this border a partition is a
 TopicPartition, and an offset is a plain integer.
 """
 
@@ -171,7 +171,7 @@ def seen(given: object) -> str:
 
 
 def _entries(given: Mapping[TopicPartition, Any], value: str) -> list[tuple[TopicPartition, Any]]:
-    """What a mapping by partition holds."""
+    """The entries of a mapping by partition."""
     if not isinstance(given, Mapping):
         raise UsageError(f"{seen(given)} is no mapping: pass {{zkcoord.TopicPartition(topic, number): {value}}}")
     for partition in given:

@@ -1,8 +1,8 @@
-"""How long a young group waits for joins (`initial_delay_ms`, as Kafka's groups have it). It never delays a stop.
+"""The wait of a young group for joins (`initial_delay_ms`, as Kafka's groups have it). It never delays a stop.
 
 Counted by this coordinator's clock from the first sight of a member while no living member owns anything; each join
-extends it, up to the longest rebalance timeout of its members. Once somebody owned something there is no more waiting
-until the group was empty again.
+extends it, up to the longest rebalance timeout of its members. Once a member has owned a partition, the group
+does not wait again until it was empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Static members: an instance's share waits for it, and two registrations of one instance are one member too many.
+"""Static members: an instance's share waits for its return, and the older of two registrations is rejected.
 
 The state remembers each instance with its last id and share, so a clean leave or a failover forgets neither. While an
 instance is away its share stays its own for `hold_ms` from the first sight of its absence by THIS coordinator; an
-eviction or a wished rebalance ends the hold. What it is given when it returns is decided as if it had never gone.
+eviction or a wished rebalance ends the hold. When it returns, the assignor answers as if it had never been away.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ EVICTIONS_FORGOTTEN_MS = 600_000
 """An instance that was not evicted for so long begins with the shortest wait again."""
 
 REMEMBERED_BYTES_MAX = 768 * 1024
-"""Of one static member in the state, which is one node and one multi. Whose names of topics take more (some 7,000 of
-them, by a wildcard) is not waited for."""
+"""The most bytes of one static member in the state, which is one node and one multi. A member whose topics' names take
+more (some 7,000 topics, by a wildcard) is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberTimers:
-    """First sights of one group's instances. `seen` is asked with every view before anything else."""
+    """First sights of one group's instances. `seen` is called with every view before anything else."""
 
     _away: Mapping[str, int] = field(default_factory=dict)  # instance -> first sight of its absence
     _names: Mapping[str, str] = field(default_factory=dict)  # consumer -> its instance
     _evictions: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # instance -> count, last first sight
 
     def seen(self, view: GroupView, now_ms: int) -> StaticMemberTimers:
-        """With the instances that are away, and those whose registration was ended by an eviction."""
+        """Return a copy with the instances that are away and the evictions of this view."""
         newest = _newest(view.members.values())
         names = {m.consumer_id: instance for instance, m in newest.items()}  # a superseded one's end tells nothing
         present = newest.keys()
@@ -54,7 +54,7 @@ class StaticMemberTimers:
         return StaticMemberTimers(away, names, evictions)
 
     def held(self, view: GroupView, now_ms: int) -> list[Member]:
-        """The instances that are away and waited for, as the members that they were; by instance."""
+        """Return the former members of instances that are away and waited for, sorted by instance."""
         return [
             Member(
                 consumer_id=known.last_id,
@@ -71,7 +71,7 @@ class StaticMemberTimers:
         ]
 
     def over(self, view: GroupView, now_ms: int) -> list[str]:
-        """Instances that are away for longer than they are waited for, sorted."""
+        """Instances whose hold is over while they are away, sorted."""
         return [i for i in sorted(self._away) if self._over(view, i, now_ms)]
 
     def _over(self, view: GroupView, instance: str, now_ms: int) -> bool:
@@ -96,7 +96,7 @@ class StaticMemberTimers:
 
 
 def superseded(candidates: Sequence[Member]) -> dict[str, str]:
-    """Who must go since a newer registration (czxid) has its instance, unless that says `replaces`; with the reason."""
+    """Members to reject since a newer registration (czxid) has their instance and does not replace them; with why."""
     newest = _newest(candidates)
     return {
         m.consumer_id: f"another process has registered as the instance {m.instance}: {newest[m.instance].consumer_id};"
@@ -107,13 +107,13 @@ def superseded(candidates: Sequence[Member]) -> dict[str, str]:
 
 
 def _newest(members: Iterable[Member]) -> dict[str, Member]:
-    """Instance -> the last of these that registered as it."""
+    """Instance -> the member that registered last with it."""
     named = sorted((m for m in members if m.instance is not None), key=lambda m: (m.czxid, m.consumer_id))
     return {m.instance: m for m in named if m.instance is not None}
 
 
 def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartition, str]:
-    """What counts as owned by these while nobody else owns it: what their instance had, and what they replace owns."""
+    """Partitions that count as owned by these while free: the share of their instance, and what they replace owns."""
     found: dict[TopicPartition, str] = {}
     heirs: dict[str, Member] = {}
     for member in members:
@@ -131,7 +131,7 @@ def remembered(view: GroupView, members: Iterable[Member]) -> dict[TopicPartitio
 
 
 def stable_name(thread: str, static: Mapping[str, str]) -> str:
-    """A thread as the target's digest names it: a static member's by its instance, so that its return is no change.
+    """The name of a thread in the target's digest: a static member's has its instance, so its return is no change.
 
     >>> stable_name("g_a-1-ff-0", {"g_a-1-ff": "a"}), stable_name("g_b-1-ff-0", {})
     ('@a-0', 'g_b-1-ff-0')
@@ -141,7 +141,7 @@ def stable_name(thread: str, static: Mapping[str, str]) -> str:
 
 
 def assignor_of(view: GroupView) -> str | None:
-    """The assignor that gave the static members their shares, which those who are away wait for; None: none did.
+    """The assignor that gave the static members their shares; None: there is none, or a rebalance is wished.
 
     It stays the group's while all can use it, whoever is away or comes back as the youngest: a rolling restart moves
     nothing. A wished rebalance ends that, as it ends the waiting.
@@ -154,7 +154,7 @@ def assignor_of(view: GroupView) -> str | None:
 
 
 def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member], assignor: str) -> dict[str, Instance]:
-    """What the state shall say of the static members among these, once this answer is the target; by instance."""
+    """Instance -> what the state must remember of it once this answer is the target."""
     shares: dict[str, dict[TopicPartition, int]] = {m.consumer_id: {} for m in members if is_static(m)}
     if not shares:
         return {}
@@ -179,7 +179,7 @@ def to_remember(answer: Mapping[TopicPartition, str], members: Iterable[Member],
 
 
 def state_bytes(instance: Instance) -> int:
-    """What is remembered of it takes so much at most: text, of a share runs of neighbours."""
+    """The most bytes that an instance takes in the state: text, and its share as runs of neighbours."""
     numbers: dict[tuple[str, int], list[int]] = {}
     for partition, thread in instance.share.items():
         numbers.setdefault((partition.topic, thread), []).append(partition.partition)

@@ -1,9 +1,9 @@
-"""Who is alive in ZooKeeper and dead inside (F6): probes, and what their answers say.
+"""Finds members that keep their session and do no work (F6): sends probes, and judges the answers.
 
 A member that offers `ping` is probed every `probe_interval_ms`, if the group's record asks for it. It answers with its
-status, in the multi that acknowledges; what was answered is read from there, never concluded from a command that is
-gone. Assigned, lagging and without progress at `max_probes` answers in a row is dead inside. A member that reports
-neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.ack_timeouts`).
+status, in the multi that acknowledges; the answer is read from there, never concluded from a command that is gone. A
+member with partitions and lag, and without progress in `max_probes` answers in a row, is dead inside. A member that
+reports neither progress nor lag is not judged, and one that does not answer at all is overdue (`core.ack_timeouts`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class _Probe:
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """First sights of answers, of one group. `seen` is asked with every view before anything else."""
+    """First sights of one group's answers. `seen` is called with every view before anything else."""
 
     _probes: Mapping[str, _Probe] = field(default_factory=dict)
 
     def seen(self, view: GroupView, now_ms: int) -> Liveness:
-        """With a judgement of answers that are seen for the first time, without members that are gone."""
+        """Return a copy that has judged answers seen for the first time, without members that are gone."""
         probed: dict[str, _Probe] = {}
         if view.record.policy.probe_interval_ms is not None:
             owning = {consumer_of(thread) for thread in view.living_threads()}
@@ -44,7 +44,7 @@ class Liveness:
         return Liveness(probed)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
-        """Whom to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""
+        """Members to probe now, sorted: one ping is outstanding at a time, and none beside a reject."""
         interval_ms = view.record.policy.probe_interval_ms or 0
         return sorted(
             consumer_id

@@ -1,4 +1,4 @@
-"""What a coordinator remembers of one group between two steps: first sights and last answers, nothing of the tree."""
+"""A coordinator's memory of one group between two steps: first sights and last answers, nothing of the tree."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Memory:
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
-        """With the first sights of this view."""
+        """Return a copy with the first sights of this view."""
         return fast_replace(
             self,
             patience=self.patience.seen(view, now_ms),
@@ -57,7 +57,7 @@ class Memory:
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:
-        """With this target, and the difference between the owners and it."""
+        """Return a copy with this target, and the difference between the owners and it."""
         asked = (view.owners, target.assignment)
         known = target.from_owners if target.from_owners.are_of(*asked) else self.differences
         return fast_replace(self, target=target, differences=known.between(*asked))

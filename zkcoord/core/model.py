@@ -13,7 +13,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def is_name(text: str) -> bool:
-    """True for what may name an assignor or an offset store.
+    """True when an assignor or an offset store may have this name.
 
     >>> is_name("sticky"), is_name("our.own-2"), is_name("Sticky"), is_name("")
     (True, True, False, False)
@@ -22,7 +22,7 @@ def is_name(text: str) -> bool:
 
 
 def json_bytes(text: str) -> int:
-    """What a text takes in JSON at most, without its quotes: what is no plain character becomes up to twelve.
+    """The most bytes of a text in JSON, without its quotes: a character that is not plain ASCII takes up to twelve.
 
     >>> json_bytes("clicks"), json_bytes("a b"), json_bytes('"'), json_bytes("\\u00e4")
     (6, 3, 12, 12)
@@ -94,7 +94,7 @@ def number_of(thread: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """What an assignor knows of one member: its threads by topic, and what it registered for weighted plans.
+    """One member as an assignor sees it: its threads by topic, its capacity and its rack.
 
     `capacity`: the most that all its threads together take, as the sum of the partitions' weights (each 1 unless the
     group's record weighs it); None: no limit. `rack`: where it runs.

@@ -1,6 +1,6 @@
-"""Which of a group's candidates take part, which are sent away, and by which assignor.
+"""Divides a group's candidates into members that take part and members to reject, and chooses the assignor.
 
-The answer is kept while the question stays the same.
+The answer is kept while members, record and protocols stay the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkcoord.core.view import GroupView, Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negotiated:
-    """`members` take part; `rejected`: consumer id -> why it is sent away; `final`: those who are not to come back.
+    """`members` take part; `rejected`: consumer id -> why; `final`: rejected ones that must not register again.
 
     `problem`: why the assignor is not the one that the record asks for.
     """
@@ -35,8 +35,9 @@ class Negotiation:
     answer: Negotiated = Negotiated()
 
     def of(self, view: GroupView, known: Collection[str]) -> Negotiation:
-        """With the answer for this view, made anew when something that it depends on has changed; `known`: the
-        assignors that there are."""
+        """Return the answer for this view, made anew when something that it depends on has changed.
+
+        `known`: the assignors that this coordinator has."""
         candidates, kept = candidates_of(view), assignor_of(view)
         record = view.record
         rules = (view.protocols, record.policy.session_timeout_min_ms, record.assignor)
@@ -51,7 +52,7 @@ class Negotiation:
 
 
 def _beside(first: Negotiated, again: Negotiated) -> Negotiated:
-    """The second answer, after some were sent away by the first: whom they were to replace takes part."""
+    """The second answer: members take part again whose replacements the first answer rejects."""
     return replace(again, rejected={**first.rejected, **again.rejected}, final=first.final | again.final)
 
 

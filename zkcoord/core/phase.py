@@ -1,4 +1,4 @@
-"""A group's phase as it is decided on, with its cause: what the log, the journal and the tools say of it."""
+"""A group's phase as it is decided on, with its cause: for the log, the journal and the tools."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ REBALANCING = (StateEvent.REBALANCE_STARTED, StateEvent.STOPPING, StateEvent.STO
 
 
 def pending(decision: Decision) -> bool:
-    """True of what a coordinator that read the same tree would do now; until then a group is not settled."""
+    """True when the group is not settled before this decision is carried out."""
     if isinstance(decision, SetState):
         return decision.event in REBALANCING
     return isinstance(decision, FoundGroup | StopFetching | GrantPartitions)
 
 
 def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
-    """The phase of a group for which this is decided now; `owning` as of `phase`."""
+    """The group's phase, given what is decided now; `owning` as of `phase`."""
     if deleting(view):
         return Phase.DEAD
     now = phase(view, owning)

@@ -1,8 +1,8 @@
-"""Who must not be given a partition, and which partitions nobody is given for a while (F45).
+"""Members that must not be given a partition, and partitions that no member is given for a while (F45).
 
 A member that cannot start a partition says so in its status; the partition goes to another one, and the member is not
 asked again while that entry stands and another can have it. A *strike* against a partition is a living member that
-refused it, or an eviction of who owned it. At STRIKES_MAX different consumers it breaks one after the other: it is
+refused it, or an eviction of its owner. At STRIKES_MAX different consumers it breaks one after the other: it is
 quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a wished
 rebalance forgives all, which the state remembers as long as what it forgave stands in a status. A broker that is away,
 or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does an offset that nobody can read,
@@ -24,14 +24,14 @@ from zkcoord.core.state import Quarantine
 from zkcoord.core.view import GroupView, Member, Refusal
 
 BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
-"""How a refusal begins that only says that Kafka could not be reached, or does not know the partition yet; that nobody
-can read the committed offset until an operator mends it."""
+"""The first words of refusals that are no strike: Kafka could not be reached, or does not know the partition yet;
+the committed offset is unreadable until an operator mends it."""
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
 
 WHY_CHARS_MAX = 600
-"""Of what the state says of a quarantined partition: the ids of those it broke, and what the last of them said."""
+"""Characters of a quarantined partition's reason: the ids of the consumers it broke, and the last one's reason."""
 
 QUARANTINED_BYTES_MAX = 256 * 1024
 """Of all quarantined partitions in a group's state, which is one node; what is beyond is tried again and again."""
@@ -57,7 +57,7 @@ class Exclusions:
     forgiven: Mapping[str, str] = field(default_factory=dict)  # as `GroupView.forgiven`
 
     def bars(self, partition: TopicPartition, consumer_id: str, joined: Mapping[str, int]) -> bool:
-        """True when they are not given to each other. `joined`: the czxids of members; of another one pairs count."""
+        """True when the consumer must not be given the partition. `joined`: members' czxids; else only pairs count."""
         if (partition, consumer_id) in self.pairs:
             return True
         newest = self.newer.get(partition)
@@ -66,14 +66,14 @@ class Exclusions:
 
 @dataclass(frozen=True, slots=True)
 class Quarantines:
-    """One group's strikes. `seen` is asked with every view before anything else."""
+    """One group's strikes. `seen` is called with every view before anything else."""
 
     _evictions: _Strikes = field(default_factory=dict)
     _counted: frozenset[str] = frozenset()  # evicted consumers whose partitions were struck
     pardoned: frozenset[TopicPartition] = frozenset()  # what a wish that stands has forgiven
 
     def seen(self, view: GroupView) -> Quarantines:
-        """With new evictions, each counted once, and without what a wish has forgiven."""
+        """Return a copy with new evictions, each counted once, and without those that a wish has forgiven."""
         channels = view.channels.items()
         marked = frozenset(c for c, channel in channels if channel.evicted_ms is not None and c not in view.members)
         evictions, new = self._evictions, marked - self._counted
@@ -107,7 +107,7 @@ class Quarantines:
         return bool(pardoned) and (stopping or any(patience.in_grace(view, owner, now_ms) for owner in owners))
 
     def barred(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
-        """What must not be given to whom."""
+        """The exclusions for this view."""
         if not self._evictions and not view.state.quarantined and not any(c.refusals for c in view.channels.values()):
             return Exclusions()
         forgiven, wished = _forgiven(view), rebalancing(view)
@@ -144,12 +144,12 @@ class Quarantines:
 
 
 def state_bytes(partition: TopicPartition, entry: Quarantine) -> int:
-    """What an entry takes in the state at most."""
+    """The most bytes of an entry in the state."""
     return len(f"{partition.topic}{partition.partition}{entry.czxid}") + json_bytes(entry.why) + 30
 
 
 def _who(consumer_id: str) -> str:
-    """What an id says beside time and chance: one program that is evicted again and again counts once.
+    """The id without its time and random part: one program that is evicted again and again counts once.
 
     >>> _who("g_etl-1-1795229172529-931c1cca")
     'g_etl-1'
@@ -158,7 +158,7 @@ def _who(consumer_id: str) -> str:
 
 
 def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
-    """What living members refused to start, through their own fault or the partition's; sorted."""
+    """Starts that living members refused, through their own fault or the partition's; sorted."""
     return [
         (c, partition, refusal)
         for c in sorted(view.channels.keys() & view.members.keys())
@@ -172,7 +172,7 @@ def _covered(refusal: Refusal, last: str) -> bool:
 
 
 def _forgiven(view: GroupView) -> dict[str, str]:
-    """What the state is to say of forgiven refusals: with a wish all that stand, then those of them that still do."""
+    """The forgiven refusals for the state: with a wish all that stand, afterwards those of them that still stand."""
     wished, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
     for consumer_id, _, refusal in _refusals(view) if wished or view.state.forgiven else ():
         known = view.state.forgiven.get(consumer_id, "")
@@ -188,7 +188,7 @@ def _forgiven(view: GroupView) -> dict[str, str]:
 
 
 def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
-    """The living member that reads it, or is to start it: who refuses it gives it back in the same multi.
+    """The living member that reads a partition, or is to start it; one that refuses it releases it in the same multi.
 
     So what was granted stays so with a coordinator that sees the refusals only.
     """
@@ -197,7 +197,7 @@ def _owner(view: GroupView, partition: TopicPartition) -> Member | None:
 
 
 def _newest_reader(eligible: Iterable[Member]) -> Callable[[str], int]:
-    """Tells of a topic the newest member's czxid that may be given it; 0 when there is none."""
+    """Return the czxid of the newest member that may be given the topic; 0 when there is none."""
     newest_first = sorted(eligible, key=lambda m: -m.czxid)
     return cache(lambda topic: next((m.czxid for m in newest_first if m.threads.get(topic)), 0))
 

@@ -1,8 +1,8 @@
-"""In which racks a partition is read well: those of the brokers that have a replica of it (KIP-392, KIP-881).
+"""The racks in which a partition is read well: those of the brokers that have a replica (KIP-392, KIP-881).
 
 A broker that is away has the rack that it was last known with, by this coordinator or, over a failover, by the group's
 state: its restart moves nothing (KAFKA-20778, and librdkafka's issue 4742, tell what it costs otherwise). Only another
-rack, or replicas elsewhere, make another question of it.
+rack, or replicas on other brokers, have the assignor asked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Replicas = Mapping[int, tuple[int, ...]]
 
 
 def racked(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> bool:
-    """Whether somebody has a rack, a static member that is away counting: else no broker need be read."""
+    """True when a member, or a static member that is away, has a rack: else no broker need be read."""
     racks = {member.rack for member in members.values()} | {known.rack for known in instances.values()}
     return not racks <= {None}
 

@@ -1,4 +1,4 @@
-"""Why the target became another one, in words: who came, who went, which topics changed."""
+"""Says why the target is another one: members that joined or left, topics that changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RebalanceReason:
     racks: Racks = field(default_factory=dict)
 
     def told(self, assignor: str, members: Iterable[str], topics: Topics, racks: Racks) -> str:
-        """What differs from then, in one line."""
+        """The differences from the last answer, in one line."""
         another = "the target is another one"
         if self.assignor is None:
             return another

@@ -1,4 +1,4 @@
-"""From the owners to the target: what is stopped, what is granted, what is available.
+"""From the owners to the target: stops, grants, and whether a partition is available.
 
 Reconciliation is set arithmetic on three maps from partition to thread (KIP-429, KIP-848 in Kafka's words):
 
@@ -34,7 +34,7 @@ def available(view: GroupView, patience: AckTimeouts, owner: Owner | None, now_m
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
-    """Stops of what the target has elsewhere; of all that is owned, if there is a reason for that (`everything`)."""
+    """Stop partitions that the target gives to others; with a reason `everything`, stop all that is owned."""
     found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
     moving: Iterable[tuple[TopicPartition, str]] = memory.differences.answer.misplaced
@@ -60,8 +60,7 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
 def grants(
     view: GroupView, memory: Memory, announced: Replays, handing: ReplayQuota, now_ms: int
 ) -> list[GrantPartitions]:
-    """Grants of what is available and in the target, with the announced ranges that go along, as far as `handing` has
-    room for them."""
+    """Grant the target's partitions that are available, with their announced ranges, as far as `handing` has room."""
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     patience, owners, not_now = memory.patience, view.owners, withheld(view)
@@ -91,7 +90,7 @@ def grants(
 
 
 def halted(view: GroupView) -> list[FreeHalted]:
-    """What members that know only the draft have stopped: no command in their channels names it any more."""
+    """Free partitions that draft-only members have stopped: no command in their channels names them any more."""
     found: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(view.halting):
         holder = consumer_of(view.owners[partition].thread)

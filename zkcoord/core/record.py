@@ -15,27 +15,27 @@ from zkcoord.core.model import Rebalance, TopicPartition
 HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
 
 WISHES = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
-"""What can be asked for in a record. `reset` is kept, and not carried out by this version."""
+"""The requests that a record can hold. `reset` is kept, and not carried out by this version."""
 
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
 """Requests that this version answers; another one stands in the record until a version comes that does."""
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
-"""Of a group whose record does not say: part of the record's format."""
+"""Defaults of a record without these keys: part of the record's format."""
 
 Fields = Mapping[str, Any]
 """A JSON object as its writer wrote it."""
 
 
 class Request(NamedTuple):
-    """What somebody asks of the group: the run that asks, and of a deletion whether the offsets go with it."""
+    """A request to a group: the run of the tool that asks; for a deletion, whether the offsets go too."""
 
     run: str
     offsets: bool = False
 
 
 class Response(NamedTuple):
-    """What a coordinator did about a request: of which run, and how far it is."""
+    """A coordinator's response to a request: the request's run, and the state that it has reached."""
 
     run: str
     state: str
@@ -43,7 +43,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What happens to a member that does not acknowledge, how long a young group waits for joins, how much may move."""
+    """The group's policy: silent members, the wait for joins, probes, the least session timeout, the limit of moves."""
 
     on_timeout: str = "evict"  # or "fail": the group is marked failed, the draft's way
     max_rebalance_retries: int = MAX_REBALANCE_RETRIES
@@ -58,7 +58,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """What people decided. `assignor` None: what the members have in common.
+    """The decisions of people about a group. `assignor` None: the members' lists decide.
 
     `wish` and `done` are the requests and responses as they stand in the record; a key's value None is none.
     """
@@ -77,7 +77,7 @@ class GroupRecord:
 
     @property
     def requests(self) -> dict[str, Request]:
-        """What is asked of the group, as far as this version carries it out."""
+        """The requests that this version carries out."""
         return {
             name: Request(_run(wish), wish.get("offsets") is True)
             for name, wish in self.wish.items()
@@ -86,7 +86,7 @@ class GroupRecord:
 
     @property
     def responses(self) -> dict[str, Response]:
-        """What a coordinator answered."""
+        """The responses to such requests."""
         return {
             name: Response(_run(done), str(done.get("state")))
             for name, done in self.done.items()
@@ -98,6 +98,6 @@ DEFAULT_RECORD = GroupRecord()
 
 
 def _run(fields: Fields) -> str:
-    """The run that asks; whoever edits by hand may leave it out."""
+    """The run of the tool that asks; "" when an edit by hand left it out."""
     run = fields.get("run")
     return run if isinstance(run, str) else ""

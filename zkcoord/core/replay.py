@@ -1,4 +1,4 @@
-"""Announced ranges: who was about to process what, so that whoever comes next processes exactly that.
+"""Announced ranges: a member writes down what it is about to process, and the next owner processes exactly that.
 
 A member announces in its status before it processes. What it announced of a partition counts while no commit has passed
 it, that is, while the committed offset is the range's start; offsets only grow, so what is over stays over. It may
@@ -26,7 +26,7 @@ from zkcoord.core.state import Announced
 from zkcoord.core.view import PING, Channel, GroupView, Member, Owner
 
 REPLAY = "replay"
-"""What a member offers that takes announced ranges with its starts."""
+"""A member that offers this takes announced ranges with its starts."""
 
 KEPT_BYTES_MAX = 256 * 1024
 """Of announced ranges in a group's state, which is one node: a start that was refused with more stands until others of
@@ -39,7 +39,7 @@ _Open = tuple[tuple[TopicPartition, Announced], ...]
 
 @dataclass(frozen=True, slots=True)
 class OpenRanges:
-    """What stands announced, anywhere, of partitions that no living member owns.
+    """The announced ranges of partitions that no living member owns.
 
     Invariant: `found` is the answer to the view's parts that are kept here, `_of` that of each channel. A channel's is
     made anew when the channel is another one, and all are when members or owners are.
@@ -84,7 +84,7 @@ def _handed(channel: Channel) -> bool:
 
 
 def _open(view: GroupView, living: Callable[[str], bool], channel: Channel) -> _Open:
-    """What stands in a channel of partitions whose owner is no living thread."""
+    """The announced ranges in a channel, of partitions without a living owner."""
     owners = view.owners
     all_of = [channel.batch, *(command.replay for command in channel.commands if command.replay)]
     return tuple(
@@ -99,7 +99,7 @@ _NOBODY = Owner("", -1)
 
 
 def open_ranges(view: GroupView) -> Ranges:
-    """What stands announced, anywhere, of partitions that no living member owns."""
+    """Return the announced ranges, wherever they stand, of partitions that no living member owns."""
     return OpenRanges().seen(view).found
 
 
@@ -111,13 +111,13 @@ class Replays:
     unknown: frozenset[TopicPartition] = frozenset()  # announced, and the committed offset is still to be read
 
     def granted(self, receiver: Member, partition: TopicPartition) -> tuple[int, int] | None:
-        """What goes along when a member is granted the partition. A member that cannot be asked for its status is
-        handed nothing: it could be too much (`core.replay_quota`)."""
+        """The range that goes along when a member is granted the partition. A member that cannot be asked for its
+        status is handed none: it could be too much (`core.replay_quota`)."""
         announced = self.counting.get(partition) if receiver.offers >= {REPLAY, PING} else None
         return None if announced is None else (announced.start, announced.end)
 
     def need(self, channel: Channel) -> bool:
-        """True while something that stands in the channel, and perhaps nowhere else, is to be handed on."""
+        """True while the channel holds a range that is still to be handed on, and may stand nowhere else."""
         if not self.counting and not self.unknown:
             return False
         named = [*channel.batch, *(p for command in channel.commands for p in command.replay)]
@@ -125,7 +125,7 @@ class Replays:
 
 
 def replays(view: GroupView, found: Ranges) -> Replays:
-    """What counts now of all that stands open."""
+    """Return those of the open ranges that count now."""
     if not found or deleting(view):
         return Replays()
     best = {

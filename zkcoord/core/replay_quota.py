@@ -1,4 +1,4 @@
-"""How much of what was announced one member is handed: all of it must find room in its status, which is one node.
+"""Limits the announced ranges that one member is given: all must fit into its status, a single node below 1 MiB.
 
 What a member is handed stands in its status until it is committed, beside what it announces itself. Three bounds, of
 which the member keeps the first:
@@ -37,7 +37,7 @@ RANGE_BYTES = 44
 
 
 def range_bytes(partition: TopicPartition, announced: tuple[int, ...]) -> int:
-    """What an announced range takes in a status at most (names of topics are plain ASCII)."""
+    """The most bytes of an announced range in a status (names of topics are plain ASCII)."""
     return RANGE_BYTES + len(f"{partition.topic}{partition.partition}{announced[0]}{announced[1]}")
 
 
@@ -47,7 +47,7 @@ def under_way(channel: Channel) -> int:
 
 
 class ReplayQuota:
-    """The ranges that one step hands on: how much room each member has left for them."""
+    """The room that each member has left for the ranges of one step."""
 
     def __init__(self) -> None:
         self._handed: dict[str, tuple[int, int]] = {}  # consumer -> bytes under way, bytes held
@@ -80,7 +80,7 @@ class ReplayQuotas:
     # of those that were full at the last step: version of the status, its first sight by this coordinator
 
     def seen(self, view: GroupView, full: Iterable[str], now_ms: int) -> ReplayQuotas:
-        """With the members that have no room now."""
+        """Return a copy with the members that have no room now."""
         since: dict[str, tuple[int, int]] = {}
         for consumer_id in full:
             version, known = view.channels[consumer_id].version, self._since.get(consumer_id)
@@ -88,25 +88,25 @@ class ReplayQuotas:
         return ReplayQuotas(since)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
-        """Whom to ask for its status now, since it had no room; sorted. An acknowledgement under way tells it, too."""
+        """Members to ask for their status now, since they had no room; sorted. No ping goes beside a start."""
         since = self._since.items()
         return sorted(c for c, (_, at_ms) in since if now_ms >= at_ms + ASK_AGAIN_MS and _idle(view, c))
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
-        """When somebody is to be asked next."""
+        """The next moment at which a member is to be asked."""
         times = (at_ms + ASK_AGAIN_MS for c, (_, at_ms) in self._since.items() if _idle(view, c))
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 
 
 def pings(view: GroupView, rooms: ReplayQuotas, liveness: Liveness, now_ms: int) -> list[PingMember]:
-    """Who is asked for its status now, and why: for room, or to prove that it is alive."""
+    """Ping members now, for one of two reasons: to make room in their status, or to prove that they are alive."""
     why = dict.fromkeys(rooms.due(view, now_ms), "it had no room for announced ranges: has it now?")
     why |= dict.fromkeys(liveness.due(view, now_ms), "a probe is due")
     return [PingMember(consumer_id=c, why=why[c]) for c in sorted(why)]
 
 
 def _has_work(view: GroupView, channel: Channel) -> bool:
-    """True while it owns something of which a range stands in its status: what it commits of that makes room."""
+    """True while it owns a partition with a range in its status: its commits there make room."""
     owners = (view.owners.get(partition) for partition in channel.batch)
     return any(owner is not None and consumer_of(owner.thread) == channel.consumer_id for owner in owners)
 

@@ -1,4 +1,4 @@
-"""What people wish of a group (its record), and the answers. A wish stands until it is taken back or carried out.
+"""People's wishes in a group's record, and the answers. A wish stands until it is taken back or carried out.
 
     hold       members read on, what is available is granted, nothing is stopped     until it is taken back
     pause      everything is stopped, nothing granted                                until it is taken back
@@ -43,7 +43,7 @@ def rebalancing(view: GroupView) -> bool:
 
 
 def answers(view: GroupView, available: Available, *, waiting: bool) -> list[AnswerWish]:
-    """What can be said of the wishes now; of a deletion only whether it begins (`core.retention` ends it).
+    """Answer the wishes that can be answered now; of a deletion only its beginning (`core.retention` ends it).
 
     `waiting`: a wished rebalance is not carried out yet, and is answered afterwards: for joins nothing can be raised,
     or what it forgave cannot be granted yet, and only the wish would tell the next coordinator of it.

@@ -1,4 +1,4 @@
-"""What becomes of what a group leaves behind: its deletion, and its end after its retention.
+"""The end of a group: its deletion on request, and its removal when it was empty for its retention.
 
 A group's offsets go only when somebody asks for it; record and state go only together with them. So a group is removed
 whole when its deletion was asked for with the offsets, or when it has none and was without members long enough.
@@ -22,12 +22,12 @@ RETENTION_MS = 7 * 24 * 3_600_000
 """A group without members and offsets is kept this long, as Kafka's `offsets.retention.minutes` of 2.0 and newer."""
 
 STEPS = 7
-"""So often a group's time without members is noted in a retention."""
+"""A group's time without members is noted this many times in a retention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long one group has been without members, as far as coordinators have seen it."""
+    """The time for which coordinators have seen one group without members."""
 
     retention_ms: int = RETENTION_MS
     _since_ms: int | None = None  # what was noted before it, is in `_noted_ms`; None: it has members, or a wish stands
@@ -50,7 +50,7 @@ class Retention:
         return self._since_ms is not None and self.empty_ms(now_ms) >= self.retention_ms
 
     def note(self, view: GroupView, now_ms: int) -> int | None:
-        """What is to be noted in the state now; None: nothing."""
+        """The time to note in the state now; None: nothing is to be noted."""
         if view.members:
             return 0 if view.state.empty_ms or view.state.deleted else None
         empty_ms = self.empty_ms(now_ms)
@@ -72,7 +72,7 @@ def asks_for_offsets(view: GroupView, retention: Retention, now_ms: int) -> bool
 
 
 def clear(view: GroupView, retention: Retention, before: Sequence[Decision], now_ms: int) -> list[Decision]:
-    """What is to be removed, or noted, now; `before`: what was decided before it in the same step.
+    """Remove the group, or note its time, if it is due; `before`: the earlier decisions of the same step.
 
     Of a group that has members again `empty_ms` is 0, and the group does not count as deleted any more.
     """

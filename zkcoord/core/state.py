@@ -1,4 +1,4 @@
-"""The group state as a value: what a group's coordinators leave to each other. `tree.state` is its codec."""
+"""The group state as a value: a coordinator leaves it to the next one. `tree.state` is its codec."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """What the coordinator wrote last. `incarnations` is kept by whoever plans the removal of marks (`tree.plan`)."""
+    """The state as the coordinator wrote it last. `tree.plan` sets `incarnations` when it removes marks."""
 
     generation: int = 0
     target: str = ""  # the digest of the assignment that generation stands for

@@ -18,7 +18,7 @@ from zkcoord.core.view import STOP, GroupView, Instance, Member
 Digest = Callable[[Mapping[TopicPartition, str]], str]
 
 PROBLEM_CHARS_MAX = 1_000
-"""Of a problem in the group's state: an exception's text may be of any length."""
+"""Characters of a problem in the group's state: an exception's text may be of any length."""
 
 SHOWN_MAX = 10
 """Partitions that a problem names one by one."""
@@ -26,8 +26,8 @@ SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about but the owners. Those are
-    left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky/sticky.py`).
+    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about, without the owners. Owners
+    are left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky/sticky.py`).
 
     `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
     """
@@ -52,7 +52,7 @@ class Target:
     _name: str = ""  # of the assignor that was asked last
 
     def forgotten(self) -> Target:
-        """With the assignor to be asked again at the next look, whatever has changed."""
+        """Return a copy that asks the assignor again at the next step, even if nothing has changed."""
         return fast_replace(self, _key=None)
 
     def asked(
@@ -141,12 +141,12 @@ class Target:
         )
 
     def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
-        """Of an assignment and of what waits for absent members, static ones by their stable names."""
+        """The digest of an assignment and of the shares that wait for absent members, with stable names of threads."""
         whole = {**assignment, **self.for_absent} if self.for_absent else assignment
         return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
 
     def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:
-        """With what stands behind `until` left where it is, if the group's record limits the moves of a raise."""
+        """Return a copy that leaves partitions behind `until` where they are, if the record limits the moves."""
         if not limited(view):
             until, left, from_owners = None, {}, self.from_owners
         else:
@@ -171,7 +171,7 @@ class Target:
         )
 
     def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
-        """With what a raise may move now: the next `max_moves` when the group is at rest, else nothing."""
+        """Return a copy with what a raise may move now: the next `max_moves` when at rest, else nothing."""
         misplaced = self.from_owners.between(view.owners, self.wanted).answer.misplaced
         moving = list(moves(view, self.wanted, misplaced))[: view.record.policy.max_moves if at_rest else 0]
         return self.within_budget(view, moving[-1] if moving else None, digest)
@@ -216,14 +216,14 @@ def _subscriber(member: Member) -> Subscriber:
 
 
 def _joined(eligible: Iterable[Member]) -> dict[str, int]:
-    """Since when who can be given work is a member, by consumer."""
+    """Consumer -> the czxid of its registration, of members that can be given work."""
     return {m.consumer_id: m.czxid for m in eligible}
 
 
 def _question(
     view: GroupView, subscribers: tuple[Subscriber, ...], known: Mapping[TopicPartition, str]
 ) -> AssignorInput:
-    """The group as an assignor sees it: what an outstanding stop is about counts as free (docs/protocol.md, section 8).
+    """The group as an assignor sees it: partitions of outstanding stops count as free (docs/protocol.md, section 8).
 
     `known`: what counts as owned where nobody of them owns it.
     """
@@ -244,9 +244,9 @@ def _question(
 
 
 def _stopping(view: GroupView) -> dict[TopicPartition, str]:
-    """What outstanding stops are about: partition to the thread that is to have it next, "" for none.
+    """The partitions of outstanding stops: partition -> the thread that is to have it next, "" for none.
 
-    Not what another member owns by now: it was released while its former owner is still at the rest.
+    Without partitions that another member owns by now: their former owner has released them before the rest.
     """
     found: dict[TopicPartition, str] = {}
     for consumer_id, channel in view.channels.items():

@@ -1,7 +1,7 @@
-"""What becomes of a group's owners and offsets when a topic is deleted, or deleted and created again.
+"""Drops a group's owners and offsets of a topic that was deleted, or deleted and created again.
 
-A mark says which topic of that name they belong to. When it is another one, whoever reads is stopped; when nobody can
-read or commit any more the rest goes, in pieces each of which may be the last that this coordinator writes:
+A mark says which topic of that name they belong to. When the topic is another one, its readers are stopped. When no
+member can read or commit any more, the rest is dropped, in pieces; a coordinator may die after any of them:
 
     stop, release  ->  look up what is left  ->  owners emptied, offsets dropped  ->  the mark: another one, or none
 
@@ -17,7 +17,7 @@ from zkcoord.core.decisions import Decision, DropTopic, LookUpTopic, RenewMark
 from zkcoord.core.view import GroupView, Owner, TopicChange
 
 DELETED_MS = 60_000
-"""So long after this coordinator saw first that a topic is gone its owners, offsets and mark are removed."""
+"""From this coordinator's first sight of a deleted topic to the removal of its owners, offsets and mark."""
 
 DROPS_MAX = 20
 """Topics that one group drops in one step: thousands may be deleted at once."""
@@ -33,7 +33,7 @@ class TopicMemory:
     deleted: Mapping[str, int] = field(default_factory=dict)  # topic -> first sight, monotonic ms
 
     def seen(self, view: GroupView, now_ms: int) -> TopicMemory:
-        """With what is seen for the first time, without what is not so any more."""
+        """Return a copy with topics first seen deleted now, and without those that are not deleted any more."""
         gone = [topic for topic, change in view.changed.items() if change is TopicChange.DELETED]
         return TopicMemory({topic: self.deleted.get(topic, now_ms) for topic in gone})
 
@@ -43,7 +43,7 @@ class TopicMemory:
 
 
 def recreated(view: GroupView) -> frozenset[str]:
-    """Topics that were deleted and created again: nobody may read on, or start, before what was is dropped."""
+    """Topics that were deleted and created again: no member may read on, or start, before the old nodes are dropped."""
     return frozenset(topic for topic, change in view.changed.items() if change is TopicChange.RECREATED)
 
 
@@ -54,7 +54,7 @@ def withheld(view: GroupView) -> frozenset[str]:
 
 
 def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: int) -> list[Decision]:
-    """What can be done now for topics that are not what they were."""
+    """Decide what can be done now for topics that were deleted or created again, or whose mark is out of date."""
     if not view.changed:
         return []
     decisions: list[Decision] = [
@@ -80,7 +80,7 @@ def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: in
 
 
 def _drained(view: GroupView, topics: Collection[str], available: Available) -> list[str]:
-    """Those of the topics that nobody reads or is about to: every owner is available, no command names a partition."""
+    """The topics that no member reads or will read: every owner is available, no command names a partition."""
     if not topics:
         return []
     busy, asked = set[str](), frozenset(topics)

@@ -1,4 +1,4 @@
-"""One group as a coordinator sees it: members, their queues, who owns what. Built by `tree.view`, never changed."""
+"""One group as a coordinator sees it: members, channels, owners. Built by `tree.view`, never changed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.state import Announced, GroupState
 
 REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS = 60_000, 10_000
-"""Of a member that does not say: part of the registration's format, whatever this version's consumers choose."""
+"""Defaults of a registration without these keys: part of its format, whatever this version's consumers choose."""
 
 START, STOP, OFFSET_STORE, REJECT, PING = "start-fetcher", "stop-fetcher", "offset-store", "reject", "ping"
-"""What a command may ask for."""
+"""The options of commands."""
 
 
 class Owner(NamedTuple):
@@ -43,7 +43,7 @@ class TopicChange(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What stands of a topic that is to be dropped, beside its owners."""
+    """The nodes of a topic that is to be dropped, beside its owners."""
 
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)
     version: int | None = None  # of the offsets' parent; None: there is none
@@ -141,9 +141,9 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What the state remembers of a static member: all that the assignor is told of it, the assignor, and its share.
+    """A static member as the state remembers it: the assignor's input about it, the assignor, and its share.
 
-    `version` and `written_ms` are its node's: no part of what is remembered.
+    `version` and `written_ms` belong to its node: they are not compared.
     """
 
     last_id: str
@@ -193,7 +193,7 @@ class GroupView:
 
 
 def phase(view: GroupView, owning: Iterable[str]) -> Phase:
-    """The group's phase: what the tools show as STATE (docs/protocol.md, section 8).
+    """The group's phase; the tools show it as STATE (docs/protocol.md, section 8).
 
     `owning`: the threads that own what the target has, "" when nobody owns some of it.
     """
