@@ -26,8 +26,10 @@ SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about, without the owners. Owners
-    are left out: a stable assignor answers the same at every tree on the way to its target (`assignors/sticky/sticky.py`).
+    """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about, without the owners.
+
+    Owners are left out since a stable assignor answers the same at every tree on the way to its target
+    (`assignors/sticky/sticky.py`).
 
     `assignment` is what is to be reached now: `wanted`, less what a budget of moves leaves for later (`waiting`).
     """

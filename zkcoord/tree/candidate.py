@@ -4,7 +4,7 @@
      "assignors":["range","sticky"],"resign":{"who":"ann@b","run":"5f1c"}}
 
 A candidate writes its own; a tool adds `resign`. Other coordinators read `protocols`, tools `assignors` too; all else
-is for people. What cannot be read counts as not said.
+is for people. A field that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode_candidate(process: Mapping[str, Any], protocols: tuple[int, int], ass
 
 
 def describe(data: bytes) -> dict[str, Any]:
-    """What a candidate says of itself; empty when nobody can read it.
+    """The fields of a candidate's node; empty when they cannot be read.
 
     >>> describe(b'{"host":"a","pid":71}'), describe(b"7")
     ({'host': 'a', 'pid': 71}, {})
@@ -46,7 +46,7 @@ def describe(data: bytes) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)  # asked of all candidates whenever one of them is read
 def protocols_of(data: bytes) -> tuple[int, int]:
-    """The lowest and the highest protocol that a candidate speaks; the first alone, if it says nothing readable.
+    """The lowest and the highest protocol that a candidate speaks; 1 to 1 when its node does not say it readably.
 
     >>> protocols_of(b'{"protocols":"1-2"}'), protocols_of(b'{"host":"a"}'), protocols_of(b'{"protocols":"two"}')
     ((1, 2), (1, 1), (1, 1))
@@ -70,13 +70,13 @@ def assignors_of(data: bytes) -> frozenset[str] | None:
 
 
 def in_charge(candidates: Iterable[Node], serving: str) -> list[Node]:
-    """Candidates' nodes in the order in which they count: who serves, then as they stood."""
+    """Candidates' nodes in the order in which they count: the serving one, then by the time of standing."""
     found = [node for node in candidates if node.stat is not None]
     return sorted(found, key=lambda n: (_name(n) != serving, n.stat.czxid if n.stat else 0, _name(n)))
 
 
 def spoken(candidates: Sequence[Node], own: tuple[int, int]) -> tuple[int, int]:
-    """The lowest and the highest protocol that a group is sent by the first of these; `own` without one."""
+    """The protocols that these candidates share, the first one's narrowed by the others; `own` without any."""
     if not candidates:
         return own
     first, *others = candidates
@@ -89,7 +89,7 @@ def _name(node: Node) -> str:
 
 @lru_cache(maxsize=8)  # asked at each step, of one node
 def asked_to_resign(data: bytes) -> str | None:
-    """Who asks the candidate to resign; None: nobody does.
+    """The person that asks the candidate to resign; None: nobody does.
 
     >>> asked_to_resign(b'{"resign":{"who":"ann"}}'), asked_to_resign(b'{"resign":{}}'), asked_to_resign(b'{}')
     ('ann', 'somebody', None)

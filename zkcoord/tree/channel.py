@@ -1,6 +1,6 @@
-"""What a coordinator removes of a consumer: its membership, its channel, a command that it refused.
+"""Writes that remove a consumer's registration, its channel, or a command that it refused.
 
-Each is guarded by the version of what it was decided from: the consumer may be acknowledging, or registering, just now.
+Each is guarded by the versions that it was decided from: the consumer may be acknowledging, or registering, just now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, 
 
 
 def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]:
-    """The registration goes and the channel is marked, if the command that was not obeyed still stands."""
+    """Delete the registration and mark the channel, if the command that was not obeyed still stands."""
     channel, member = view.channels[decision.consumer_id], view.members[decision.consumer_id]
     path = layout.channel(view.group, decision.consumer_id)
     guard = CheckNode(path, channel.version)
@@ -31,10 +31,10 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
 
 
 def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]:
-    """The channel of who is no member any more, with all that stands in it: pieces, the channel last.
+    """Delete the channel of a consumer that is no member any more, with its commands: in pieces, the channel last.
 
-    One that hung may have left thousands of commands, more than one multi takes. Whoever takes over in between finds
-    the channel, and removes the rest.
+    A consumer that hung may have left thousands of commands, more than one multi takes. If the coordinator dies in
+    between, the next one finds the channel, and removes the rest.
     """
     path = layout.channel(group, channel.consumer_id)
     commands = [DeleteNode(f"{path}/{c.sequence}", c.version) for c in channel.commands]
@@ -50,7 +50,7 @@ def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]
 
 
 def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> list[Write]:
-    """The refused command, and the owners that its start left; with the last one goes the mark of refusals."""
+    """Delete a refused command and empty the owners that its start left; the last one also deletes the mark."""
     channel = view.channels[decision.consumer_id]
     command = next(c for c in channel.commands if c.sequence == decision.sequence)
     path = layout.channel(view.group, decision.consumer_id)

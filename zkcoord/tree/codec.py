@@ -1,8 +1,8 @@
-"""What all codecs share: JSON that cannot surprise, and errors that say what was seen and why it is wrong.
+"""Functions for all codecs: strict JSON, and errors that say what was seen and why it is wrong.
 
 Bytes from a znode may be anything. Every reader here ends in a value or in `CorruptError`, never in another exception:
 not for bytes that are no UTF-8, not for a number of 5,000 digits, not for 100,000 opening brackets, not for NaN.
-What is written is ASCII and compact, since the oldest readers of this tree know neither more.
+Written JSON is ASCII and compact, since the oldest readers of this tree take nothing else.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def partitions_of(keys: Collection[str]) -> list[TopicPartition] | None:
 
 
 def is_topic(name: str) -> bool:
-    """Whether a topic may be called so: any other name has no place in a command.
+    """True when a topic may have this name: no other name can stand in a command.
 
     >>> is_topic("clicks-2"), is_topic("two words")
     (True, False)

@@ -101,7 +101,7 @@ def _ownership(document: Document) -> dict[TopicPartition, str]:
 
 
 def _owner_versions(document: Document, ownership: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
-    """Versions of owners that the map names; of others they would mean nothing."""
+    """The owner versions of the partitions in the map; others are left out."""
     section = document.section("ownerVersions")
     if not section.fields:
         return {}
@@ -121,7 +121,7 @@ def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
 
 
 def refusal(data: bytes, error: Exception | str) -> bytes:
-    """What replaces a command that was not understood: the error, and the command as read (no JSON: as text, cut).
+    """The data that replaces a command that was not understood: the error, and the command (no JSON: its text, cut).
 
     >>> refusal(b'{"version":1,"option":"dance"}', NotUnderstood("option is dance"))
     b'{"error":"option is dance","command":{"version":1,"option":"dance"}}'
@@ -149,7 +149,7 @@ def is_refused(data: bytes) -> bool:
 
 
 def refused_option(data: bytes) -> Option:
-    """Whether a refused command was a stop; whatever else it was, a start, which says what was given to its consumer.
+    """STOP_FETCHER for a refused stop; else START_FETCHER, since a start names owners that must be freed.
 
     >>> refused_option(refusal(b'{"version":9,"option":"stop-fetcher"}', ValueError()))
     <Option.STOP_FETCHER: 'stop-fetcher'>
@@ -160,7 +160,7 @@ def refused_option(data: bytes) -> Option:
 
 
 def refused_ownership(data: bytes) -> Mapping[TopicPartition, str]:
-    """What a refused command named, as far as it can be read: the owners that a refused start left behind.
+    """The partitions of a refused command, as far as readable: a refused start has left their owners behind.
 
     >>> refused_ownership(refusal(b'{"version":9,"option":"start-fetcher","ownershipMap":{"t-0":"c-0"}}', ValueError()))
     {TopicPartition(topic='t', partition=0): 'c-0'}

@@ -1,7 +1,7 @@
 """One node to one value of the view: a registration to a member, a command's node to what is outstanding, and so on.
 
-What nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse, an owner
-that is left alone. Nothing here knows what was read before, or of other nodes: that is `view`.
+A node that nobody can parse is a value, too: a member without eligibility, a command that its consumer will refuse, an
+owner that is left alone. Nothing here knows earlier readings or other nodes: `view` does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zkcoord.tree.snapshot import Node, Stat
 from zkcoord.tree.status import Status, decode_status
 
 OFFSET_TEXT_MAX = 40
-"""Of an offset that is shown: more than 63 bits take."""
+"""Characters of an offset that is shown: more than a number of 63 bits takes."""
 
 
 def member_of(consumer_id: str, node: Node) -> Member:
@@ -67,7 +67,7 @@ def member_of(consumer_id: str, node: Node) -> Member:
 
 
 def wildcard_of(registration: Registration) -> Wildcard | None:
-    """What it subscribes to by a pattern; None: by names."""
+    """The wildcard of a registration; None: it names its topics."""
     regex = registration.wildcard
     if regex is None:
         return None
@@ -135,7 +135,7 @@ def offset_seen(data: bytes, version: int) -> OffsetSeen:
 
 
 def instance_of(data: bytes, stat: Stat) -> Instance:
-    """What is remembered of a static member; nothing when it cannot be read: it will be written anew, or removed."""
+    """A static member as remembered; an empty one when its node is unreadable: it is written anew, or removed."""
     try:
         return decode_instance(data, stat.version, stat.mtime_ms)
     except CorruptError:
@@ -143,6 +143,6 @@ def instance_of(data: bytes, stat: Stat) -> Instance:
 
 
 def not_carried_out(record: GroupRecord) -> str | None:
-    """What a record asks for that this version does not do; the rest of it holds."""
+    """The wishes that this version does not carry out, in words; the rest of the record holds."""
     names = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
     return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None

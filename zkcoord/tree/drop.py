@@ -1,7 +1,7 @@
 """Writes that drop what a topic's earlier incarnation left: its owners, its offsets, at last its mark.
 
-Every piece checks the mark's version, so pieces of two incarnations never mix; the last one moves the mark. Whoever
-takes over in between finds the mark as it was, and drops the rest.
+Every piece checks the mark's version, so pieces of two incarnations never mix; the last one moves the mark. If the
+coordinator dies in between, the next one finds the mark as it was, and drops the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def next_mark(seen: MarkSeen, present: Mark) -> Mark:
 
 
 def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicPartition], layout: Layout) -> list[Write]:
-    """Owners of partitions that are still there are emptied, others removed, and all offsets."""
+    """Empty the owners of partitions that still exist, delete the other owners and all offsets."""
     view, topic = nodes.view, decision.topic
     stays = frozenset(view.topics.get(topic, ()) if decision.again else ())
     writes: list[Write] = []

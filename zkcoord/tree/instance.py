@@ -1,4 +1,4 @@
-"""The only place that reads and writes what the state remembers of a static member (`state/instances/<instance>`)."""
+"""The only place that reads and writes static members in the state (`state/instances/<instance>`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, topic_of
 
 
 class KnownTopics:
-    """What is known of topics."""
+    """The topics that were read."""
 
     def __init__(self) -> None:
         self.changes = 0  # counts what was read; equal numbers, equal answers
@@ -21,9 +21,9 @@ class KnownTopics:
         self._replicas: dict[str, tuple[bytes, Replicas]] = {}  # topic -> data, and what stands there, once asked for
 
     def take(self, node: Node) -> TopicInfo | None:
-        """Take a topic's node in; returns what it says, None: there is no such topic.
+        """Take a topic's node in; return the topic, None: there is no such topic.
 
-        CorruptError for one that nobody can parse; what was known of it still holds.
+        CorruptError for a node that nobody can parse; the last readable answer still holds.
         """
         topic = node.path[len(TOPICS) + 1 :]
         if node.stat is None:
@@ -40,7 +40,7 @@ class KnownTopics:
             known.pop(topic, None)
 
     def mark(self, topic: str, root_czxid: int) -> Mark | None:
-        """What a mark of this topic would say now, as its first incarnation; None: no such topic is known."""
+        """The mark of this topic as it is now, as its first incarnation; None: no such topic is known."""
         known = self._known.get(topic)
         if known is None:
             return None

@@ -1,4 +1,4 @@
-"""What was looked up of a group, beside its view: what is left of a topic, which offsets were committed."""
+"""Nodes of a group that were looked up beside its view: the remains of a topic, and committed offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkcoord.tree.view import GroupNodes
 
 
 def leftovers(nodes: GroupNodes, topic: str, layout: Layout) -> Leftovers | None:
-    """What stands of a topic beside its owners; None while its lists are not read."""
+    """The remains of a topic beside its owners; None while its lists are not read."""
     group = nodes.view.group
     owners, offsets = layout.mark(group, topic), layout.topic_offsets(group, topic)
     listed = [nodes.lists.get(owners), nodes.lists.get(offsets)]

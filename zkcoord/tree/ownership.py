@@ -1,4 +1,4 @@
-"""Who owns a partition, in znodes: what says that it is free, and how it changes hands. The only place that spells it.
+"""A partition's owner in znodes: free or owned, and how it changes hands. The only place that spells it.
 
     grant     the coordinator gives an available partition to a thread
     free      whoever owns it, or the coordinator in its place, gives it back

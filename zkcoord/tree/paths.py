@@ -27,7 +27,7 @@ PARENTS_KNOWN = 10_000
 
 
 class Place(Enum):
-    """What stands at a path of a group."""
+    """The kinds of nodes below a group."""
 
     IDS = "ids"
     REGISTRATION = "registration"
@@ -136,19 +136,19 @@ class Layout:
         return f"{self.channels_of(group)}/{consumer_id}"
 
     def record(self, group: str) -> str:
-        """What people decide about the group."""
+        """The group record: the decisions of people."""
         return f"{RECORDS}/{group}"
 
     def state(self, group: str) -> str:
-        """What only the coordinator writes about the group."""
+        """The group state: only the coordinator writes it."""
         return f"{RECORDS}/{group}/state"
 
     def instances(self, group: str) -> str:
-        """The parent of what the state remembers of static members."""
+        """The parent of the static members' nodes."""
         return f"{RECORDS}/{group}/state/instances"
 
     def instance(self, group: str, instance: str) -> str:
-        """What the state remembers of one static member."""
+        """One static member, as the state remembers it."""
         return f"{RECORDS}/{group}/state/instances/{instance}"
 
     def candidate(self, coordinator_id: int) -> str:
@@ -179,7 +179,7 @@ class Layout:
 
 @lru_cache(maxsize=PARENTS_KNOWN)
 def _topic_of(groups: str, parent: str) -> Address | None:
-    """What stands below a node that is the parent of a topic's owners or offsets, without the partition."""
+    """The address of an owner or offset below this parent, without the partition."""
     if not parent.startswith(f"{groups}/"):
         return None
     match parent[len(groups) + 1 :].split("/"):
@@ -257,7 +257,7 @@ def layout_named(name: str) -> Layout:
 
 
 def partition_number(name: str) -> int | None:
-    """The partition whose node has this name; None for a name that is no partition's, which anybody may have made.
+    """The partition whose node has this name; None for any other name: another program may have made the node.
 
     >>> partition_number("12"), partition_number("07"), partition_number("\u00b2"), partition_number("2147483648")
     (12, None, None, None)

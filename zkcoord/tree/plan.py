@@ -54,10 +54,10 @@ Replay = Mapping[TopicPartition, tuple[int, int]]
 NO_REPLAY: Replay = {}
 
 REASON_CHARS_MAX = 1_000
-"""Of a reject: it may tell what a registration says, which may be of any length."""
+"""Characters of a reject's reason: it may quote a registration, which may be of any length."""
 
 MARK_BYTES = 150
-"""Of a mark, or of a parent that is made with it: paths without the topic's name, numbers, JSON."""
+"""Bytes of a mark, or of a parent that is made with it: path without the topic's name, numbers, JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class Term:
 def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
     """The transactions for one group's decisions, in the order in which they must be sent.
 
-    Wishes are answered last and in one: the record has other writers, so its next version may be a stranger's, and
-    whatever named it would be carried out after what that one wrote.
+    All wishes are answered in the last transaction. The record has other writers, so its next version may be another
+    program's: a transaction that named this version would be carried out after an edit that it does not know.
     """
     planner = _Planner(nodes, term, layout)
     transactions: list[Transaction] = []
@@ -88,7 +88,7 @@ def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: L
 
 
 class _Planner:
-    """Knows the group's versions, and how a raise that goes first moves the state's."""
+    """Makes the transactions. It knows the group's versions, and that a raise which goes first moves the state's."""
 
     def __init__(self, nodes: GroupNodes, term: Term, layout: Layout) -> None:
         self._nodes, self._view, self._term, self._layout = nodes, nodes.view, term, layout
@@ -185,7 +185,7 @@ class _Planner:
         return transaction
 
     def answer(self, decisions: Sequence[AnswerWish]) -> Transaction:
-        """The record with all answers of a step; the end of a deletion that kept the offsets is in the state, too."""
+        """Write the record with all answers of a step; a deletion that kept the offsets is noted in the state, too."""
         group, record = self._view.group, self._view.record
         for decision in decisions:
             record = answered(record, decision)
@@ -204,7 +204,7 @@ class _Planner:
         return Transaction(writes=tuple(writes), why=f"{group}: {'; '.join(d.why for d in decisions)}")
 
     def _remove_group(self, why: str) -> Iterator[Transaction]:
-        """What is listed, the deepest first; then the folder if nobody is in it, with state and record."""
+        """Delete the listed nodes, the deepest first; then state and record, with the folder if nobody is in it."""
         group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leavings
         if found is None:
             return
@@ -252,7 +252,7 @@ class _Planner:
         return SetNode(self._layout.mark(self._view.group, decision.topic), encode_mark(mark), seen.version)
 
     def _keep_numbers(self, topics: Iterable[str], why: str) -> Iterator[Transaction]:
-        """A number that is removed with its mark is kept in the state: the next topic of that name has a higher one."""
+        """Keep the numbers of removed marks in the state: the next topic of such a name has a higher one."""
         marks = [self._nodes.marks[topic].mark for topic in topics]
         highest = max((mark.incarnation for mark in marks if mark is not None), default=0)
         if highest > self._state.incarnations:
@@ -312,7 +312,7 @@ class _Planner:
         return writes
 
     def _halt(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
-        """A consumer that knows only the draft cannot release: its owners say that it was told to stop."""
+        """Mark the owners of a draft-only consumer that is told to stop: it cannot release them."""
         if self._view.members[consumer_id].coordinated:
             return []
         owners = [(self._layout.owner(self._view.group, p), self._view.owners[p]) for p in sorted(partitions)]

@@ -3,9 +3,9 @@
 A group is read from its `roots` down: each list names what stands below it (`below`), and `wants` is all that the lists
 read so far name. A tool reads that until nothing new is named. A coordinator follows the difference of two lists.
 
-Watched are lists (members, channels, each channel's commands) and the record. What a list names is read behind it and
-without a watch: it changes only together with a list or by an own write, and a change of the list behind its reading is
-told by its watch. The other rules, each with its reason:
+Lists (members, channels, each channel's commands) and the record are watched. A node that a list names is read behind
+the list and without a watch: it changes only together with a list, whose watch tells it, or by an own write. The other
+rules, each with its reason:
 
 * ids before channels: a consumer makes its channel before its registration, so a member that is listed has its channel
   in the list of channels that is read behind it.
@@ -37,7 +37,7 @@ class Want(NamedTuple):
 
 
 def roots(group: str, layout: Layout) -> tuple[Want, ...]:
-    """What is read first of a group, in this order."""
+    """The nodes of a group that are read first, in this order."""
     return (
         Want(layout.ids(group), Kind.CHILDREN, watch=True),
         Want(layout.owners(group), Kind.CHILDREN),
@@ -51,12 +51,12 @@ def roots(group: str, layout: Layout) -> tuple[Want, ...]:
 
 
 def above_partitions(group: str, topic: str, layout: Layout) -> tuple[Want, Want]:
-    """What stands above a topic's owners and offsets."""
+    """The parents of a topic's owners and offsets."""
     return Want(layout.mark(group, topic)), Want(layout.topic_offsets(group, topic))
 
 
 def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> list[Want]:
-    """What these children of a list name, in their order."""
+    """The nodes that these children of a list name, in their order."""
     match address.place:
         case Place.IDS | Place.INSTANCES:
             return [Want(f"{path}/{name}") for name in names]
@@ -79,7 +79,7 @@ def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> 
 
 
 def wants(nodes: Iterable[Node], layout: Layout) -> list[Read]:
-    """All that the lists among these nodes name, each once, for who reads and does not watch."""
+    """All nodes that the lists among these name, each once, for a program that reads without watches."""
     named: dict[Read, None] = {}
     for node in nodes:
         address = layout.parse(node.path) if node.kind is Kind.CHILDREN else None

@@ -1,7 +1,7 @@
 """The only place that reads and writes group records: what people decide about a group (`/zkcoord/groups/<g>`).
 
-People and tools write it, so a bad value is refused with its key and what is allowed, and what is not known here is
-kept: a key survives decode and encode wherever it stands. Wishes are objects (`who`, `when`, `run`, `expiry_ms`, …)
+People and tools write it. So a bad value is refused with its key and the allowed values, and an unknown key is
+kept: it survives decode and encode wherever it stands. Wishes are objects (`who`, `when`, `run`, `expiry_ms`, …)
 whose keys belong to the tool and the coordinator's part that carries the wish out, or null: no such wish.
 """
 

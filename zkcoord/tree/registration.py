@@ -1,8 +1,8 @@
 """The only place that reads and writes registrations (`ids/<consumerId>`), old clients' and ours.
 
-Every old client parses the registration of *every* member, and one that it cannot read breaks its rebalance. So what
-is written here is what Kafka 0.8 to 1.1 can all read: compact ASCII, strings and small integers only, one document.
-What is read is whatever at least one of them reads: the newest (1.1) takes long numbers, floats and text after the
+Every old client parses the registration of *every* member, and one that it cannot read breaks its rebalance. So this
+writes only what Kafka 0.8 to 1.1 can all read: compact ASCII, strings and small integers only, one document.
+The reader takes whatever at least one of them reads: the newest (1.1) takes long numbers, floats and text after the
 document, the oldest wrote backslashes unescaped. What none of them reads is `CorruptError` here, with the reason.
 """
 
@@ -224,7 +224,7 @@ def _marker(document: Document) -> str | None:
 
 
 def legal_instance(name: str) -> bool:
-    """Whether a consumer may be called so: the name becomes a part of a path."""
+    """True when a consumer may have this name: it becomes a part of a path."""
     return name not in (".", "..") and _INSTANCE.fullmatch(name) is not None
 
 

@@ -35,7 +35,7 @@ def encode_schema(schema: Schema) -> bytes:
 
 
 def decode_schema(data: bytes) -> Schema:
-    """The schema in `data`, or CorruptError; whether revision and layout are ours is the reader's question."""
+    """The schema in `data`, or CorruptError; the reader checks whether it serves this revision and layout."""
     document = read_document("schema", data)
     document.version()
     migration = document.section("migration")

@@ -1,4 +1,4 @@
-"""What was read from the tree: a node's data and version, or its children, or that it is not there."""
+"""Answers to reads of the tree: a node's data and version, or its children, or that it is not there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Stat(NamedTuple):
 
 
 class Kind(Enum):
-    """What of a node is read, and watched."""
+    """The part of a node that is read, and watched."""
 
     DATA = "data"
     CHILDREN = "children"

@@ -1,6 +1,6 @@
 """The only place that reads and writes a member's status: the data of its channel, written by the member alone.
 
-What the coordinator reads is `batch` (what was announced and perhaps half processed), `refused`, and, if it probes the
+The coordinator reads `batch` (ranges that were announced and perhaps half processed), `refused`, and, if it probes the
 member, `pinged`, `progress` and `lag`. `held` and `store` (the offset store that it commits to) are for people.
 """
 
@@ -28,7 +28,7 @@ _RANGES = re.compile(r"(?:[0-9]{1,10}(?:-[0-9]{1,10})?(?:,[0-9]{1,10}(?:-[0-9]{1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What a member says of itself. The default is what an empty channel says."""
+    """A member's status. The default is that of an empty channel."""
 
     held: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # generation -> topic -> "0-9,12"
     held_cut: int = 0  # partitions left out of `held`

@@ -72,7 +72,7 @@ def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Which topic a group's owners and offsets belong to: a name is used again, an id and a czxid are not."""
+    """Identifies the topic of a group's owners and offsets: a name may be used again, an id and a czxid are not."""
 
     incarnation: int  # counts the topics of that name that the group has seen, from 1
     topic_id: str | None
@@ -133,7 +133,7 @@ def change_of(seen: MarkSeen, present: Mark) -> TopicChange | None:
 def changes_of(
     marks: Mapping[str, MarkSeen], present: Callable[[str], Mark | None], deleted: Callable[[str], bool]
 ) -> dict[str, TopicChange]:
-    """What became of the topics that have marks: `present` is a topic's mark as it would be written now."""
+    """Compare marks with topics: `present` returns a topic's mark as it would be written now."""
     found: dict[str, TopicChange] = {}
     for topic, seen in marks.items():
         now = present(topic)

@@ -1,6 +1,6 @@
-"""Znodes to view: folds what was read of one group into its GroupView. The order of answers, what replaces what.
+"""Folds the nodes that were read of one group into its GroupView. Later answers replace earlier ones.
 
-What one node's bytes say is made in `decoders`. A node that nobody can parse never stops the fold: it becomes a member
+`decoders` decodes single nodes. A node that nobody can parse never stops the fold: it becomes a member
 without eligibility, a refused command, a free owner that is left alone, a default record, each with a line in
 `GroupNodes.problems` that names the path and who must act.
 """
@@ -168,7 +168,7 @@ class _Folder:
             problems[path] = what
 
     def _forget_problems(self, gone: Set[str]) -> None:
-        """These nodes are gone, with all below them."""
+        """Forget the problems of these nodes, and of all below them: they are gone."""
         for path in [p for p in self._problems if p in gone or not gone.isdisjoint(parents(p))]:
             self._problem(path, None)
 
@@ -302,7 +302,7 @@ class _Folder:
         self._dropped.clear()
 
     def _own_halting(self) -> set[TopicPartition]:
-        """Who was told to stop, to be changed."""
+        """A copy of the partitions that draft-only members were told to stop, to be changed."""
         if "halting" not in self._changes:
             self._changes["halting"] = self._halting = set(self._halting)
         changed: set[TopicPartition] = self._changes["halting"]

@@ -1,7 +1,7 @@
 """A group's whole view: its own nodes (`tree.view`) with what topics, brokers and coordinators say of it. Pure.
 
-`view_of` makes each part anew only when what it is made of has changed: `Parts` remembers that, so a coordinator's step
-costs what changed. A tool begins with `NO_PARTS`, and has everything made.
+`view_of` makes a part anew only when its inputs have changed. `Parts` remembers the inputs, so a coordinator's step
+costs only the changes. A tool begins with `NO_PARTS`, and has everything made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zkcoord.tree.view import GroupNodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a view is made of beside the group's nodes. Equal `rack_changes`: the same racks."""
+    """The inputs of a view beside the group's nodes. Equal `rack_changes`: the same racks."""
 
     topics: KnownTopics
     racks: Mapping[int, str | None]  # of brokers, as last read
@@ -30,7 +30,7 @@ class Surroundings:
 
 
 class Parts(NamedTuple):
-    """What the parts of the last view were made of."""
+    """The inputs of each part of the last view."""
 
     topics: object = None
     racks: object = None
@@ -51,7 +51,7 @@ def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mappin
 
 
 class Interests(NamedTuple):
-    """What a group must know beside its own nodes: the topics that members subscribe to, and whether racks count."""
+    """The needs of a group beside its own nodes: the topics of its members, and whether racks count."""
 
     topics: frozenset[str] = frozenset()
     racked: bool = False
@@ -61,7 +61,7 @@ NO_INTERESTS = Interests()
 
 
 def interests(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> Interests:
-    """What these members must know, as of `expanded`; a static member's share may wait with nobody else there."""
+    """The needs of these members, as of `expanded`; a static member's share may wait with nobody else there."""
     distinct = {id(member.threads): member.threads for member in members.values()}
     distinct |= {id(known.threads): known.threads for known in instances.values()}
     return Interests(frozenset[str]().union(*distinct.values()), racked(members, instances))
@@ -70,7 +70,7 @@ def interests(members: Mapping[str, Member], instances: Mapping[str, Instance]) 
 def view_of(
     nodes: GroupNodes, wanted: Interests, around: Surroundings, made: Parts = NO_PARTS
 ) -> tuple[GroupView, Parts]:
-    """The whole view, and what it was made of. The view's members are `expanded`, and `wanted` is their interests."""
+    """The whole view, and its inputs. The view's members are `expanded`, and `wanted` is their interests."""
     view, topics, changes = nodes.view, wanted.topics, dict[str, Any]()
     of_topics = (topics, around.topics.changes)
     if of_topics != made.topics:

@@ -1,4 +1,4 @@
-"""Wishes in a group's record: what tools write there, what a coordinator reads there and answers.
+"""Wishes in a group's record: tools write them, a coordinator reads and answers them.
 
 A wish is `{"who":…,"when":…,"run":…,"expiry_ms":…}`, of a deletion also `"offsets":true`; an answer is
 `{"run":…,"state":…,"reason":…}` under the same name in `done`. Keys of others are kept.

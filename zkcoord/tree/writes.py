@@ -48,7 +48,7 @@ Write = CheckNode | CreateNode | SetNode | DeleteNode
 
 
 BYTES_MAX = 256 * 1024
-"""Of one multi of ours: the server's limit is 1 MiB for all that it logs of one, names and numbers included."""
+"""Bytes of one multi of zkcoord. The server's limit is 1 MiB for all that it logs of one, with names and numbers."""
 
 ITEMS_MAX = 1_000
 """Partitions in one command or commit, so that obeying one never takes long between two looks at the channel; writes in
@@ -87,7 +87,7 @@ class Transaction:
     why: str = ""
 
     def touched(self) -> list[tuple[str, Kind]]:
-        """What this changes, in order and once each: data of what is set, lists of what is created in or deleted."""
+        """The readings that this makes out of date, in order, once each: data of set nodes, lists around others."""
         data, children = Kind.DATA, Kind.CHILDREN
         touched: dict[tuple[str, Kind], None] = {}
         for write in self.writes:
