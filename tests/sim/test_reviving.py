@@ -11,7 +11,7 @@ from tests.sim import faults
 from tests.sim.actors import GROUP, topic_json
 from tests.sim.application import Application
 from tests.sim.script import QUIET, Script, hold_calls, on_seeds
-from tests.sim.test_replay import ask, position, process, scene
+from tests.sim.test_replay import P0, ask, position, process, scene
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 from zkcoord.tree.paths import DRAFT
@@ -191,3 +191,29 @@ def test_an_offset_that_a_tool_sets_while_the_link_is_broken_is_told_and_started
     assert (told.fields["partitions"], told.fields["offset"], told.fields["own"]) == ([partition], 7, None)
     application.commits = True
     script.calm()
+
+
+@on_seeds(4)
+def test_f85_an_offset_that_somebody_sets_under_a_start_again_is_where_it_starts(seed: int) -> None:
+    """on_start is slow; the link breaks meanwhile, so what is held is read again."""
+    script = scene(seed, consumers=1)
+    world, application = script.world, script.application("consumer0")
+    hold_calls(application)
+    _lose_lease(script, "consumer0")
+    at, path = position(script, P0), DRAFT.offset(GROUP, P0)
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, str(at + 4).encode(), stat.version)).reason
+    for store in script.process("consumer0").stores:
+        store.break_wire("once more")
+    registered = script.actor("consumer0").role.registered
+    world.run_until(lambda: registered.memory.held[P0].offset == at + 4, what="it reads what was set")
+    began_ms = world.now_ms
+    del application._next_call  # type: ignore[attr-defined]
+    application._answer()
+    world.run_for(2_000)
+    assert [e.start for e in script.journal("start", P0, began_ms)][-1] == at + 4
+    process(script, "consumer0", P0, at + 4, at + 9)
+    ask(script, "consumer0", "commit", {P0: at + 9}).result()
+    assert position(script, P0) == at + 9
+    script.settle()

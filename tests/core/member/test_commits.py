@@ -169,3 +169,15 @@ def test_a_commit_of_what_is_committed_writes_nothing() -> None:
     member = Member(T0)
     member.asks(commit({T0: 5}))
     assert member.decides() == [committed({T0: 5}), AnswerRequest(number=1)]
+
+
+def test_f86_what_a_failed_commit_has_moved_is_not_lost_while_it_is_started_where_it_stands() -> None:
+    member = committing(leased=False, settled=False)
+    member.decides()  # all is lost with the lease
+    member.runs()
+    member.has(leased=True, settled=True)
+    member.reads({T0: Position(8, 4), T1: Position(2, 5)})  # T1: the own write, and somebody else's behind it
+    positions = {T0: 8, T1: 2}
+    assert member.decides() == [AskStart(positions=positions, incarnations={T0: 0, T1: 0}, resumes=True)]
+    member.called("start", T0, T1, number=2, resumes=True)
+    assert member.decides() == [fenced(1, "taken away, or set by somebody else, meanwhile: t-1")]

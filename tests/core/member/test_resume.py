@@ -8,6 +8,7 @@ from zkcoord.core.member.decisions import (
     AnswerRequest,
     AskStart,
     AskStop,
+    LetGo,
     LookUp,
     LosePartitions,
     Rejoin,
@@ -15,6 +16,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.status import Held
 from zkcoord.core.member.view import Position
+from zkcoord.core.view import Owner
 from zkcoord.errors import FencedError
 
 HELD = Held(ME, 0, 5, 3, 1)
@@ -100,3 +102,22 @@ def test_a_member_of_which_nothing_is_wanted_decides_nothing() -> None:
     member.memory = before
     assert member.decides() == []
     assert member.memory is before  # whatever it holds: an idle step costs nothing
+
+
+def test_what_is_foreign_while_it_is_started_again_is_lost_and_started_where_it_stands_then() -> None:
+    member = resuming()
+    member.reads({T0: Position(2, 4)})
+    fields = {"partitions": [T0], "offset": 2, "own": None, "level": "warning"}
+    assert member.decides() == [
+        Report(event="foreign_offset", fields=fields),
+        LosePartitions(partitions=(T0, T1), resuming=True),
+    ]
+
+
+def test_what_is_taken_away_while_it_is_started_again_is_lost() -> None:
+    member = resuming()
+    member.reads({}, {T0: Owner("", 1)})
+    assert member.decides() == [
+        LosePartitions(partitions=(T0, T1), resuming=True),
+        LetGo(partitions=(T0,)),
+    ]

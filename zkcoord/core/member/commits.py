@@ -40,11 +40,12 @@ def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         decisions.append(AnswerRequest(number=number, error=FencedError, why=why))
     left = tuple(n for n in commit.requests if n not in failed)
     named = {p for n in failed for p in asked[n].offsets}
-    # by a multi of a commit that failed in another: who is told so does not know where they stand now
+    # by a multi of a commit that failed in another: who is told so does not know where they stand now. One
+    # that does not run is started again where it stands, or is being so: losing it then would leave it without a reader
     moved = [
         p
         for p, before in commit.before.items()
-        if p in named and p not in commit.spoiled and p in memory.held and memory.held[p].offset != before
+        if p in named and p not in commit.spoiled and p in memory.readable and memory.held[p].offset != before
     ]
     decisions += lose(view, memory, moved)
     return decisions, fast_replace(memory, commit=fast_replace(commit, requests=left) if left else None)

@@ -51,8 +51,7 @@ def compare(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         finals = {p: offset for p, offset in memory.stop.finals.items() if p not in found.foreign}
         memory = fast_replace(memory, stop=fast_replace(memory.stop, finals=finals))
     decisions = _foreign(view, before, found)
-    running = view.application.running
-    decisions += lose(view, memory, [p for p in spoiled if p in running])
+    decisions += _lost(view, memory, spoiled)
     released, memory = let_go(memory, found.gone)
     return [*decisions, *released], _certain(view, memory)
 
@@ -76,6 +75,16 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
     return found
 
 
+def _lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list[Decision]:
+    """The application must not read these any more. One call that starts them again is lost as a whole, since it names
+    offsets of before; what is still held of it is started once more."""
+    running, resuming = view.application.running, view.application.resuming
+    lost = {p for p in spoiled if p in running}
+    if spoiled.isdisjoint(resuming):
+        return lose(view, memory, lost)
+    return lose(view, memory, lost.union(resuming), resuming=True)
+
+
 def _certain(view: MemberView, memory: Memory) -> Memory:
     """Nothing is under way once all that is held is as read: a later value is not the own write."""
     if memory.writing and not view.writing and at_rest(view, memory):
@@ -93,14 +102,16 @@ def at_rest(view: MemberView, memory: Memory) -> bool:
 
 def _foreign(view: MemberView, memory: Memory, found: Compared) -> list[Decision]:
     """Report what somebody else wrote under the program's work; what rests here starts there in any case."""
-    stopping = memory.stop.left if memory.stop is not None else frozenset()
+    working = {*view.application.running, *view.application.resuming}
+    if memory.stop is not None:
+        working |= memory.stop.left
     return [
         Report(
             event="foreign_offset",
             fields={"partitions": [p], "offset": offset, "own": memory.writing.get(p), "level": "warning"},
         )
         for p, offset in sorted(found.foreign.items())
-        if p in view.application.running or p in stopping
+        if p in working
     ]
 
 
