@@ -269,7 +269,8 @@ class _Folder:
             self._map("owners")[partition] = owner
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
-            act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
+            run = f"run `zkcoord group rebalance {self._before.view.group}`"
+            act = f"an operator must set it empty once no consumer reads it, then {run}"
             self._problem(node.path, f"{wrong}: {act}")
         elif self._problems:
             self._problem(node.path, None)
