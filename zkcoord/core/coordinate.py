@@ -101,7 +101,7 @@ def decide(
     decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.patience, decisions, now_ms)
     pending |= memory.delay.waits(now_ms)
-    decisions += answers(view, free, waiting=pending)  # last: who takes over in between finds the wish
+    decisions += answers(view, free, waiting=pending)  # last: a coordinator that takes over in between finds the wish
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 

@@ -41,11 +41,11 @@ class StateEvent(Enum):
     STOPPED = "stopped"  # that is over
     REBALANCE_FAILED = "rebalance_failed"  # given up, by the group's policy: ConsumerRebalanceFailed
     REBALANCE_RECOVERED = "rebalance_recovered"
-    QUARANTINED = "quarantined"  # which partitions are given to nobody, which refusals a request forgave
-    REPLAY_KEPT = "replay_kept"  # which announced ranges stand nowhere else
+    QUARANTINED = "quarantined"  # the quarantined partitions, or the forgiven refusals, have changed
+    REPLAY_KEPT = "replay_kept"  # the announced ranges that stand nowhere else have changed
     ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment is not what was asked for, and who must act
     ASSIGNMENT_AS_ASKED = "assignment_as_asked"
-    GROUP_EMPTY = "group_empty"  # how long it has been without members, as far as coordinators have seen it
+    GROUP_EMPTY = "group_empty"  # the time without members, as far as coordinators have seen it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ Pairs = tuple[tuple[TopicPartition, str], ...]
 class Difference(NamedTuple):
     """The difference between the owners and the target's assignment."""
 
-    misplaced: Pairs = ()  # owned, and not where it is wanted: the thread that owns it
-    lacking: Pairs = ()  # wanted, and not there: the thread that is to own it
-    owning: frozenset[str] = frozenset()  # threads that own what is wanted; "" when nobody owns some of it
+    misplaced: Pairs = ()  # owned, but not by the wanted thread: the thread that owns it
+    lacking: Pairs = ()  # not owned by the wanted thread: the thread that is to own it
+    owning: frozenset[str] = frozenset()  # threads that own wanted partitions; "" when one of these has no owner
 
 
 def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Difference:
@@ -46,7 +46,7 @@ class Differences:
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
     answer: Difference = Difference()  # noqa: RUF009 - a frozen value
-    _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> how much it owns of what is wanted
+    _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> number of wanted partitions that it owns
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
         """True when the answer was made of these two objects."""

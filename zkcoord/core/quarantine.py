@@ -70,7 +70,7 @@ class Quarantines:
 
     _evictions: _Strikes = field(default_factory=dict)
     _counted: frozenset[str] = frozenset()  # evicted consumers whose partitions were struck
-    pardoned: frozenset[TopicPartition] = frozenset()  # what a wish that stands has forgiven
+    pardoned: frozenset[TopicPartition] = frozenset()  # strikes that a standing wish has forgiven
 
     def seen(self, view: GroupView) -> Quarantines:
         """Return a copy with new evictions, each counted once, and without those that a wish has forgiven."""
@@ -138,7 +138,7 @@ class Quarantines:
                 if room >= 0:
                     quarantined[partition] = entry
                     continue
-            # of who has its try now, too: else it would go to another, be free on the way, and so come back, for ever
+            # also of a member in its try: else it would go to another, be free on the way, and come back, for ever
             newer[partition] = last
         return Exclusions(pairs=frozenset(pairs), newer=newer, quarantined=quarantined, forgiven=forgiven)
 

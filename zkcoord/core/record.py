@@ -51,7 +51,7 @@ class Policy:
     initial_delay_ms: int = 0
     probe_interval_ms: int | None = None  # None: nobody is probed
     max_probes: int = MAX_PROBES  # answers in a row without progress: dead inside
-    session_timeout_min_ms: int = 0  # who registers with less is rejected
+    session_timeout_min_ms: int = 0  # a member with less is rejected
     max_moves: int | None = None  # of partitions with a living owner, by one raise; None: no limit
     unknown: Fields = field(default_factory=dict)  # keys of another version, kept
 

@@ -39,12 +39,12 @@ class GroupState:
     """The state as the coordinator wrote it last. `tree.plan` sets `incarnations` when it removes marks."""
 
     generation: int = 0
-    target: str = ""  # the digest of the assignment that generation stands for
+    target: str = ""  # the digest of this generation's assignment
     stopping: bool = False  # eager: everybody stops, nobody is granted anything yet
     refused: Mapping[str, str] = field(default_factory=dict)  # consumer id or partition -> why it is left out
     failed: Failure | None = None
     quarantined: Mapping[TopicPartition, Quarantine] = field(default_factory=dict)  # given to nobody
-    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what no channel holds any more
+    replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges that no channel holds any more
     incarnations: int = 0  # the highest number in a mark that was removed
     until: TopicPartition | None = None  # moves that count stop here, see `core.budget`
     problem: str | None = None  # why the assignment is not what was asked for

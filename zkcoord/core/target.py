@@ -37,17 +37,17 @@ class Target:
     assignment: Mapping[TopicPartition, str] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()  # of the assignment
     digest: str = ""
-    instances: Mapping[str, Instance] = field(default_factory=dict)  # what it makes of the static members
+    instances: Mapping[str, Instance] = field(default_factory=dict)  # the static members that the state must remember
     problem: str | None = None  # why the assignment is not what was asked for
     stands_still: bool = False  # there is no answer: the last target stands, the generation with it
     until: TopicPartition | None = None
     waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
     wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: what waits for the absent
+    for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: shares of absent members
     from_owners: Differences = field(default_factory=Differences)  # to `wanted`, while the group has a budget
     _wanted_digest: str = ""
     _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
-    _limited: object = None  # what `assignment` and `digest` were made of under a budget
+    _limited: object = None  # the inputs of `assignment` and `digest` under a budget
     _key: object = None
     _asked: Sequence[Member] = ()
     _subscribers: tuple[Subscriber, ...] = ()  # invariant: those of `_asked`

@@ -75,7 +75,7 @@ class Member:
     stores: tuple[str, ...] = ()  # offset stores it can use; empty: the group's
     rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
     session_timeout_ms: int = SESSION_TIMEOUT_MS
-    offers: frozenset[str] = frozenset()  # what it obeys beyond the draft's commands
+    offers: frozenset[str] = frozenset()  # commands that it obeys beyond the draft's
     protocols: tuple[int, int] = (1, 1)  # lowest and highest that it speaks
     hold_ms: int = 0  # how long its instance's share waits for it
     rack: str | None = None
@@ -124,11 +124,11 @@ class Channel:
     commands: tuple[Outstanding, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
-    batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # what its consumer announced
+    batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # the ranges that its consumer announced
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered
-    progress: int | None = None  # what its application reported with that answer: grows with its work
-    lag: int | None = None  # and what is left to do
+    progress: int | None = None  # as its application reported it with that answer: grows with its work
+    lag: int | None = None  # the work that is left, reported likewise
 
     def outstanding(self, option: str) -> bool:
         """True when a command of this kind stands in it."""
@@ -153,7 +153,7 @@ class Instance:
     rack: str | None = None
     capacity: int | None = None
     assignor: str = ""  # that gave it its share; "": unknown
-    away: bool = False  # it is no member, and is waited for: noted once by who coordinates
+    away: bool = False  # it is no member, and is waited for: the coordinator notes it once
     version: int = field(default=-1, compare=False)
     written_ms: int = field(default=0, compare=False)  # when its node was written last, by the server's wall clock
 
@@ -177,12 +177,12 @@ class GroupView:
     committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     # offsets, where something was announced and no living member is the owner; None: there is none
     offsets: int | None = None  # how many the group has; None: nobody has looked
-    record: GroupRecord = DEFAULT_RECORD  # what people decided
+    record: GroupRecord = DEFAULT_RECORD  # the decisions of people
     record_version: int | None = None  # None: there is no record yet
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
-    state: GroupState = field(default_factory=GroupState)  # what the coordinator wrote last
+    state: GroupState = field(default_factory=GroupState)  # as the coordinator wrote it last
     state_version: int | None = None  # None: there is no state yet
-    halting: frozenset[TopicPartition] = frozenset()  # whose owner knows only the draft, and was told to stop
+    halting: frozenset[TopicPartition] = frozenset()  # their owners know only the draft, and were told to stop
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 

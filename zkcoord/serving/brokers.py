@@ -26,8 +26,8 @@ class BrokerTable:
         """`problem` is told a broker's path and what is wrong with it, or None."""
         self._tracker, self._problem = tracker, problem
         self.racks: dict[int, str | None] = {}  # as last read, also of brokers that are away
-        self.changes = 0  # counts what was learned of them
-        self._groups: set[str] = set()  # that want to know
+        self.changes = 0  # counts the changes of racks
+        self._groups: set[str] = set()  # groups that want to know
         self._listed: frozenset[str] | None = None  # invariant: of these, and the list, the data is wanted
         self._unread: set[str] = set()  # of those listed, of which there was no answer yet
 

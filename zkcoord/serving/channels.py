@@ -33,9 +33,9 @@ class Channels:
     group: str
     layout: Layout
     tracker: Tracker
-    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # as read when it was asked who owns what
+    _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
-    # consumer -> what it owns, sorted; invariant: by `_owners`
+    # consumer -> its partitions, sorted; invariant: by `_owners`
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
     _pinged: set[str] = field(default_factory=set)  # the same of own pings
@@ -76,7 +76,7 @@ class Channels:
         self.tracker.want_all(below(Address(Place.CHANNELS, self.group), node.path, fresh, self.layout), self.group)
         for consumer_id in fresh:
             path = self.layout.channel(self.group, consumer_id)
-            if consumer_id not in after.view.channels:  # what was wanted before, and answered that there is none
+            if consumer_id not in after.view.channels:  # it was wanted before, and the answer was that there is none
                 self.tracker.touch(path, Kind.CHILDREN)
                 self.tracker.touch(path, Kind.DATA)
         for consumer_id in known - set(node.children):
@@ -103,7 +103,7 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
-                pass  # what its consumer could not start stands in its status
+                pass  # its status says what its consumer could not start
             elif command.threads is None:
                 self.touch_owners_of({consumer_id}, after)
             else:
@@ -180,7 +180,7 @@ class Channels:
                 self._touch_owners(unseen)
                 self._touch_status(consumer_id)
 
-    # what becomes dirty
+    # nodes that become dirty
 
     def _touch_status(self, consumer_id: str) -> None:
         self._touch(self.layout.channel(self.group, consumer_id))

@@ -46,12 +46,12 @@ class GroupWatch:
     _changes: int = 0  # of the topics, when members were given those that their wildcards take
     _made: Parts = NO_PARTS  # of what the view was made
     _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
-    # by topic: those that are followed
+    # by topic: the partitions that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
-    _clearing: GroupListing | None = None  # what is left of the group, when that must be known
+    _clearing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
 
@@ -266,7 +266,7 @@ class GroupWatch:
                 if node.exists:
                     numbers = self.nodes.view.topics.get(address.name, ())
                     self._want_owners(_numbered(address.name, numbers))
-                    if address.name not in before.marks:  # what was not there may have come with it
+                    if address.name not in before.marks:  # a node that was not there may have come with it
                         self._touch_missing(address.name)
                 elif address.name in before.marks:
                     self._forget(address.name)

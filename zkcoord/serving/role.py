@@ -343,7 +343,7 @@ class CoordinatorRole:
             return False
         following.channels.look_again(following.nodes)
         following.know_committed()
-        if not tracker.clean(group):  # what they ask for, if it is still followed: else there is nothing to wait for
+        if not tracker.clean(group):  # they asked for nodes that are still followed: wait for these
             return False
         following.set_leavings()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
@@ -355,7 +355,7 @@ class CoordinatorRole:
         view = following.nodes.view
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
-        decisions = decided.decisions[:DECISIONS_MAX]  # in order; what they write has the group decided on again
+        decisions = decided.decisions[:DECISIONS_MAX]  # in order; their writes have the group decided on again
         self._wake_at_ms.pop(group, None)
         if decided.wake_at_ms is not None:
             self._wake_at_ms[group] = decided.wake_at_ms
@@ -377,7 +377,7 @@ class CoordinatorRole:
             following.list_everything()
         elif asks_for_offsets(view, memory.retention, now_ms):
             following.list_offsets()
-        elif following.listing:  # it was not removed, or is a new one: what was listed is not what it will have
+        elif following.listing:  # it was not removed, or is a new one: the listing is out of date
             following.end()
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
         strange = {

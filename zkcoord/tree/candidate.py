@@ -23,7 +23,7 @@ _WHAT = "candidate"
 
 
 def encode_candidate(process: Mapping[str, Any], protocols: tuple[int, int], assignors: Iterable[str]) -> bytes:
-    """A candidate's node: `process` is what it says of itself for people.
+    """A candidate's node: `process` holds the fields for people.
 
     >>> encode_candidate({"host": "a", "pid": 71}, (1, 2), ["sticky", "range"])
     b'{"host":"a","pid":71,"protocols":"1-2","assignors":["range","sticky"]}'

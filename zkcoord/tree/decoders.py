@@ -89,7 +89,7 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
         return Outstanding(
             sequence=sequence,
             version=version,
-            option=refused_option(node.data).value,  # what a refused start left behind is freed
+            option=refused_option(node.data).value,  # the owners that a refused start left behind are freed
             threads=refused_ownership(node.data),
             error=node.data[:200].decode("utf-8", "replace"),
             replay=refused_replay(node.data),

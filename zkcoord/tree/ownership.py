@@ -25,7 +25,7 @@ HALTING = "!"
 """Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
 
 THREADS_KNOWN = 10_000
-"""Owners' data of which the thread is kept: few threads own many partitions."""
+"""Owners' data that are kept with their threads: few threads own many partitions."""
 
 
 class Ownership(Protocol):

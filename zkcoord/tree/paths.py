@@ -23,7 +23,7 @@ RECORDS = f"{ROOT}/groups"
 _PARTITION_MAX = 2**31 - 1
 
 PARENTS_KNOWN = 10_000
-"""Parents of nodes of which it is kept what stands below them: most nodes are owners and offsets of few topics."""
+"""Parents that are kept with their addresses: most nodes are owners and offsets of few topics."""
 
 
 class Place(Enum):

@@ -189,7 +189,7 @@ class _Planner:
         group, record = self._view.group, self._view.record
         for decision in decisions:
             record = answered(record, decision)
-        deleted = any(d.wish == DELETE and d.state == DONE for d in decisions)  # what people decided goes with the wish
+        deleted = any(d.wish == DELETE and d.state == DONE for d in decisions)  # all of the record goes with the wish
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
             SetNode(
@@ -198,7 +198,7 @@ class _Planner:
         ]
         if self._state_version is not None:
             path, version = self._layout.state(group), self._state_version
-            told = deleted and not self._view.members  # who joined meanwhile is in a group again
+            told = deleted and not self._view.members  # a consumer that joined meanwhile is in a group again
             state = encode_state(replace(self._state, deleted=True))
             writes.append(SetNode(path, state, version) if told else CheckNode(path, version))
         return Transaction(writes=tuple(writes), why=f"{group}: {'; '.join(d.why for d in decisions)}")

@@ -20,7 +20,7 @@ class Schema:
     revision: str
     layout: str
     migration: Mapping[str, Any] | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)  # what a revision wrote beside, kept
+    unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote, kept
 
 
 def encode_schema(schema: Schema) -> bytes:

@@ -222,7 +222,7 @@ class _Levels:
         if limits is not None:
             count = min(count, sum(limits))
             line = risen(line, count, weight, loads, limits)
-            if self._singly:  # who is left must not depend on owners then
+            if self._singly:  # the partitions that are left must not depend on owners then
                 at = at[:count]
         base, more = under(line, weight, loads, numbers, limits)
         over = count - sum(base)
