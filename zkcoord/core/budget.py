@@ -1,4 +1,4 @@
-"""How many partitions may leave a living owner by one raise: the policy `max_moves` of a group's record.
+"""Limits the partitions that leave a living owner by one raise: the policy `max_moves` of a group's record.
 
 A raise under a budget has a target of its own: the assignor's, but a partition that a living member reads and that
 stands behind `until` stays where it is. Partitions are compared by number, then topic; `until` stands in the state

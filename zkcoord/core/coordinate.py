@@ -106,8 +106,8 @@ def decide(
 
 
 def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
-    """A wished rebalance forgets the target and what was refused, once: an eager group on its way would answer another
-    target. What is refused while the wish stands waits as ever."""
+    """A wished rebalance forgets the target and the refusals, once: an eager group on its way would answer another
+    target. A start that is refused while the wish stands waits for its back-off as ever."""
     if not rebalancing(view):
         return memory
     run = view.record.requests[REBALANCE].run

@@ -16,8 +16,8 @@ NAMES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class RebalanceReason:
-    """A group as it was at the last answer, for which the generation stands; nothing is known of what came before this
-    coordinator. What differs now is the cause of the next one."""
+    """A group as it was at the assignor's last answer, which made the present generation. The differences to the
+    group now are the reason for the next generation. A new coordinator does not know earlier answers."""
 
     assignor: str | None = None
     members: frozenset[str] = frozenset()

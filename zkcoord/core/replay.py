@@ -145,8 +145,10 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
 
 
 def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:
-    """What the state must hold, where it does not: of starts that were refused and are about to be removed, until it is
-    handed on or over. And the refused starts (consumer, sequence) that must stand until the state has room for theirs.
+    """Return (the change of the state, the refused starts that must stay: consumer, sequence).
+
+    The ranges of refused starts are kept in the state before the starts are removed, until they are handed on or over.
+    A start stays while the state has no room for its ranges.
     """
     starts = [
         (name, command)

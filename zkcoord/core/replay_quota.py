@@ -7,10 +7,10 @@ which the member keeps the first:
     under way               handed, and its start not acknowledged                  UNDER_WAY_BYTES_MAX
     held                    in its status as last read, under way, and handed now   HELD_BYTES_MAX
 
-So its ranges never take more than the third: if it has announced since its status was read, 256 KiB and what was under
-way then; if not, what was read and what was under way. What there is no room for is not granted yet: no command stands
-for it, so nobody's patience ends over it. Whoever is full is asked for its status (a ping) until there is room: what it
-has committed leaves that with the answer.
+So its ranges never take more than the third: if it has announced since its status was read, 256 KiB and the ranges
+under way then; if not, the ranges read and those under way. A partition whose range has no room is not granted yet: no
+command stands for it, so nobody is evicted because of it. A full member is asked for its status (a ping) until there is
+room: with its answer the ranges that it has committed leave the status.
 """
 
 from __future__ import annotations

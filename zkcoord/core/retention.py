@@ -3,9 +3,9 @@
 A group's offsets go only when somebody asks for it; record and state go only together with them. So a group is removed
 whole when its deletion was asked for with the offsets, or when it has none and was without members long enough.
 
-How long that is must outlive failovers, and no wall clock is trusted: the coordinator adds up what it has seen on its
-own monotonic clock and notes it in the state, a few times in a whole retention. What nobody has seen does not count, so
-a group is never removed too early, and at most one such step later for each failover.
+This time must outlive failovers, and no wall clock is trusted: the coordinator adds up what it has seen on its own
+monotonic clock and notes it in the state, a few times in a whole retention. Time that no coordinator has seen does not
+count. So a group is never removed too early, and at most one such step later for each failover.
 """
 
 from __future__ import annotations

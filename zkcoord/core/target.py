@@ -181,8 +181,8 @@ class Target:
     def _standing_still(
         self, view: GroupView, given: AssignorInput, barred: Exclusions, joined: Mapping[str, int]
     ) -> Target:
-        """What the last target gave to those who can still have it; else what an outstanding stop names next; else what
-        they hold; the rest is nobody's ("")."""
+        """The last target where its thread can still have the partition; else the next thread that an outstanding stop
+        names; else the present owner; else nobody ("")."""
         stopping = _stopping(view)
         threads = {s.consumer_id: s.threads for s in given.subscribers}
         living = view.living_threads()

@@ -5,7 +5,7 @@ member can read or commit any more, the rest is dropped, in pieces; a coordinato
 
     stop, release  ->  look up what is left  ->  owners emptied, offsets dropped  ->  the mark: another one, or none
 
-What a deleted topic left is dropped only after a while: it may be created again at once, as people do to empty it.
+The rest of a deleted topic is dropped only after a while: people delete a topic and create it again to empty it.
 """
 
 from __future__ import annotations

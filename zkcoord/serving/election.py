@@ -1,4 +1,4 @@
-"""How a coordinator comes to serve: the first nodes, a candidate's node, the election, and how its term ends.
+"""The election of a coordinator: the first nodes, a candidate's node, the election itself, and the end of its term.
 
 Election and epoch are one multi (rule 5): check the schema, create the coordinator's node, raise the epoch. Who serves
 is read, never remembered: the coordinator's node belongs to this very session, or it does not (F2).
@@ -27,7 +27,7 @@ FirstWrites = Callable[[Mapping[str, Node]], tuple[Write, ...]]
 
 @dataclass(slots=True)
 class Election:
-    """What one session knows of the election. `take` replaces what was read; the questions are pure."""
+    """The election as one session has read it. `take` replaces what was read; questions change nothing."""
 
     layout: Layout
     wanted_id: int | None  # None: the smallest free one

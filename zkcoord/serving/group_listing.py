@@ -25,7 +25,7 @@ USUAL = {
     Place.RECORD: Kind.DATA,
     Place.STATE: Kind.DATA,
 }
-"""What of a node the view of a group is made of; its other side is listed here alone."""
+"""Place -> the part of a node that the group's view is made of; the other part is listed here alone."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Which revision the tree has, in which layout, and the migration that is under way (its keys are the engine's)."""
+    """The tree's revision, its layout, and the migration that is under way (its keys are the engine's)."""
 
     revision: str
     layout: str

@@ -108,8 +108,9 @@ class Transaction:
         return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
 
     def told(self, versions: Sequence[int], made: Sequence[str]) -> list[Node]:
-        """What reads right behind this would have answered of the nodes that it set, created or deleted, by the
-        versions and names in the reply to it, once committed. (Of a stat only the version is known.)"""
+        """The answers that reads right behind this transaction would get of the nodes that it set, created or deleted.
+
+        They are made from the versions and names in the reply. (Of a stat only the version is known.)"""
         names = iter(made)
         stats = {version: Stat(version, 0, 0) for version in set(versions)}
         nodes: dict[str, Node] = {}  # as the last write leaves them

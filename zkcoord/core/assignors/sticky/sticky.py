@@ -8,16 +8,16 @@ with weights, capacities or racks, `weighted` follow one scheme, which is what m
    pair is taken when some answer of an allowed shape contains it and all that was taken before.
 
 A tree on the way to the target differs from the first tree in two ways: pairs of the target have moved up in the order
-(granted), and owned pairs outside of it have vanished (released). What was refused before is still preceded by what
-refused it, and the target's pairs never exclude each other, so the walk takes the same pairs again. In particular the
-target itself yields the target.
+(granted), and owned pairs outside of it have vanished (released). A pair that was refused before is still preceded by
+the pairs that refused it, and the target's pairs never exclude each other, so the walk takes the same pairs again. In
+particular the target itself yields the target.
 
 The thread that an outstanding stop names is not asked for, and must not be: a partition whose stop was acknowledged and
 that was not granted yet has no such thread any more, and that tree has to yield the same target as the one before. The
 thread that a stop of this target names is found again without it.
 
 Partitions are ordered by number, then topic, so that a share mixes topics; threads by number, then consumer, so that
-what does not divide evenly goes to different consumers. Whose a partition was is unknown once it is released, so an
+what does not divide evenly goes to different consumers. The former owner of a released partition is unknown, so an
 answer that looked at it could not be stable: a partition that must move is not drawn to its consumer's other threads.
 """
 

@@ -7,7 +7,7 @@ So all that is fixed by loads alone is stable, and the rest of a level follows t
 1. From loads alone follow a water line, and from it for each thread what fits under it (`base`), and whether one more
    may stand out of it. When all of a level fits, `base` is the most that a thread keeps of what it owns; else each
    takes `base`, and the rest stand out: first at threads that own more, then at the emptiest.
-2. Threads keep what they own, up to that, in canonical order. What is left is laid along the open places, the lowest
+2. Threads keep what they own, up to that, in canonical order. The rest is laid along the open places, the lowest
    loads first, both in canonical order: taking a matched pair out of two such rows matches the rest as before.
 
 The water line is where the partitions of this level would stand, poured over the loads. When all threads read the
@@ -291,7 +291,7 @@ def _in_order(classes: list[ThreadClass]) -> tuple[list[str], list[str]]:
 
 
 def _keep(owners: list[int | None], most: list[int]) -> tuple[list[int | None], list[int]]:
-    """What stays: of each thread the canonically first of what it owns, up to its number; and what is left of that."""
+    """Return (owners that stay, open places): a thread keeps the canonically first of its partitions, up to `most`."""
     left = list(most)
     if owners.count(None) == len(owners):
         return list(owners), left
