@@ -39,7 +39,7 @@ def fenced(number: int, why: str) -> AnswerRequest:
     return AnswerRequest(number=number, error=FencedError, why=why)
 
 
-def committing(**fields: bool) -> Member:
+def committing(**fields: object) -> Member:
     """A member that has sent a commit of T0 and T1."""
     member = Member(T0, T1)
     member.asks(commit({T0: 8, T1: 9}))
@@ -78,6 +78,22 @@ def test_nothing_is_concluded_of_a_commit_before_all_that_is_held_is_as_read(fie
     member = committing()
     member.has(**fields)
     assert member.decides() == []
+
+
+def test_an_own_write_that_is_read_behind_a_broken_link_is_not_foreign() -> None:
+    for broken in ({"settled": False}, {"unread": frozenset({FIRST})}):
+        member = committing(**broken)
+        assert member.decides() == []
+        member.has(settled=True)
+        member.reads({T0: Position(8, 4), T1: Position(9, 4)})
+        assert member.decides() == [committed({T0: 8, T1: 9}), AnswerRequest(number=1)]
+
+
+def test_an_owner_that_names_this_consumer_in_another_version_is_another_grant() -> None:
+    member = Member(T0, T1)
+    member.reads({}, {T0: Owner(ME, 2)})
+    assert member.decides() == [LosePartitions(partitions=(T0,)), LetGo(partitions=(T0,))]
+    assert member.memory.readable == {T1}
 
 
 def test_a_foreign_offset_fails_the_commit_becomes_the_position_and_starts_there() -> None:
@@ -163,6 +179,14 @@ def test_what_does_not_run_any_more_or_was_started_again_is_not_committed() -> N
     ]
     member.has(requests=member.view.requests[2:])
     assert member.decides() == [CommitOffsets(held={T1: HELD}, offsets={T1: 9})]
+
+
+def test_what_is_held_and_rests_is_not_committed_for_a_program_that_knows_of_no_start() -> None:
+    member = Member(T0)
+    member.runs()
+    member.has(leased=False)
+    member.asks(commit({T0: 8}, number=0))
+    assert member.decides() == [fenced(1, "not held by this consumer any more: t-0")]
 
 
 def test_a_commit_of_what_is_committed_writes_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.member.members import FIRST, ME, NOW, SECOND, T0, T1, T2, THIRD, Member, Roomy, other, start
 from zkcoord.core.command import Option
 from zkcoord.core.member.commands import NO_ROOM_MS
@@ -175,6 +177,22 @@ def test_a_broker_that_is_away_is_nobodys_fault() -> None:
     member.answers(error=UnavailableError("no broker"))
     member.decides()
     assert member.memory.refused[T0].reason == "broker: start: no broker"
+
+
+@pytest.mark.parametrize("fields", [{"unread": frozenset({SECOND})}, {"writing": True}, {"channel_read": False}])
+def test_nothing_is_acknowledged_before_all_that_is_held_is_as_read(fields: dict[str, object]) -> None:
+    member = ready()
+    member.has(**fields)
+    assert member.decides() == []
+
+
+@pytest.mark.parametrize("fields", [{"writing": True}, {"channel_read": False}])
+def test_no_command_is_taken_up_while_a_write_is_under_way_or_the_channel_is_unread(fields: dict[str, object]) -> None:
+    member = Member(T2)
+    member.finds(start(T0))
+    member.has(**fields)
+    assert member.decides() == []
+    assert member.memory.start is None
 
 
 def test_a_refused_acknowledgement_is_made_again_from_what_was_read_then() -> None:

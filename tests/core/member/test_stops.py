@@ -88,6 +88,29 @@ def test_what_has_stopped_early_is_released_while_the_command_stands_on() -> Non
     assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 8}, commands={FIRST: 0}, status=status)]
 
 
+def test_what_the_application_says_of_partitions_that_it_was_not_asked_to_stop_does_not_count() -> None:
+    member = Member(T0, T1, T2)
+    member.runs(T0, T2)
+    member.finds(stop(T0, T1))
+    assert member.decides() == [AskStop(partitions=(T0,))]
+    member.called("stop", T0)
+    member.answers(((T1, T2), {T1: 9, T2: 9}), part=True)
+    member.runs(T0, T2)
+    assert member.decides() == []
+    member.answers({T0: 8, T1: 9, T2: 9})
+    assert member.decides() == [RELEASE]
+
+
+def test_no_release_is_made_again_before_all_that_is_held_is_as_read() -> None:
+    member = stopping()
+    member.answers({T0: 8})
+    assert member.decides() == [RELEASE]
+    member.has(unread=frozenset({SECOND}))  # behind a broken link
+    assert member.decides() == []
+    member.reads({T0: Position(5, 3)})
+    assert member.decides() == [RELEASE]
+
+
 def test_an_application_that_fails_to_stop_keeps_what_was_committed() -> None:
     member = stopping()
     member.answers(error=RuntimeError("hangs"))
@@ -174,6 +197,9 @@ def test_an_offset_that_a_commit_finds_overwritten_during_a_stop_stays() -> None
     member.answers({T0: 8})
     moved = HELD._replace(offset=2, offset_version=4)
     assert member.decides() == [fast_replace(RELEASE, held={T0: moved, T1: HELD}, offsets={})]
+    member.finds()
+    member.reads({}, {T0: FREE, T1: FREE})
+    assert member.decides() == [stopped({T0: 2, T1: 5}), LetGo(partitions=(T0, T1))]  # where it stands, not its answer
 
 
 def test_a_ping_is_answered_while_the_application_is_at_a_stop() -> None:

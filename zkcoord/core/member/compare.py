@@ -47,9 +47,6 @@ def compare(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         commit = fast_replace(memory.commit, spoiled=memory.commit.spoiled | spoiled)
         memory = fast_replace(memory, commit=commit)
     memory = fast_replace(memory, overwritten=memory.overwritten | found.foreign.keys())
-    if memory.stop is not None and found.foreign:
-        finals = {p: offset for p, offset in memory.stop.finals.items() if p not in found.foreign}
-        memory = fast_replace(memory, stop=fast_replace(memory.stop, finals=finals))
     decisions = _foreign(view, before, found)
     decisions += _lost(view, memory, spoiled)
     released, memory = let_go(memory, found.gone)
@@ -123,7 +120,8 @@ def let_go(memory: Memory, gone: Set[TopicPartition]) -> tuple[list[Decision], M
     stop, held = memory.stop, memory.held
     stopped = sorted(stop.left & gone) if stop is not None else []
     if stop is not None and stopped:
-        offsets = {p: stop.finals.get(p, held[p].offset) for p in stopped if p in held}
+        finals = memory.finals()
+        offsets = {p: finals.get(p, held[p].offset) for p in stopped if p in held}
         decisions.append(Report(event="fetch_stopped", fields={"partitions": list(offsets), "offsets": offsets}))
         stop = fast_replace(stop, left=stop.left.difference(gone), early=stop.early.difference(gone))
     decisions.append(LetGo(partitions=tuple(sorted(gone))))

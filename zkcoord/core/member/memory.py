@@ -114,6 +114,11 @@ class Memory:
             held.pop(partition, None)
         return fast_replace(self, held=held, turns=self.turns + 1)
 
+    def finals(self) -> dict[TopicPartition, int]:
+        """The final offsets that the application answered to the stop. One that somebody else has set since stays."""
+        finals = self.stop.finals if self.stop is not None else {}
+        return {p: offset for p, offset in finals.items() if p not in self.overwritten}
+
     def left_over(self) -> set[TopicPartition]:
         """What was announced, and is not held any more."""
         return self.batch.keys() - self.held.keys() if self.batch else set()

@@ -31,9 +31,8 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         return [], memory
     if not at_rest(view, memory):
         return [], memory
-    named = memory.start.grants.keys() if memory.start is not None else ()
     stopping = memory.stop.left if memory.stop is not None else ()
-    idle = sorted(p for p in memory.idle if p not in named and p not in stopping)
+    idle = sorted(p for p in memory.idle if p not in stopping)  # what a start names is not held
     if not idle:
         return [], memory
     deleted = [str(p) for p in idle if view.positions.get(p, NOWHERE).version is None]

@@ -247,8 +247,7 @@ def _acknowledge(
 def _held(view: MemberView, start: Start, partition: TopicPartition, at: Position) -> Held:
     """What is held once the acknowledgement has happened."""
     grant = start.grants[partition]
-    version = 0 if at.version is None else at.version + (at.offset is None)
-    offset = _offset(start, partition, at)
+    offset, version = _offset(start, partition, at), at.version or 0  # without one it is said in a status, not held
     return Held(grant.thread, view.owners[partition].version, offset, version, grant.generation, grant.incarnation)
 
 

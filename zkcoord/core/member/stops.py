@@ -34,9 +34,7 @@ def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
     if stop is None:
         return [], memory
     stopped, offsets = answer.value if answer.part else (stop.left, answer.value)
-    mine = stop.left.intersection(stopped)
-    if answer.part:
-        mine &= frozenset(answer.call.partitions)
+    mine = stop.left.intersection(stopped, answer.call.partitions)  # of what it was not asked it knows nothing
     finals = {p: offset for p, offset in dict(offsets or {}).items() if p in mine}
     stop = fast_replace(
         stop,
@@ -65,7 +63,7 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         if given_back:
             return let_go(memory, given_back)
     held = {p: memory.held[p] for p in (stop.left if stop.answered else early)}
-    finals = {p: offset for p, offset in stop.finals.items() if p in held and p not in memory.overwritten}
+    finals = {p: offset for p, offset in memory.finals().items() if p in held}
     if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
         unfinished = standing(memory.held, memory.batch)
         held = {p: mine for p, mine in held.items() if p not in unfinished or finals.get(p, mine.offset) != mine.offset}
