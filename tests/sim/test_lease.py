@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.sim import faults
 from tests.sim.actors import GROUP
-from tests.sim.script import QUIET, Script, on_seeds
+from tests.sim.script import QUIET, Script, hold_calls, on_seeds
 from zkcoord.shell.ports import TOO_LARGE, CommitDone, FromStore, Outcome
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CheckNode, Transaction
@@ -80,3 +80,28 @@ def test_nothing_may_be_read_beyond_the_lease_though_its_loop_comes_late(seed: i
     assert all(role.allowed(partition, role.lease.until_ms - 1) for partition in mine)
     assert not any(role.allowed(partition, role.lease.until_ms) for partition in mine)
     assert role.readable == set(mine)
+
+
+@on_seeds()
+def test_what_rests_may_not_be_read_though_the_lease_is_back(seed: int) -> None:
+    """Its application was told that all is lost, and has not come to start it again."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    world, role, mine = script.world, script.actor("consumer0").role, script.owned("consumer0")
+    hold_calls(script.application("consumer0"))
+    script.wire("consumer0").down = False
+    world.run_until(lambda: not role.registered.application.running, what="the lease ends")
+    world.run_until(lambda: bool(role.registered.application.resuming), what="it is back")
+    now_ms = script.process("consumer0").clock.now_ms()
+    assert role.lease.holds(now_ms)
+    assert role.registered.memory.held.keys() == set(mine)
+    assert not any(role.allowed(partition, now_ms) for partition in mine)
+
+
+@on_seeds()
+def test_what_a_decision_has_seen_is_not_compared_again(seed: int) -> None:
+    """Each step would compare all that is held."""
+    script = Script(seed, consumers=1)
+    script.settle()
+    script.world.run_for(1_000)
+    assert script.actor("consumer0").role.registered.following.nodes.view.fresh == frozenset()

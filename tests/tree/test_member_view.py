@@ -94,6 +94,7 @@ def test_owners_and_offsets_are_fresh_until_a_decision_has_seen_them() -> None:
     assert nodes.view.owners == {T0: Owner(ME, 4)}
     assert nodes.view.positions == {T0: Position(17, 2), T1: NOWHERE}
     assert nodes.view.fresh == {T0, T1}
+    assert fold(nodes, [absent(PATHS.offset(T1))]).view.fresh == {T0, T1}  # of a second batch before the decision, too
     gone = let_go(fold(nodes, [absent(PATHS.owner(T0))]), [T1])
     assert (gone.view.owners, gone.view.positions) == ({T0: NOBODY}, {T0: Position(17, 2)})
     assert gone.view.fresh == {T0}

@@ -1,0 +1,39 @@
+"""What a member follows: a look-up begins from nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkcoord.core.member.decisions import LookUp
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+from zkcoord.member.following import Following
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.snapshot import Kind, Node, Stat
+
+PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="g_me-1-00000000")
+T0 = TopicPartition("t", 0)
+
+
+def followed() -> Following:
+    """A member that looked a partition up, and has read it."""
+    following = Following(PATHS, tracker := Tracker())
+    following.look_up(LookUp(name="0000000000", partitions=(T0,)))
+    asked = tracker.take(1)
+    texts = {PATHS.owner(T0): b"g_me-1-00000000-0", PATHS.offset(T0): b"5"}
+    answers = [Node(read.path, Kind.DATA, Stat(0, 1, 0), texts[read.path]) for read in asked]
+    following.read(tracker.answered(1, answers))
+    assert following.unread() == frozenset()
+    assert following.nodes.view.positions[T0].offset == 5
+    return following
+
+
+@pytest.mark.parametrize("known", [{}, {T0: Owner("g_me-1-00000000-0", 2)}])
+def test_what_was_followed_for_an_earlier_grant_is_read_anew_for_the_next(known: dict[TopicPartition, Owner]) -> None:
+    following = followed()
+    following.look_up(LookUp(name="0000000007", partitions=(T0,), known=known))
+    assert following.unread() == {"0000000007"}
+    assert following.nodes.view.positions == {}
+    assert following.nodes.view.owners == known
