@@ -94,6 +94,8 @@ class Registered:
     def view(self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None) -> MemberView:
         """The member as it is now."""
         loop, following = self._loop, self.following
+        if self.application.full is not self._calls.full:
+            self.application = fast_replace(self.application, full=self._calls.full)
         return fast_replace(
             following.nodes.view,
             unread=following.unread(),
@@ -102,7 +104,7 @@ class Registered:
             writing=loop.commits_in_flight > 0,
             ready=loop.ready(WRITE, now_ms),
             leased=leased,
-            application=fast_replace(self.application, full=self._calls.full),
+            application=self.application,
             requests=self._asked,
             leaving=leaving,
             said=said,

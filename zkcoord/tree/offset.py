@@ -11,6 +11,9 @@ import re
 from zkcoord.errors import InvariantError
 from zkcoord.tree.codec import INT64_MAX, corrupt
 
+SHORT = 18
+"""So many digits are below 2**63 whatever they are."""
+
 _NUMBER = re.compile(rb"\s*([+-]?[0-9]{1,40})\s*")
 
 
@@ -31,6 +34,8 @@ def decode_offset(data: bytes) -> int | None:
     >>> decode_offset(b"1234\\n"), decode_offset(b"-1"), decode_offset(b"")
     (1234, None, None)
     """
+    if len(data) <= SHORT and data.isdigit():  # as we write it, and nearly everybody
+        return int(data)
     if not data.strip():
         return None
     match = _NUMBER.fullmatch(data)
