@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from zkcoord.core.view import GroupView, Instance, Member, TopicChange, Wildcard
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.snapshot import Kind, Node, Stat
@@ -79,3 +81,34 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
     assert expanded(found, lambda wildcard: takes) is found
     away = Instance(last_id="c", hold_ms=1, threads={"v": 1}, share={}, rack="r")
     assert interests(found, {"i": away}) == Interests(frozenset({"t", "u", "v"}), racked=True)
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["a topic's incarnation", "a broker's rack", "a rack that was noted", "the root", "a mark", "a member's rack"],
+)
+def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) -> None:
+    known, nodes, wanted = topics(), NODES, Interests(T, racked=True)
+    around_it = replace(around(known), racks={})
+    if what == "a member's rack":
+        wanted = Interests(T)
+    view, made = view_of(nodes, wanted, around_it)
+    nodes = replace(nodes, view=view)
+    if what == "a topic's incarnation":
+        data = json.dumps({"version": 1, "partitions": {"0": [1], "1": [1], "2": [1]}}).encode()
+        known.take(Node("/brokers/topics/t", Kind.DATA, Stat(0, 8, 0), data))
+        known.changes += 1
+    elif what == "a broker's rack":
+        around_it = replace(around_it, racks={1: "r"}, rack_changes=1)
+    elif what == "a rack that was noted":
+        nodes = replace(nodes, view=replace(view, state=replace(view.state, brokers={1: "noted"})))
+    elif what == "the root":
+        around_it = replace(around_it, root_czxid=5)
+    elif what == "a mark":
+        nodes = replace(nodes, marks={"t": MarkSeen(replace(MARK, czxid=6), 1)})
+    else:
+        wanted, around_it = Interests(T, racked=True), replace(around_it, racks={1: "r"})
+    now, _ = view_of(nodes, wanted, around_it, made)
+    anew, _ = view_of(nodes, wanted, around_it)
+    assert now == anew
+    assert now != nodes.view

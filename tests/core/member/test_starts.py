@@ -6,6 +6,7 @@ import pytest
 
 from tests.core.member.members import FIRST, ME, NOW, SECOND, T0, T1, T2, THIRD, Member, Roomy, other, start
 from zkcoord.core.command import Option
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.commands import NO_ROOM_MS
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
@@ -22,7 +23,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.starts import UNKNOWN_AGAIN_MS, UNKNOWN_MS
 from zkcoord.core.member.status import Held, MemberStatus
-from zkcoord.core.member.view import Position
+from zkcoord.core.member.view import ANNOUNCED, Position
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner, Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError
@@ -191,6 +192,15 @@ def test_no_command_is_taken_up_while_a_write_is_under_way_or_the_channel_is_unr
     member = Member(T2)
     member.finds(start(T0))
     member.has(**fields)
+    assert member.decides() == []
+    assert member.memory.start is None
+
+
+def test_no_command_is_taken_up_while_it_is_looked_up_what_is_left_over() -> None:
+    member = Member(T2)
+    member.memory = fast_replace(member.memory, batch={T1: Announced(5, 9, 1)}, cleaning=True)
+    member.finds(start(T0))
+    member.has(unread=frozenset({ANNOUNCED}))
     assert member.decides() == []
     assert member.memory.start is None
 
