@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout, parents
-from zkcoord.tree.reading import roots, wants
+from zkcoord.tree.reading import below, roots, wants
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 
 GROUP = "/consumers/groups/g"
@@ -104,3 +104,10 @@ def test_in_the_layout_beside_old_consumers_owners_are_read_below_the_old_tree_a
     nodes = ("/consumers/g/owners/t/0", "/zkcoord/groups/g/state/marks/t", "/zkcoord/channels/g/a/0000000001")
     named = {read.path for reads in by_a_tool(layout=LEGACY, nodes=nodes) for read in reads}
     assert {*nodes, "/zkcoord/channels/g/a"} <= named
+
+
+def test_an_owner_that_an_own_multi_wrote_is_told_by_its_reply_and_not_read_again() -> None:
+    mark = DRAFT.mark("g", "t")
+    address = DRAFT.parse(mark)
+    assert address is not None
+    assert [want.by_writes for want in below(address, mark, ("0", "10"), DRAFT)] == [True, True]
