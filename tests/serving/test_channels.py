@@ -10,7 +10,7 @@ from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.command import encode_command
-from zkcoord.tree.paths import DRAFT, Place
+from zkcoord.tree.paths import DRAFT, REFUSED_MARK, Place
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.view import GroupNodes, empty, fold
 
@@ -21,23 +21,25 @@ STOP = encode_command(Command(option=Option.STOP_FETCHER, ownership={P0: ""}, ge
 START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"}, generation=2, epoch=1))
 
 
-def listed(changes: int) -> Node:
-    """The channel's list, with one command, after so many changes."""
-    return Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ("0000000000",))
+def listed(changes: int, *others: str) -> Node:
+    """The channel's list, with one command (and others), after so many changes."""
+    return Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, changes), b"", ("0000000000", *others))
 
 
 class Followed:
-    """A channel with one command that stands and was read, its list too; everything is clean."""
+    """A channel with one command (None: without) that stands and was read, its list too; everything is clean."""
 
-    def __init__(self, command: bytes) -> None:
+    def __init__(self, command: bytes | None) -> None:
         self.tracker = Tracker()
         self._channels = Channels("g", DRAFT, self.tracker)
         for path, kind in ((CHANNEL, Kind.CHILDREN), (CHANNEL, Kind.DATA), (OWNER, Kind.DATA)):
             self.tracker.want(path, kind)
         status = Node(CHANNEL, Kind.DATA, Stat(0, 5, 0))
-        told = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), command)  # by the reply to the own multi
         self._nodes: GroupNodes = empty("g")
-        self.read(status, listed(1), told)
+        if command is None:
+            self.read(status, Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0)))
+        else:  # by the reply to the own multi
+            self.read(status, listed(1), Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), command))
         self.tracker.answered(1, [Node(*read[:2], None) for read in self.tracker.take(1)])
 
     def read(self, *nodes: Node) -> list[Read]:
@@ -156,3 +158,13 @@ def test_of_many_stops_that_are_read_together_all_owners_are_read_but_those_that
     ]
     read = followed.read(*found)
     assert [asked for asked in read if not asked.path.endswith("0000000001")] == [Read(CHANNEL), Read(OWNER)]
+
+
+def test_f87_a_command_that_was_refused_before_its_own_reply_was_taken_in_is_read_again() -> None:
+    """The reply tells it as it was written; the list that came with it has the mark of the refusal."""
+    followed = Followed(None)
+    path = f"{CHANNEL}/0000000000"
+    followed.tracker.want(path, Kind.DATA, by_writes=True)
+    followed.tracker.answered(1, [Node(*read[:2], None) for read in followed.tracker.take(1)])
+    told = Node(path, Kind.DATA, Stat(0, 0, 0), START)
+    assert Read(path) in followed.read(listed(3, REFUSED_MARK), told)

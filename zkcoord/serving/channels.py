@@ -95,10 +95,12 @@ class Channels:
         names = set(node.children)
         address = Address(Place.CHANNEL, self.group, consumer_id)
         self.tracker.want_all(below(address, node.path, sorted(names), self.layout), self.group)
+        if REFUSED_MARK in names and (channel is None or not channel.refused_mark):
+            now = after.view.channels.get(consumer_id)  # an own command may be known only since this batch, as written
+            for command in now.commands if now is not None else ():
+                self.tracker.touch(f"{node.path}/{command.sequence}", Kind.DATA)
         for sequence, command in commands.items():
             if sequence in names:
-                if channel is not None and not channel.refused_mark and REFUSED_MARK in names:
-                    self.tracker.touch(f"{node.path}/{sequence}", Kind.DATA)
                 continue
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
