@@ -72,6 +72,7 @@ class Checkout:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell cannot trap what was ignored
         )
 
     def run(self, *extras: str, **environment: str) -> tuple[int, str]:
