@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
+from operator import is_
 from typing import Any, assert_never
 
 from zkcoord.core.fast_replace import fast_replace
@@ -70,6 +71,8 @@ class Registered:
         self._numbers = count(1)
         self._asked: tuple[Asked, ...] = ()  # bounded by the program's threads, which wait for their futures
         self._futures: dict[int, Future[None]] = {}
+        self._rested: tuple[object, ...] = ()  # what the last step depended on, if it decided nothing; else ()
+        self._wake_at_ms: int | None = None  # by that step
 
     # what comes in
 
@@ -114,9 +117,12 @@ class Registered:
         self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None
     ) -> tuple[int | None, Rejoin | Leave | None]:
         """Do what can be done now; returns when to decide again, and how the registration ends, if it does."""
+        if self._at_rest(now_ms, leased, leaving, said):
+            return self._wake_at_ms, None
         for _ in range(STEPS_MAX):
             view = self.view(now_ms, leased=leased, leaving=leaving, said=said)
-            decided = decide(view, self.memory, now_ms, self._sizes)
+            before = self.memory
+            decided = decide(view, before, now_ms, self._sizes)
             self.memory = decided.memory
             self.following.taken_in()
             self.application = self.application.heard()
@@ -125,8 +131,26 @@ class Registered:
                     return None, decision
                 self._carry_out(decision, now_ms)
             if not decided.decisions:
+                settled = decided.memory is before and not self._loop.tracker.unclean()
+                self._rested = self._inputs(now_ms, leased, leaving, said) if settled else ()
+                self._wake_at_ms = decided.wake_at_ms
                 return decided.wake_at_ms, None
         return now_ms, None
+
+    def _at_rest(self, now_ms: int, *flags: object) -> bool:
+        """True when the last step decided nothing, and nothing that it depended on has changed since: most steps are
+        about the lease only."""
+        if not self._rested or self._loop.tracker.unclean():
+            return False
+        if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
+            return False
+        return all(map(is_, self._rested, self._inputs(now_ms, *flags)))
+
+    def _inputs(self, now_ms: int, *flags: object) -> tuple[object, ...]:
+        """All that a decision depends on while nothing is being read; each is another object once it changes."""
+        loop, ready = self._loop, self._loop.ready(WRITE, now_ms)
+        about_loop = (loop.settled, loop.commits_in_flight > 0, ready, self._calls.full)
+        return (self.following.nodes, self.application, self._asked, self.memory, *about_loop, *flags)
 
     def _carry_out(self, decision: Decision, now_ms: int) -> None:
         match decision:
