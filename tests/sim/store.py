@@ -147,7 +147,11 @@ class SimStore:
         ask = wire.requests[0]
         if not wire.session.alive and not wire.replica.cut:
             self.break_wire("session expired at the server")
-        elif ask.kind is READ:
+            return
+        session, now_ms = wire.session, self.network.ensemble.now_ms
+        if session.expires_at_ms is not None and not wire.replica.cut:  # its heartbeats stay away, this did not
+            session.expires_at_ms = max(session.expires_at_ms, now_ms + session.timeout_ms)
+        if ask.kind is READ:
             self._execute_read(wire, ask)
         elif ask.kind is COMMIT:
             self._execute_commit(wire, ask)
