@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkcoord.cli.coordinator import COLLECTOR
 from zkcoord.cli.options import (
     BOOTSTRAP_SERVERS,
     MEMBER_FLAGS,
@@ -71,6 +73,7 @@ def consume(settings: Settings, **options: Any) -> None:
         raise UsageError("--hold-ms is for a consumer that comes back: give it a stable name with --consumer-id")
     from zkcoord.kafka.consumer import KafkaConsumer
 
+    gc.set_threshold(*COLLECTOR)
     consumer = KafkaConsumer(
         address,
         servers,

@@ -16,8 +16,8 @@ from zkcoord.signals import stopping
 from zkcoord.tree.paths import LAYOUTS
 
 COLLECTOR = (100_000, 20, 100)
-"""How often Python looks for garbage in cycles. A coordinator keeps up to a million small values and makes hardly a
-cycle: looking each 700 new ones, as is usual, costs a fifth of its time."""
+"""How often Python looks for garbage in cycles, in a coordinator and in `zkcoord consume`. They keep up to a million
+small values and make hardly a cycle: looking each 700 new ones, as is usual, costs a fifth of a coordinator's time."""
 
 
 @click.command(cls=Command, usual_log_level=logging.INFO)
