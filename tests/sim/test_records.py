@@ -60,7 +60,7 @@ def test_a_skipped_record_is_told_of(scene: ProgramScene) -> None:
 def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(scene: ProgramScene) -> None:
     partition = held_by(scene, "consumer0")
     work = Work("consumer1#1", partition, 0, 5, scene.world.now_ms, (0, 0, 0))
-    scene.records.work["g", partition].append(work)
+    scene.records.work.setdefault(("g", partition), []).append(work)
     with pytest.raises(SimulationError, match="is in work"):
         hand(scene, "consumer0", partition)
     scene.world._failure = None
