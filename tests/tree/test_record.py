@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy
 from zkcoord.errors import CorruptError
+from zkcoord.tree.adoption import adoption_fields
 from zkcoord.tree.record import decode_record, encode_record
 
 EXAMPLE = (
@@ -58,11 +60,54 @@ def test_every_value_is_read() -> None:
     )
 
 
+TOLD = {"offsets": "kafka", "strategy": "roundrobin", "kafka": "0.10.1.1"}
+
+
+def test_what_was_told_at_an_adoption_is_written_and_read() -> None:
+    told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11", retries=10, broker="3.9.1")
+    data = encode_record(replace(DEFAULT_RECORD, adoption=told))
+    assert json.loads(data)["adoption"] == {
+        "offsets": "kafka",
+        "dual_commit": True,
+        "strategy": "range",
+        "kafka": "0.11",
+        "retries": 10,
+        "backoff_ms": 2000,
+        "auto_commit_interval_ms": 60000,
+        "exclude_internal": True,
+        "broker": "3.9.1",
+    }
+    assert decode_record(data).adoption == told
+
+
+def test_an_adoption_has_the_old_consumers_defaults_where_nothing_was_told() -> None:
+    record = decode_record(json.dumps({"adoption": TOLD}).encode())
+    assert record.adoption == Adoption(
+        offsets="kafka",
+        strategy="roundrobin",
+        kafka="0.10.1.1",
+        dual_commit=False,
+        retries=4,
+        backoff_ms=2000,
+        auto_commit_interval_ms=60000,
+        exclude_internal=True,
+        broker=None,
+    )
+
+
+@pytest.mark.parametrize("adoption", [None, {}])
+def test_a_record_without_an_adoption_says_so(adoption: object) -> None:
+    assert decode_record(json.dumps({"adoption": adoption}).encode()).adoption is None
+    assert "adoption" not in json.loads(encode_record(DEFAULT_RECORD))
+
+
 def test_unknown_keys_survive_wherever_they_stand() -> None:
     document = json.loads(EXAMPLE)
     document["note"] = {"ticket": ["OPS-1", 1.5]}
     document["policy"]["later"] = True
     document["offsets"]["since"] = "2015"
+    document["adoption"] = adoption_fields(Adoption(offsets="kafka", strategy="range", kafka="1.1"))
+    document["adoption"]["later"] = [1.5]
     document["wish"]["archive"] = {"who": "me"}
     document["wish"]["hold"] = {"who": "me", "odd": [1]}
     document["done"]["archive"] = None
@@ -88,6 +133,22 @@ def test_unknown_keys_survive_wherever_they_stand() -> None:
         ({"weights": {"clicks-1": 0}}, "weights.clicks-1 is 0, allowed is an integer from 1 to 2147483647"),
         ({"wish": {"hold": True}}, "wish.hold is True, allowed is null or an object"),
         ({"done": []}, "done is [], allowed is an object"),
+        ({"adoption": "yes"}, "adoption is 'yes', allowed is an object"),
+        ({"adoption": {"offsets": "kafka"}}, "adoption.kafka is missing: whoever knows the old members' configuration"),
+        ({"adoption": {"strategy": "range"}}, "adoption.offsets is missing: whoever knows the old members' config"),
+        ({"adoption": TOLD | {"offsets": "?"}}, "adoption.offsets is '?', allowed is zookeeper or kafka"),
+        ({"adoption": TOLD | {"offsets": ["kafka"]}}, "adoption.offsets is ['kafka'], allowed is zookeeper or kafka"),
+        ({"adoption": TOLD | {"strategy": "sticky"}}, "adoption.strategy is 'sticky', allowed is range or roundrobin"),
+        ({"adoption": TOLD | {"kafka": "2.0"}}, "adoption.kafka is '2.0', allowed is 0.8, 0.9, 0.10, 0.11, 1.0 or 1.1"),
+        ({"adoption": TOLD | {"kafka": 1.1}}, "adoption.kafka is 1.1, allowed is 0.8, 0.9, 0.10, 0.11, 1.0 or 1.1"),
+        ({"adoption": TOLD | {"broker": "new"}}, "adoption.broker is 'new', allowed is a version such as"),
+        ({"adoption": TOLD | {"retries": 0}}, "adoption.retries is 0, allowed is an integer from 1 to 2147483647"),
+        ({"adoption": TOLD | {"backoff_ms": -1}}, "adoption.backoff_ms is -1, allowed is an integer from 0"),
+        ({"adoption": TOLD | {"exclude_internal": "yes"}}, "adoption.exclude_internal is 'yes', allowed is true or"),
+        (
+            {"adoption": TOLD | {"offsets": "zookeeper", "dual_commit": True}},
+            "adoption.dual_commit is True, allowed is false, unless offsets is kafka",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_with_its_key_and_what_is_allowed(document: dict[str, Any], message: str) -> None:
@@ -105,6 +166,19 @@ policies = st.builds(
     initial_delay_ms=delays,
     unknown=unknown_keys,
 )
+adoptions = st.builds(
+    Adoption,
+    offsets=st.just("kafka"),
+    strategy=st.sampled_from(["range", "roundrobin"]),
+    kafka=st.sampled_from(["0.8", "0.8.2.2", "0.11.0.2", "1.1"]),
+    dual_commit=st.booleans(),
+    retries=st.integers(1, 2**31 - 1),
+    backoff_ms=delays,
+    auto_commit_interval_ms=delays,
+    exclude_internal=st.booleans(),
+    broker=st.none() | st.sampled_from(["0.10.2", "4.0.0"]),
+    unknown=unknown_keys,
+)
 wishes = st.dictionaries(st.sampled_from(WISHES), st.none() | objects)
 records = st.builds(
     GroupRecord,
@@ -116,6 +190,7 @@ records = st.builds(
     weights=st.dictionaries(partitions, st.integers(1, 2**31 - 1), max_size=3),
     wish=wishes.map(lambda wish: {**dict.fromkeys(WISHES), **wish}),
     done=wishes,
+    adoption=st.none() | adoptions,
     unknown=unknown_keys,
     unknown_offsets=unknown_keys,
 )

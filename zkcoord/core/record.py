@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 
 HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
@@ -61,6 +62,7 @@ class GroupRecord:
     """The decisions of people about a group. `assignor` None: the members' lists decide.
 
     `wish` and `done` are the requests and responses as they stand in the record; a key's value None is none.
+    `adoption` None: the group was not adopted (layout `legacy`: nothing of it is served).
     """
 
     assignor: str | None = None
@@ -72,6 +74,7 @@ class GroupRecord:
     racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
     wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
     done: Mapping[str, Fields | None] = field(default_factory=dict)
+    adoption: Adoption | None = None
     unknown: Fields = field(default_factory=dict)  # keys of another version, kept
     unknown_offsets: Fields = field(default_factory=dict)  # the same inside `offsets`
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from zkcoord.core.model import Rebalance, is_name
 from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, WISHES, GroupRecord, Policy
+from zkcoord.tree.adoption import adoption_fields, read_adoption
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
 ON_TIMEOUT = ("evict", "fail")
@@ -23,6 +24,7 @@ RARE_KEYS = (
     "session_timeout_min_ms",
     "max_moves",
 )  # written when they are not at their default
+KEYS = ("version", "assignor", "rebalance", "policy", "offsets", "weights", "racks", "wish", "done", "adoption")
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 WHAT = "group record"
 
@@ -52,6 +54,8 @@ def encode_record(record: GroupRecord) -> bytes:
     }
     if record.racks:
         document["racks"] = {str(partition): rack for partition, rack in record.racks.items()}
+    if record.adoption is not None:
+        document["adoption"] = adoption_fields(record.adoption)
     return compact(beside(document, record.unknown))
 
 
@@ -80,9 +84,8 @@ cooperative or eager
         racks=racks.by_partition(racks.text),
         wish={**dict.fromkeys(WISHES), **_wishes(document.section("wish"))},
         done=_wishes(document.section("done")),
-        unknown=document.unknown(
-            "version", "assignor", "rebalance", "policy", "offsets", "weights", "racks", "wish", "done"
-        ),
+        adoption=read_adoption(document.section("adoption")),
+        unknown=document.unknown(*KEYS),
         unknown_offsets=offsets.unknown("store", "step"),
     )
 
