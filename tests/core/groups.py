@@ -14,7 +14,7 @@ from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition
 from zkcoord.core.record import GroupRecord, Policy
 from zkcoord.core.state import GroupState
-from zkcoord.core.view import Channel, GroupView, Member, Outstanding, Owner, phase
+from zkcoord.core.view import Channel, GroupView, Member, Owner, QueuedCommand, phase
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
 NOW = 1_000_000
@@ -41,14 +41,16 @@ def states(decisions: Iterable[Decision], event: StateEvent) -> list[GroupState]
     return [d.state for d in decisions if isinstance(d, SetState) and d.event is event]
 
 
-def channel(name: str, *commands: Outstanding, **values: object) -> Channel:
+def channel(name: str, *commands: QueuedCommand, **values: object) -> Channel:
     """A channel that was registered with."""
     return Channel(consumer_id=name, version=1, commands=commands, **values)  # type: ignore[arg-type]
 
 
-def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread: str = "") -> Outstanding:
+def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread: str = "") -> QueuedCommand:
     """A command about these partitions."""
-    return Outstanding(sequence=f"{sequence:010d}", version=0, option=option, threads=dict.fromkeys(partitions, thread))
+    return QueuedCommand(
+        sequence=f"{sequence:010d}", version=0, option=option, threads=dict.fromkeys(partitions, thread)
+    )
 
 
 def altered(view: GroupView, **values: object) -> GroupView:

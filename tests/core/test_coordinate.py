@@ -25,11 +25,11 @@ from zkcoord.core.ack_timeouts import JOINING_MS, patience_ms
 from zkcoord.core.decisions import (
     EvictMember,
     FoundGroup,
-    FreeHalted,
     GrantPartitions,
     MarkTopic,
     PurgeChannel,
     RejectMember,
+    ReleaseForDraftMember,
     RemoveRefused,
     SetState,
     StateEvent,
@@ -203,16 +203,16 @@ def test_an_owner_that_names_nobody_is_granted_to_nobody() -> None:
 
 
 def test_what_a_draft_only_member_was_told_to_stop_is_freed_once_no_command_names_it() -> None:
-    old = member("a", coordinated=False, assignors=())
+    old = member("a", speaks_protocol=False, assignors=())
     owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
     view = settled(group([old, member("b", 2)], owners))
     stop = StopFetching(consumer_id="a", partitions={T2: "b-0", T3: "b-0"}, why="the target has them elsewhere")
     assert decided(view) == [stop]
-    told = replace(view, halting=frozenset({T2, T3}))
+    told = replace(view, draft_stops=frozenset({T2, T3}))
     asked = {"a": channel("a", command("stop-fetcher", T2, T3, thread="b-0")), "b": channel("b")}
     assert decided(replace(told, channels=asked)) == []
     why = "its consumer, which knows only the draft, has stopped"
-    assert decided(told) == [FreeHalted(consumer_id="a", partitions=(T2, T3), why=why)]
+    assert decided(told) == [ReleaseForDraftMember(consumer_id="a", partitions=(T2, T3), why=why)]
     gone = replace(told, members={"b": member("b", 2)}, channels={"b": channel("b")})
     grants = [d for d in decided(gone) if isinstance(d, GrantPartitions)]
     assert [d.partitions for d in grants] == [dict.fromkeys((T0, T1, T2, T3), "b-0")]

@@ -7,14 +7,14 @@ from typing import Any
 
 from tests.core.groups import NOW, T0, T1, T2, T3, Steps, altered, channel, command, decided, group, member, settled
 from zkcoord.core.decisions import EvictMember, PingMember, RejectMember
-from zkcoord.core.view import GroupView, Outstanding
+from zkcoord.core.view import GroupView, QueuedCommand
 
 EVERY_MS = 5_000
 OFFERS = frozenset({"ping"})
 PING = PingMember(consumer_id="a", why="a probe is due")
 
 
-def probed(*commands: Outstanding, pinged: str = "", **said: Any) -> GroupView:
+def probed(*commands: QueuedCommand, pinged: str = "", **said: Any) -> GroupView:
     """A group of one member that owns everything and is probed."""
     view = settled(group([member("a", offers=OFFERS)], dict.fromkeys((T0, T1, T2, T3), "a-0")))
     channels = {"a": channel("a", *commands, pinged=pinged, **said)}

@@ -13,7 +13,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import open_ranges, replays
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.state import Announced
-from zkcoord.core.view import Channel, GroupView, Outstanding, Owner
+from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
 OFFERS = {"offers": frozenset({"ping", "replay"})}
@@ -21,7 +21,7 @@ OFFERS = {"offers": frozenset({"ping", "replay"})}
 
 def dead(name: str, batch: dict[object, Announced]) -> Channel:
     """The channel of a registration that is gone."""
-    return channel(name, batch=batch)
+    return channel(name, announced=batch)
 
 
 def orphaned(batch: dict[object, Announced], *, offers: bool = True, **fields: object) -> GroupView:
@@ -56,14 +56,14 @@ def test_a_range_that_a_commit_has_passed_or_whose_offset_is_another_one_counts_
 
 def test_of_several_with_one_start_the_highest_generations_counts() -> None:
     view = orphaned({T0: EARLY}, replay={T0: PASSED})
-    living = channel("a", batch={T0: LATE})  # stopped in the middle, and still a member
+    living = channel("a", announced={T0: LATE})  # stopped in the middle, and still a member
     view = replace(view, channels={**view.channels, "a": living})
     assert dict(replays(view, open_ranges(view)).counting) == {T0: LATE}
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
 
 
 def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:
-    start = Outstanding(
+    start = QueuedCommand(
         sequence="0000000000", version=0, option="start-fetcher", threads={T0: "b-0"}, replay={T0: EARLY}
     )
     view = orphaned({})
@@ -108,12 +108,12 @@ def test_the_state_holds_a_range_while_its_offset_is_not_known() -> None:
 
 def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
     view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
-    view = replace(view, channels={"a": channel("a", batch={T0: EARLY})})
+    view = replace(view, channels={"a": channel("a", announced={T0: EARLY})})
     assert open_ranges(view) == {}
 
 
 def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> None:
-    start = Outstanding(
+    start = QueuedCommand(
         sequence="0000000000",
         version=1,
         option="start-fetcher",
@@ -142,9 +142,9 @@ def test_a_group_that_announces_nothing_decides_as_ever() -> None:
     assert kinds == [SetState, GrantPartitions, PurgeChannel]
 
 
-def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> Outstanding:
+def refused_start(name: str, partition: TopicPartition, sequence: int = 0) -> QueuedCommand:
     """A start with a range that its consumer did not understand."""
-    return Outstanding(
+    return QueuedCommand(
         sequence=f"{sequence:010d}",
         version=1,
         option="start-fetcher",

@@ -15,7 +15,7 @@ from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay_quota import ASK_AGAIN_MS, HELD_BYTES_MAX, UNDER_WAY_BYTES_MAX, ReplayQuota, range_bytes
 from zkcoord.core.state import Announced
-from zkcoord.core.view import GroupView, Outstanding, Owner
+from zkcoord.core.view import GroupView, Owner, QueuedCommand
 
 WIDE = Announced(2**62, 2**62 + 9, 4)
 MANY = tuple(range(1_000, 6_000))  # numbers of the same length: each takes the same room
@@ -31,7 +31,7 @@ def handed_down(numbers: tuple[int, ...] = MANY, **held: object) -> GroupView:
         topics={"t": numbers},
         committed=dict.fromkeys(ranges, WIDE.start),
     )
-    return replace(view, channels={"a": channel("a", **held), "b": channel("b", batch=ranges)})
+    return replace(view, channels={"a": channel("a", **held), "b": channel("b", announced=ranges)})
 
 
 def owning(view: GroupView, own: Iterable[TopicPartition]) -> GroupView:
@@ -59,15 +59,15 @@ def test_no_more_is_under_way_than_its_bound() -> None:
 def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until_there_is_room() -> None:
     steps = Steps()
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
-    view = owning(handed_down(batch=own), own)
+    view = owning(handed_down(announced=own), own)
     assert told(view, steps) == ({}, [])
     assert steps.step(view, NOW)[1] == NOW + ASK_AGAIN_MS
     assert told(view, steps, NOW + ASK_AGAIN_MS) == ({}, ["a"])
-    waiting = Outstanding(sequence="0000000000", version=0, option="ping", threads={})
-    pinged = replace(view, channels={**view.channels, "a": channel("a", waiting, batch=own)})
+    waiting = QueuedCommand(sequence="0000000000", version=0, option="ping", threads={})
+    pinged = replace(view, channels={**view.channels, "a": channel("a", waiting, announced=own)})
     assert told(pinged, steps, NOW + 2 * ASK_AGAIN_MS) == ({}, [])
     half = dict(list(own.items())[: len(own) // 2])
-    answered = replace(view, channels={**view.channels, "a": replace(channel("a", batch=half), version=2)})
+    answered = replace(view, channels={**view.channels, "a": replace(channel("a", announced=half), version=2)})
     found, asked = told(answered, steps, NOW + 2 * ASK_AGAIN_MS)
     assert len(found) > 1_000
     assert asked == []
@@ -76,7 +76,7 @@ def test_what_stands_in_its_status_counts_and_it_is_asked_for_the_next_one_until
 
 def test_what_is_under_way_already_counts() -> None:
     ranges = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + UNDER_WAY_BYTES_MAX // WEIGHT)}
-    start = Outstanding(
+    start = QueuedCommand(
         sequence="0000000000", version=0, option="start-fetcher", threads=dict.fromkeys(ranges, "a-0"), replay=ranges
     )
     view = handed_down()
@@ -95,7 +95,7 @@ def test_a_first_range_has_room_whatever_the_bound(monkeypatch: pytest.MonkeyPat
 def test_what_has_no_range_is_granted_to_who_has_no_room() -> None:
     own = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
-    view = owning(handed_down((1_000, 1_001), batch=own), own)
+    view = owning(handed_down((1_000, 1_001), announced=own), own)
     view = replace(view, committed={first: WIDE.start, second: WIDE.end})  # a commit has passed it
     grants = [d for d in Steps().step(view, NOW)[0] if isinstance(d, GrantPartitions)]
     assert [(dict(g.partitions), dict(g.replay)) for g in grants] == [({second: "a-0"}, {})]
@@ -115,10 +115,10 @@ def test_who_is_full_of_what_it_left_to_others_is_handed_one_range_after_the_oth
     """The others may be full of what they left to it: nobody would ever read anything of that."""
     left = {TopicPartition("u", number): WIDE for number in range(1_000, 1_000 + HELD_BYTES_MAX // WEIGHT)}
     first, second = TopicPartition("t", 1_000), TopicPartition("t", 1_001)
-    view = handed_down((1_000, 1_001), batch=left)
+    view = handed_down((1_000, 1_001), announced=left)
     assert told(view, Steps()) == ({first: WIDE[:2]}, [])
     reads = replace(view, owners={**view.owners, first: Owner("a-0", 6)})
-    has = replace(reads.channels["a"], batch={**left, first: WIDE})
+    has = replace(reads.channels["a"], announced={**left, first: WIDE})
     assert told(replace(reads, channels={**reads.channels, "a": has}), Steps()) == ({}, [])
     committed = replace(reads, committed={second: WIDE.start})  # the first range left its status with a ping's answer
     assert told(committed, Steps()) == ({second: WIDE[:2]}, [])

@@ -11,7 +11,7 @@ from tests.tree.test_plan import GROUP, GUARDS, MARK, NODES, VIEW
 from zkcoord.core.decisions import PurgeChannel, RememberInstances, StateEvent
 from zkcoord.core.instances import REMEMBERED_BYTES_MAX, state_bytes
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import Channel, GroupView, Instance, Outstanding
+from zkcoord.core.view import Channel, GroupView, Instance, QueuedCommand
 from zkcoord.shell.zk.multi import REQUEST_BYTES_MAX, encode
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT
@@ -63,7 +63,7 @@ def test_a_member_that_offers_thousands_of_assignors_is_sent_away_with_the_begin
 
 
 def test_a_channel_with_thousands_of_commands_is_purged_in_pieces_the_channel_last() -> None:
-    commands = tuple(Outstanding(sequence=f"{n:010}", version=0, option="ping", threads={}) for n in range(20_000))
+    commands = tuple(QueuedCommand(sequence=f"{n:010}", version=0, option="ping", threads={}) for n in range(20_000))
     gone = Channel(consumer_id="gone", version=7, commands=commands, evicted_ms=9, refused_mark=True)
     nodes = replace(NODES, view=replace(VIEW, channels={"gone": gone}))
     term = Term(epoch=4, epoch_version=9, marks={})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from zkcoord.core.decisions import DropTopic, FreeHalted, GrantPartitions, RemoveRefused, StopFetching
+from zkcoord.core.decisions import DropTopic, GrantPartitions, ReleaseForDraftMember, RemoveRefused, StopFetching
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import GroupState
-from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Outstanding, Owner
+from zkcoord.core.view import Channel, GroupView, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, Held, MemberPaths
 from zkcoord.tree.paths import DRAFT
@@ -37,10 +37,10 @@ class Claims:
 LAYOUT = replace(DRAFT, name="claims", ownership=Claims())
 T0 = TopicPartition("t", 0)
 OWNER = LAYOUT.owner("g", T0)
-REFUSED = Outstanding(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
+REFUSED = QueuedCommand(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
 VIEW = GroupView(
     group="g",
-    members={"a": Member(consumer_id="a", czxid=1, coordinated=False)},
+    members={"a": Member(consumer_id="a", czxid=1, speaks_protocol=False)},
     channels={"a": Channel(consumer_id="a", version=3, commands=(REFUSED,))},
     owners={T0: Owner("a-0", 1)},
     topics={"t": (0,)},
@@ -55,7 +55,9 @@ TERM = Term(epoch=4, epoch_version=9, marks={"t": MARK})
 DONE = Acknowledgement(commands={"0000000004": 0}, status=b"{}", status_version=6)
 
 
-def written(decision: GrantPartitions | StopFetching | FreeHalted | RemoveRefused | DropTopic) -> list[Write]:
+def written(
+    decision: GrantPartitions | StopFetching | ReleaseForDraftMember | RemoveRefused | DropTopic,
+) -> list[Write]:
     """What this decision does to the owner."""
     transactions = plan([decision], NODES, TERM, LAYOUT)
     return [write for transaction in transactions for write in transaction.writes if write.path == OWNER]
@@ -65,7 +67,7 @@ def test_the_coordinator_grants_frees_and_marks_owners_by_the_layout() -> None:
     freed = [DeleteNode(OWNER, 1)]
     assert written(GrantPartitions(consumer_id="a", partitions={T0: "a-0"}, why="x")) == [CreateNode(OWNER, b"a-0")]
     assert written(StopFetching(consumer_id="a", partitions={T0: ""}, why="x")) == [SetNode(OWNER, b"halt", 1)]
-    assert written(FreeHalted(consumer_id="a", partitions=(T0,), why="x")) == freed
+    assert written(ReleaseForDraftMember(consumer_id="a", partitions=(T0,), why="x")) == freed
     assert written(RemoveRefused(consumer_id="a", sequence="0000000004", why="x")) == freed
     assert written(DropTopic(topic="t", again=True, offsets={}, why="x")) == freed
 

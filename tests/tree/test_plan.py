@@ -9,10 +9,10 @@ from zkcoord.core.decisions import (
     DropTopic,
     EvictMember,
     FoundGroup,
-    FreeHalted,
     GrantPartitions,
     MarkTopic,
     PurgeChannel,
+    ReleaseForDraftMember,
     RememberInstances,
     RemoveRefused,
     SetState,
@@ -21,7 +21,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced, GroupState
-from zkcoord.core.view import Channel, GroupView, Instance, Leftovers, Member, Outstanding, Owner
+from zkcoord.core.view import Channel, GroupView, Instance, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.tree.command import decode_command
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import DRAFT, EPOCH
@@ -129,7 +129,7 @@ def test_a_mark_makes_the_parents_of_owners_and_offsets_once() -> None:
 
 
 def test_an_eviction_is_refused_when_the_command_was_acknowledged_meanwhile() -> None:
-    stop = Outstanding(sequence="0000000004", version=0, option="stop-fetcher", threads={T0: ""})
+    stop = QueuedCommand(sequence="0000000004", version=0, option="stop-fetcher", threads={T0: ""})
     view = replace(VIEW, channels={"a": Channel(consumer_id="a", version=3, commands=(stop,))})
     evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=6_000, why="x")
     [transaction] = plan([evict], replace(NODES, view=view), TERM, DRAFT)
@@ -142,7 +142,7 @@ def test_an_eviction_is_refused_when_the_command_was_acknowledged_meanwhile() ->
 
 
 def test_a_purge_deletes_what_was_read_by_version() -> None:
-    left = Outstanding(sequence="0000000004", version=1, option="stop-fetcher", threads={T0: ""})
+    left = QueuedCommand(sequence="0000000004", version=1, option="stop-fetcher", threads={T0: ""})
     gone = Channel(consumer_id="a", version=3, commands=(left,), evicted_ms=1, refused_mark=True)
     nodes = replace(NODES, view=replace(VIEW, members={}, channels={"a": gone}))
     [purge] = plan([PurgeChannel(consumer_id="a", why="x")], nodes, TERM, DRAFT)
@@ -156,7 +156,7 @@ def test_a_purge_deletes_what_was_read_by_version() -> None:
 
 
 def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
-    refused = Outstanding(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
+    refused = QueuedCommand(sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0"}, error="no")
     channel = Channel(consumer_id="a", version=3, commands=(refused,), refused_mark=True)
     view = replace(VIEW, owners={T0: Owner("a-0", 9)}, channels={"a": channel})
     decision = RemoveRefused(consumer_id="a", sequence="0000000004", why="x")
@@ -171,7 +171,7 @@ def test_removing_a_refused_start_frees_the_owners_that_it_named() -> None:
 
 def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> None:
     """Its partitions were given on since, it names what is another consumer's, or it is a stop: who owns them reads."""
-    refused = Outstanding(
+    refused = QueuedCommand(
         sequence="0000000004", version=1, option="start-fetcher", threads={T0: "a-0", T1: "b-0"}, error="no"
     )
     for command, first in ((refused, "b-0"), (refused, "a-1"), (replace(refused, option="stop-fetcher"), "a-0")):
@@ -250,7 +250,7 @@ def test_what_is_remembered_of_static_members_is_made_set_and_removed_by_version
 
 def test_a_stop_of_who_knows_only_the_draft_says_so_in_the_owners_and_what_it_stopped_is_emptied() -> None:
     owners = {T0: Owner("a-0", 8), T1: Owner("a-0", 3)}
-    view = replace(VIEW, members={"a": Member(consumer_id="a", czxid=1, coordinated=False)}, owners=owners)
+    view = replace(VIEW, members={"a": Member(consumer_id="a", czxid=1, speaks_protocol=False)}, owners=owners)
     nodes = replace(NODES, view=view)
     [stop] = plan([StopFetching(consumer_id="a", partitions={T0: "", T1: ""}, why="x")], nodes, TERM, DRAFT)
     assert stop.writes[:-1] == (
@@ -258,7 +258,7 @@ def test_a_stop_of_who_knows_only_the_draft_says_so_in_the_owners_and_what_it_st
         SetNode(f"{GROUP}/owners/t/0", b"!a-0", 8),
         SetNode(f"{GROUP}/owners/t/1", b"!a-0", 3),
     )
-    [freed] = plan([FreeHalted(consumer_id="a", partitions=(T0, T1), why="x")], nodes, TERM, DRAFT)
+    [freed] = plan([ReleaseForDraftMember(consumer_id="a", partitions=(T0, T1), why="x")], nodes, TERM, DRAFT)
     assert freed.writes == (
         *GUARDS,
         SetNode(f"{GROUP}/owners/t/0", b"", 8),

@@ -159,26 +159,26 @@ def test_nodes_of_another_group_change_nothing() -> None:
     assert folded(data("/consumers/groups/h/ids/a", b"garbage")) == empty("g")
 
 
-def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_and_halting() -> None:
+def test_an_owner_that_was_told_to_stop_and_knows_only_the_draft_is_its_threads_and_a_draft_stop() -> None:
     path = f"{GROUP}/owners/t/0"
     told = folded(data(path, b"!a-0", version=4))
-    assert (told.view.owners, told.view.halting) == ({T0: Owner("a-0", 4)}, frozenset({T0}))
+    assert (told.view.owners, told.view.draft_stops) == ({T0: Owner("a-0", 4)}, frozenset({T0}))
     freed = folded(data(path, b"", version=5), before=told)
-    assert (freed.view.owners, freed.view.halting) == ({T0: Owner("", 5)}, frozenset())
+    assert (freed.view.owners, freed.view.draft_stops) == ({T0: Owner("", 5)}, frozenset())
 
 
-def test_with_a_topics_mark_what_was_halting_below_it_is_gone() -> None:
-    """The coordinator looked up the owner of what was halting, and died of it."""
+def test_with_a_topics_mark_the_draft_stops_below_it_are_gone() -> None:
+    """The coordinator looked up the owner of a draft stop, and died of it."""
     mark = f"{GROUP}/owners/t"
     marked = folded(data(mark, b""), data(f"{mark}/0", b"!a-0", version=4))
-    assert marked.view.halting == frozenset({T0})
+    assert marked.view.draft_stops == frozenset({T0})
     gone = folded(data(mark, None), before=marked)
-    assert (gone.view.owners, gone.view.halting) == ({}, frozenset())
+    assert (gone.view.owners, gone.view.draft_stops) == ({}, frozenset())
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_batch_of_answers_is_the_same_as_one_after_the_other(seed: int) -> None:
-    """Topics come and go with their owners, some of them halting or unreadable, and members that nobody can parse."""
+    """Topics come and go with their owners; some of these are draft stops or unreadable, as are some members."""
     draw = random.Random(seed)
     answers: list[Node] = []
     for version in range(80):

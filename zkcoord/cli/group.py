@@ -304,7 +304,7 @@ def _members(report: GroupReport) -> list[dict[str, Any]]:
 def _member(report: GroupReport, name: str, partitions: list[str]) -> dict[str, Any]:
     view = report.view
     member, channel = view.members[name], view.channels.get(name)
-    draft_only = channel is not None and not member.coordinated
+    draft_only = channel is not None and not member.speaks_protocol
     notes = [
         "knows only the draft" if draft_only else None,
         "no topic matches its wildcard" if member.wildcard is not None and not member.threads else None,

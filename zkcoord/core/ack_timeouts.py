@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.view import REJECT, Channel, GroupView, Outstanding
+from zkcoord.core.view import REJECT, Channel, GroupView, QueuedCommand
 
 REBALANCE_BACKOFF_MS = 2_000
 REBALANCE_BACKOFF_MAX_MS = 30_000
@@ -146,7 +146,7 @@ class AckTimeouts:
         """True when a channel that was never registered with has been left alone long enough."""
         return now_ms >= self.joining.get((channel.consumer_id, channel.czxid), now_ms) + JOINING_MS
 
-    def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, Outstanding]]:
+    def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, QueuedCommand]]:
         """Members that have used up their retries, each with its oldest overdue command; by consumer id."""
         found = []
         for consumer_id in sorted(view.members):
@@ -157,7 +157,7 @@ class AckTimeouts:
                     break
         return found
 
-    def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: Outstanding) -> int:
+    def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: QueuedCommand) -> int:
         """A rejected member is given its rebalance timeout alone, without retries."""
         retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]

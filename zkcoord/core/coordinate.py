@@ -30,7 +30,7 @@ from zkcoord.core.memory import Memory
 from zkcoord.core.model import consumer_of
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
-from zkcoord.core.reconcile import available, grants, halted, stops
+from zkcoord.core.reconcile import available, draft_releases, grants, stops
 from zkcoord.core.record import HOLD, REBALANCE
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import ReplayQuota, pings
@@ -39,7 +39,7 @@ from zkcoord.core.retention import clear
 from zkcoord.core.state import Failure, GroupState
 from zkcoord.core.target import Digest
 from zkcoord.core.topics import drops
-from zkcoord.core.view import REJECT, GroupView, Member, Outstanding, Owner
+from zkcoord.core.view import REJECT, GroupView, Member, Owner, QueuedCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def decide(
     keeping, waiting = kept(view, announced)  # before what it is about is removed
     decisions += keeping
     decisions += _refused_commands(view, waiting)
-    decisions += halted(view)
+    decisions += draft_releases(view)
     memory = _asked_to_rebalance(view, memory)
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred, decisions)
@@ -306,7 +306,7 @@ def _failed(state: GroupState, error: str | None, *, forgave: bool) -> SetState:
     return SetState(state=replace(state, failed=None), event=StateEvent.REBALANCE_RECOVERED, why=over)
 
 
-def _evict(view: GroupView, consumer_id: str, command: Outstanding | None, why: str) -> EvictMember:
+def _evict(view: GroupView, consumer_id: str, command: QueuedCommand | None, why: str) -> EvictMember:
     return EvictMember(
         consumer_id=consumer_id,
         sequence=None if command is None else command.sequence,

@@ -134,7 +134,7 @@ class RejectMember(_OfMember):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeHalted(_OfMember):
+class ReleaseForDraftMember(_OfMember):
     """Empty the owners that a draft-only consumer has stopped reading: it cannot release them by itself."""
 
     partitions: tuple[TopicPartition, ...]
@@ -179,7 +179,7 @@ Decision = (
     | RemoveGroup
     | RejectMember
     | RememberInstances
-    | FreeHalted
+    | ReleaseForDraftMember
     | PingMember
     | PurgeChannel
     | RemoveRefused

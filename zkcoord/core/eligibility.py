@@ -34,7 +34,7 @@ def agree(
     coordinator does not have (`known`), or that no member offers, is left aside and becomes the problem: a record must
     not stop a group. A member that knows only the draft takes any assignor.
     """
-    choosing = [member for member in candidates if member.coordinated]
+    choosing = [member for member in candidates if member.speaks_protocol]
     problem = None if decided is None else _why_not(choosing, decided, known)
     common = [decided] if decided is not None and problem is None else []
     rejected: dict[str, str] = {}
@@ -97,12 +97,12 @@ def admit(candidates: Sequence[Member], view: GroupView) -> tuple[list[Member], 
     A member that knows only the draft would not understand why: it always takes part, without a say in the protocol.
     """
     admitted: list[Member] = []
-    in_order = sorted((m for m in candidates if m.coordinated), key=lambda m: (m.czxid, m.consumer_id))
+    in_order = sorted((m for m in candidates if m.speaks_protocol), key=lambda m: (m.czxid, m.consumer_id))
     _, rejected = in_common(view.protocols, [(member.consumer_id, member.protocols) for member in in_order])
     for member in candidates:
         if member.consumer_id in rejected:
             continue
-        if member.coordinated and member.session_timeout_ms < view.record.policy.session_timeout_min_ms:
+        if member.speaks_protocol and member.session_timeout_ms < view.record.policy.session_timeout_min_ms:
             rejected[member.consumer_id] = (
                 f"its session timeout of {member.session_timeout_ms} ms is below the group's minimum of "
                 f"{view.record.policy.session_timeout_min_ms} ms"
@@ -144,7 +144,7 @@ def _why_aside(view: GroupView, member: Member, channel: Channel | None, heir: s
     if member.unreadable is not None:
         reasons.append(f"unreadable: {member.unreadable}")
     if channel is None:
-        reasons += ["no channel"] if member.coordinated else ["an old consumer", "no channel"]
+        reasons += ["no channel"] if member.speaks_protocol else ["an old consumer", "no channel"]
     elif channel.evicted_ms is not None:
         reasons.append("evicted")
     if heir is not None:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from zkcoord.core.ack_timeouts import AckTimeouts
-from zkcoord.core.decisions import FreeHalted, GrantPartitions, StopFetching
+from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.replay import Replays
@@ -47,7 +47,7 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
     for partition, thread in moving:
         holder = consumer_of(thread)
         channel = view.channels.get(holder)
-        if holder not in view.members or channel is None or partition in view.halting:
+        if holder not in view.members or channel is None or partition in view.draft_stops:
             continue
         if not channel.names(partition) and not memory.patience.in_vain(holder, partition, now_ms):
             found[holder][partition] = target.get(partition, "")
@@ -89,13 +89,13 @@ def grants(
     ]
 
 
-def halted(view: GroupView) -> list[FreeHalted]:
+def draft_releases(view: GroupView) -> list[ReleaseForDraftMember]:
     """Free partitions that draft-only members have stopped: no command in their channels names them any more."""
     found: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in sorted(view.halting):
+    for partition in sorted(view.draft_stops):
         holder = consumer_of(view.owners[partition].thread)
         channel = view.channels.get(holder)
         if holder in view.members and channel is not None and not channel.names(partition):
             found[holder].append(partition)
     why = "its consumer, which knows only the draft, has stopped"
-    return [FreeHalted(consumer_id=c, partitions=tuple(p), why=why) for c, p in sorted(found.items())]
+    return [ReleaseForDraftMember(consumer_id=c, partitions=tuple(p), why=why) for c, p in sorted(found.items())]

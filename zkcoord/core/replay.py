@@ -57,7 +57,7 @@ class OpenRanges:
         same = view.members is self._members and view.owners is self._owners
         if same and view.state.replay is self._replay and view.channels is self._channels:
             return self
-        standing = {c: channel for c, channel in view.channels.items() if channel.batch or _handed(channel)}
+        standing = {c: channel for c, channel in view.channels.items() if channel.announced or _handed(channel)}
         known = self._of if same else {}
         if standing.keys() == known.keys() and all(known[c][0] is channel for c, channel in standing.items()):
             of = known
@@ -86,7 +86,7 @@ def _handed(channel: Channel) -> bool:
 def _open(view: GroupView, living: Callable[[str], bool], channel: Channel) -> _Open:
     """The announced ranges in a channel, of partitions without a living owner."""
     owners = view.owners
-    all_of = [channel.batch, *(command.replay for command in channel.commands if command.replay)]
+    all_of = [channel.announced, *(command.replay for command in channel.commands if command.replay)]
     return tuple(
         (partition, announced)
         for ranges in all_of
@@ -120,7 +120,7 @@ class Replays:
         """True while the channel holds a range that is still to be handed on, and may stand nowhere else."""
         if not self.counting and not self.unknown:
             return False
-        named = [*channel.batch, *(p for command in channel.commands for p in command.replay)]
+        named = [*channel.announced, *(p for command in channel.commands for p in command.replay)]
         return any(p in self.counting or p in self.unknown for p in named)
 
 

@@ -59,9 +59,9 @@ class ReplayQuota:
         consumer_id, weight = channel.consumer_id, range_bytes(partition, announced)
         if consumer_id not in self._handed:
             sent = under_way(channel)
-            self._handed[consumer_id] = sent, sent + sum(range_bytes(p, r) for p, r in channel.batch.items())
+            self._handed[consumer_id] = sent, sent + sum(range_bytes(p, r) for p, r in channel.announced.items())
         sent, held = self._handed[consumer_id]
-        known = channel.batch.get(partition)
+        known = channel.announced.get(partition)
         more = 0 if known is not None and known[:2] == announced else weight  # stands in its status: it was its own
         fits = not sent or sent + weight <= UNDER_WAY_BYTES_MAX
         fits = fits and (not more or held + more <= HELD_BYTES_MAX or not (sent or _has_work(view, channel)))
@@ -107,7 +107,7 @@ def pings(view: GroupView, rooms: ReplayQuotas, liveness: Liveness, now_ms: int)
 
 def _has_work(view: GroupView, channel: Channel) -> bool:
     """True while it owns a partition with a range in its status: its commits there make room."""
-    owners = (view.owners.get(partition) for partition in channel.batch)
+    owners = (view.owners.get(partition) for partition in channel.announced)
     return any(owner is not None and consumer_of(owner.thread) == channel.consumer_id for owner in owners)
 
 

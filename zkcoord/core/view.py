@@ -67,7 +67,7 @@ class Member:
     version: int = 0
     threads: Mapping[str, int] = field(default_factory=dict)  # topic -> threads; of a wildcard: what it takes now
     wildcard: Wildcard | None = None
-    coordinated: bool = True  # carries the marker: speaks this protocol
+    speaks_protocol: bool = True  # its registration carries the marker: it has a channel and obeys commands
     unreadable: str | None = None
     instance: str | None = None
     replaces: str | None = None
@@ -83,7 +83,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outstanding:
+class QueuedCommand:
     """A command that stands in a channel: written, not yet acknowledged."""
 
     sequence: str  # ten digits
@@ -121,10 +121,10 @@ class Channel:
     consumer_id: str
     version: int
     czxid: int = 0  # tells a channel from one that was removed and made again under its name
-    commands: tuple[Outstanding, ...] = ()  # by sequence
+    commands: tuple[QueuedCommand, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
-    batch: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # the ranges that its consumer announced
+    announced: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges, by its consumer
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered
     progress: int | None = None  # as its application reported it with that answer: grows with its work
@@ -182,7 +182,7 @@ class GroupView:
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
     state: GroupState = field(default_factory=GroupState)  # as the coordinator wrote it last
     state_version: int | None = None  # None: there is no state yet
-    halting: frozenset[TopicPartition] = frozenset()  # their owners know only the draft, and were told to stop
+    draft_stops: frozenset[TopicPartition] = frozenset()  # their owners know only the draft, and were told to stop
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 

@@ -11,13 +11,13 @@ from zkcoord.core.decisions import (
     DropTopic,
     EvictMember,
     FoundGroup,
-    FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
     PingMember,
     PurgeChannel,
     RejectMember,
+    ReleaseForDraftMember,
     RememberInstances,
     RemoveGroup,
     RemoveRefused,
@@ -78,7 +78,7 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
-            case FreeHalted():
+            case ReleaseForDraftMember():
                 name = "draft_member_stopped"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case RememberInstances():

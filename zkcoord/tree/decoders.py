@@ -14,7 +14,7 @@ from zkcoord.core.view import (
     Instance,
     Member,
     OffsetSeen,
-    Outstanding,
+    QueuedCommand,
     Wildcard,
 )
 from zkcoord.errors import CorruptError
@@ -51,7 +51,7 @@ def member_of(consumer_id: str, node: Node) -> Member:
         version=stat.version,
         threads=registration.subscription if registration.pattern == STATIC else {},
         wildcard=wildcard_of(registration),
-        coordinated=registration.coordination == MARKER,
+        speaks_protocol=registration.coordination == MARKER,
         instance=registration.instance,
         replaces=registration.replaces,
         assignors=registration.assignors,
@@ -82,11 +82,11 @@ def decode_evicted(data: bytes) -> int:
     return found
 
 
-def outstanding(sequence: str, node: Node) -> Outstanding:
+def outstanding(sequence: str, node: Node) -> QueuedCommand:
     """The command that stands at a node; one that cannot be understood, or was refused, carries the error."""
     version = node.stat.version if node.stat is not None else 0
     if is_refused(node.data):
-        return Outstanding(
+        return QueuedCommand(
             sequence=sequence,
             version=version,
             option=refused_option(node.data).value,  # the owners that a refused start left behind are freed
@@ -97,9 +97,9 @@ def outstanding(sequence: str, node: Node) -> Outstanding:
     try:
         command = decode_command(node.data)
     except CorruptError:
-        return Outstanding(sequence=sequence, version=version, option="?", threads={})  # its consumer will refuse it
+        return QueuedCommand(sequence=sequence, version=version, option="?", threads={})  # its consumer will refuse it
     fetchers = command.option in (Option.START_FETCHER, Option.STOP_FETCHER)
-    return Outstanding(
+    return QueuedCommand(
         sequence=sequence,
         version=version,
         option=command.option.value,
@@ -115,13 +115,13 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     try:
         status = decode_status(node.data)
     except CorruptError as error:
-        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.batch)
+        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.announced)
         problem = f"{error}: its consumer must be mended; its status is left out"
     read = fast_replace(
         channel,
         version=channel.version if node.stat is None else node.stat.version,
         refusals=status.refused,
-        batch=status.batch,
+        announced=status.batch,
         pinged=status.pinged,
         progress=status.progress,
         lag=status.lag,

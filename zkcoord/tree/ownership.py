@@ -76,7 +76,7 @@ def owner_of(data: bytes, version: int) -> Owner:
     return Owner(_thread(data), version)
 
 
-def is_halting(data: bytes) -> bool:
+def is_draft_stop(data: bytes) -> bool:
     """Return True of the data of an owner that is marked by `halt`."""
     return data.startswith(_HALTING_BYTES)
 

@@ -18,13 +18,13 @@ from zkcoord.core.decisions import (
     DropTopic,
     EvictMember,
     FoundGroup,
-    FreeHalted,
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
     PingMember,
     PurgeChannel,
     RejectMember,
+    ReleaseForDraftMember,
     RememberInstances,
     RemoveGroup,
     RemoveRefused,
@@ -110,7 +110,7 @@ class _Planner:
             case SetState():
                 self._state = replace(decision.state, incarnations=self._state.incarnations)
                 yield self._set_state(decision.why)
-            case FreeHalted():
+            case ReleaseForDraftMember():
                 for named in self._parts(dict.fromkeys(decision.partitions, "")):
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
                     yield self._guarded([self._layout.ownership.free(*owner) for owner in owners], decision.why)
@@ -313,7 +313,7 @@ class _Planner:
 
     def _halt(self, consumer_id: str, partitions: Mapping[TopicPartition, str]) -> list[Write]:
         """Mark the owners of a draft-only consumer that is told to stop: it cannot release them."""
-        if self._view.members[consumer_id].coordinated:
+        if self._view.members[consumer_id].speaks_protocol:
             return []
         owners = [(self._layout.owner(self._view.group, p), self._view.owners[p]) for p in sorted(partitions)]
         return [self._layout.ownership.halt(path, owner) for path, owner in owners]

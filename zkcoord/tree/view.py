@@ -25,7 +25,7 @@ from zkcoord.tree.decoders import (
     outstanding,
     with_status,
 )
-from zkcoord.tree.ownership import UNREADABLE_OWNER, is_halting, owner_of
+from zkcoord.tree.ownership import UNREADABLE_OWNER, is_draft_stop, owner_of
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
@@ -79,14 +79,14 @@ class _Folder:
         self._changes: dict[str, Any] = {}  # of the view's maps and sets
         self._own: dict[str, Any] = {}  # of the nodes' own maps and sets: copies, made when they change
         self._problems = before.problems
-        self._halting: Set[TopicPartition] = before.view.halting
+        self._draft_stops: Set[TopicPartition] = before.view.draft_stops
         self._dropped: set[str] = set()  # topics whose owners went with their mark, and are still to be taken out
 
     def result(self) -> GroupNodes:
         """The group after the batch."""
         self._drop()
-        if "halting" in self._changes:
-            self._changes["halting"] = frozenset(self._halting)
+        if "draft_stops" in self._changes:
+            self._changes["draft_stops"] = frozenset(self._draft_stops)
         if "marks" in self._own:
             marks: Mapping[str, MarkSeen] = self._own["marks"]
             marked = frozenset(topic for topic, seen in marks.items() if seen.mark is not None or seen.unreadable)
@@ -257,9 +257,9 @@ class _Folder:
         if partition.topic in self._dropped:
             self._drop()
         known: Owner | None = self._changes.get("owners", self._before.view.owners).get(partition)
-        if is_halting(node.data) is not (partition in self._halting):
-            halting = self._own_halting()
-            (halting.discard if partition in halting else halting.add)(partition)
+        if is_draft_stop(node.data) is not (partition in self._draft_stops):
+            stops = self._own_draft_stops()
+            (stops.discard if partition in stops else stops.add)(partition)
         owner = None if node.stat is None else owner_of(node.data, node.stat.version)
         if owner is None and known is not None:
             del self._map("owners")[partition]
@@ -297,16 +297,16 @@ class _Folder:
         owners = self._map("owners")
         for partition in [p for p in owners if p.topic in self._dropped]:
             del owners[partition]
-        halting = [p for p in self._halting if p.topic in self._dropped]
-        if halting:
-            self._own_halting().difference_update(halting)
+        stops = [p for p in self._draft_stops if p.topic in self._dropped]
+        if stops:
+            self._own_draft_stops().difference_update(stops)
         self._dropped.clear()
 
-    def _own_halting(self) -> set[TopicPartition]:
+    def _own_draft_stops(self) -> set[TopicPartition]:
         """A copy of the partitions that draft-only members were told to stop, to be changed."""
-        if "halting" not in self._changes:
-            self._changes["halting"] = self._halting = set(self._halting)
-        changed: set[TopicPartition] = self._changes["halting"]
+        if "draft_stops" not in self._changes:
+            self._changes["draft_stops"] = self._draft_stops = set(self._draft_stops)
+        changed: set[TopicPartition] = self._changes["draft_stops"]
         return changed
 
     def _offset(self, address: Address, node: Node) -> None:
