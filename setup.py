@@ -49,6 +49,7 @@ setup(
         "zkcoord.legacy",
         "zkcoord.member",
         "zkcoord.migrate",
+        "zkcoord.offsets",
         "zkcoord.serving",
         "zkcoord.shell",
         "zkcoord.shell.journal",

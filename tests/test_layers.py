@@ -59,6 +59,15 @@ ALLOWED: dict[str, set[str]] = {
     | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
     | {"zkcoord.logs"},
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
+    "zkcoord.offsets": STDLIB
+    | {
+        "zkcoord.core",
+        "zkcoord.tree",
+        "zkcoord.shell.ports",
+        "zkcoord.kafka.client",
+        "zkcoord.offsets",
+        "zkcoord.errors",
+    },
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}

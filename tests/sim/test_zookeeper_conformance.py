@@ -266,10 +266,10 @@ class Transcript:
         self._owners: dict[int, str] = {0: "nobody"}
         self._token = 0
         self.lines: list[Any] = []
-        self._czxids: list[int] = []
+        self._zxids: list[int] = []
 
     def run(self, script: list[Step]) -> list[Any]:
-        """The transcript of the whole script; czxids as ranks."""
+        """The transcript of the whole script; zxids as ranks."""
         try:
             for step in script:
                 self._run(step)
@@ -277,7 +277,7 @@ class Transcript:
             for client in self._clients.values():
                 client.store.close()
             self._side.stop()
-        rank = {czxid: n for n, czxid in enumerate(sorted(set(self._czxids)))}
+        rank = {zxid: n for n, zxid in enumerate(sorted(set(self._zxids)))}
         return [_ranked(line, rank) for line in self.lines]
 
     def _run(self, step: Step) -> None:
@@ -354,20 +354,20 @@ class Transcript:
     def _node(self, node: Node) -> Any:
         if node.stat is None:
             return node.path, node.kind, None
-        self._czxids.append(node.stat.czxid)
+        self._zxids += [node.stat.czxid, node.stat.mzxid]
         owner = self._owners.get(node.stat.ephemeral_owner, "unknown")
-        told = node.stat.version, node.stat.child_changes, Czxid(node.stat.czxid), owner
+        told = node.stat.version, node.stat.child_changes, Zxid(node.stat.czxid), Zxid(node.stat.mzxid), owner
         return node.path, node.kind, *told, node.data, node.children
 
 
-class Czxid(NamedTuple):
-    """A czxid in a transcript; replaced by its rank."""
+class Zxid(NamedTuple):
+    """A transaction's number in a transcript; replaced by its rank."""
 
     value: int
 
 
 def _ranked(value: Any, rank: dict[int, int]) -> Any:
-    if isinstance(value, Czxid):
+    if isinstance(value, Zxid):
         return rank[value.value]
     if isinstance(value, list):
         return [_ranked(each, rank) for each in value]

@@ -146,7 +146,7 @@ class Replica:
             return Node(path, kind, None)
         if kind is Kind.DATA:
             return Node(path, kind, found.stat, found.data)
-        stat = Stat(*found.stat[:-1], self.child_changes[path])
+        stat = Stat(*found.stat[:4], self.child_changes[path], found.stat.mzxid)
         return Node(path, kind, stat, b"", tuple(sorted(self.children[path])))
 
     def _children_changed(self, path: str) -> None:
@@ -215,7 +215,7 @@ class Draft:
         if parent.stat.ephemeral_owner:
             return "NoChildrenForEphemerals", -1
         owner = self._owner if write.ephemeral else 0
-        self._put(path, None, Znode(write.data, Stat(0, self._zxid, owner, self._now_ms)))
+        self._put(path, None, Znode(write.data, Stat(0, self._zxid, owner, self._now_ms, 0, self._zxid)))
         self.created[parent_path] = count + 1
         self.created[path] = 0
         self._child_counts[parent_path] = self._child_counts.get(parent_path, 0) + 1
@@ -225,7 +225,7 @@ class Draft:
         version, czxid, owner = node.stat[:3]
         if write.version not in (ANY_VERSION, version):
             return "BadVersion", -1
-        self._put(write.path, node, Znode(write.data, Stat(version + 1, czxid, owner, self._now_ms)))
+        self._put(write.path, node, Znode(write.data, Stat(version + 1, czxid, owner, self._now_ms, 0, self._zxid)))
         return "", version + 1
 
     def _delete(self, path: str, node: Znode) -> tuple[str, int]:

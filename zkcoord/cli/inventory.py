@@ -90,7 +90,7 @@ def _inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterat
 def _kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
     """Asks Kafka for offsets; None when nobody said where it is, or it cannot be asked."""
     from zkcoord.kafka.client import KafkaClient, librdkafka
-    from zkcoord.kafka.group_offsets import group_offsets
+    from zkcoord.offsets.kafka_store import KafkaCommits
 
     servers = settings.kafka_address()
     if servers is None:
@@ -106,14 +106,16 @@ def _kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
         warn(f"{silent}; offsets in Kafka are not shown")
         return None
 
+    store = KafkaCommits(client, timeout_ms=KAFKA_TIMEOUT_MS)
+
     def ask(groups: Sequence[str]) -> Mapping[str, Mapping[TopicPartition, int]]:
-        answer = group_offsets(client, groups, servers=servers, timeout_ms=KAFKA_TIMEOUT_MS)
+        answer = store.read(groups)
         alike: dict[str, ZkcoordError] = {}
         for group, error in sorted(answer.unknown.items()):
             alike.setdefault(str(error).replace(group, ""), error)
         for error in alike.values():
             warn(f"{error}; where its offsets stand is not known")
-        return answer.found
+        return {group: {p: commit.offset for p, commit in found.items()} for group, found in answer.found.items()}
 
     return ask
 

@@ -225,7 +225,7 @@ class KafkaClient:
                 last = error.args[0]
                 admin.poll(0)  # serves _on_error
                 if self._denied is not None:
-                    raise self._translate(last, "list its topics") from error
+                    raise self.as_error(last, "list its topics") from error
                 if self._down or time.monotonic() >= deadline:
                     break
         return unreachable(self._trouble or last, self._servers)
@@ -279,7 +279,7 @@ class KafkaClient:
             admin.poll(0)  # serves _on_error
             if self._denied is not denied or time.monotonic() >= deadline:
                 break
-        raise self._translate(failure.args[0], "list its topics") from failure
+        raise self.as_error(failure.args[0], "list its topics") from failure
 
     def ask_offsets(
         self,
@@ -320,7 +320,7 @@ class KafkaClient:
             self._denied = None
         admin.poll(0)  # serves log lines and _on_error: tells why nobody answered
         place = {"latest": "end", "earliest": "start"}.get(str(which), "offset of a time")
-        reasons = {p: self._translate(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
+        reasons = {p: self.as_error(error, f"tell the log's {place} of {p}") for p, error in failed.items()}
         if any(error.name() == NO_LEADERS for error in failed.values()):
             missing = failed.keys() - set(self.partitions(wait_ms))
             reasons |= dict.fromkeys(missing, UnknownPartitionError(""))
@@ -377,7 +377,7 @@ class KafkaClient:
         elif error.name() in AWAY:
             self._trouble = error
 
-    def _translate(self, error: Any, doing: str) -> ZkcoordError:
+    def as_error(self, error: Any, doing: str) -> ZkcoordError:
         """Blame the credentials for a request that timed out because the brokers refuse them."""
         if self._denied is not None and error.name() in AWAY:
             error = self._denied

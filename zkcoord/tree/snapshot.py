@@ -14,6 +14,7 @@ class Stat(NamedTuple):
     ephemeral_owner: int  # session id, 0 for a persistent node
     mtime_ms: int = 0  # the server's clock; for people only, never for a decision
     child_changes: int = 0  # of a list: how many children were made and removed, also those nobody has seen
+    mzxid: int = 0  # the transaction that wrote the data last; 0: not told
 
 
 class Kind(Enum):

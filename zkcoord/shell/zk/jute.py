@@ -69,8 +69,8 @@ def acls(entries: Sequence[tuple[int, str, str]]) -> bytes:
 
 def read_stat(frame: bytes, offset: int) -> Stat:
     """Return the stat at `offset`; it is `STAT.size` bytes long."""
-    czxid, _, _, mtime, version, _, _, owner, _, _, _ = STAT.unpack_from(frame, offset)
-    return Stat(version, czxid, owner, mtime)
+    czxid, mzxid, _, mtime, version, _, _, owner, _, _, _ = STAT.unpack_from(frame, offset)
+    return Stat(version, czxid, owner, mtime, 0, mzxid)
 
 
 def read_buffer(frame: bytes, offset: int) -> tuple[bytes, int]:

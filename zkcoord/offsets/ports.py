@@ -1,0 +1,51 @@
+"""The interface of a store of offsets in Kafka: read many, commit many, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import KafkaCommit
+from zkcoord.errors import ZkcoordError
+
+Commits = Mapping[TopicPartition, KafkaCommit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCommits:
+    """Group -> its commits (empty: Kafka knows none), and for every other group why they are not known."""
+
+    found: Mapping[str, Commits]
+    unknown: Mapping[str, ZkcoordError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """What became of each partition of one commit.
+
+    `refused`: Kafka did not take it. `unknown`: Kafka did not answer in time, and the commit may still arrive late.
+    """
+
+    done: frozenset[TopicPartition] = frozenset()
+    refused: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
+    unknown: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
+
+    def error(self) -> ZkcoordError | None:
+        """Return the error of the first partition that is not done, None if all are."""
+        failed = {**self.refused, **self.unknown}
+        return failed[min(failed)] if failed else None
+
+
+class CommitStore(Protocol):
+    """Offsets of consumer groups in Kafka. Raises nothing that concerns single groups or partitions."""
+
+    def read(self, groups: Collection[str]) -> ReadCommits:
+        """Return all commits of these groups; one request a group, all of them at once."""
+
+    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
+        """Return the commits of these partitions of one group."""
+
+    def commit(self, group: str, commits: Commits) -> CommitOutcome:
+        """Commit these offsets. Kafka refuses while a consumer of Kafka's own protocol uses the group id."""
