@@ -26,7 +26,7 @@ def answered(text: str) -> None:
         assert message.isascii() and "\n" not in message and len(message) < 600, message
         return
     for case in [cases] if isinstance(cases, Case) else cases:
-        owners, why = plan_of(case.group)
+        owners, why, _ = plan_of(case.group)
         assert (owners is None) is (why is not None)
 
 

@@ -34,17 +34,18 @@ class OldGroup:
 
 
 class Plan(NamedTuple):
-    """Partition -> thread; or None, and why there is no plan."""
+    """Partition -> thread; or None, and why there is no plan. `tied`: partitions with equal hashes."""
 
     owners: Mapping[TopicPartition, str] | None
     error: str | None = None
+    tied: tuple[TopicPartition, ...] = ()
 
 
 def plan_of(group: OldGroup) -> Plan:
     """What the members settle on, or why they never do."""
     try:
         given = AssignorInput(subscribers=_subscribers(group), partitions=group.topics, owned={})
-        return Plan(_assigned(group, given))
+        return Plan(_assigned(group, given), tied=_tied(group, given))
     except CorruptError as error:
         return Plan(None, str(error))
 
@@ -76,6 +77,12 @@ def _assigned(group: OldGroup, given: AssignorInput) -> dict[TopicPartition, str
     if group.version.equal_subscriptions:
         return _each_for_itself(group.version, given)
     return deal(given, *group.version.hashed_as, topics_of_all(given.subscribers))
+
+
+def _tied(group: OldGroup, given: AssignorInput) -> tuple[TopicPartition, ...]:
+    if group.assignor != ROUND_ROBIN or not group.version.round_robin:
+        return ()
+    return tuple(partition for tie in ties(given, *group.version.hashed_as) for partition in tie)
 
 
 def _each_for_itself(version: OldVersion, given: AssignorInput) -> dict[TopicPartition, str]:

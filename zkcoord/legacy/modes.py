@@ -1,0 +1,196 @@
+"""Which mode a group of the layout `legacy` has, and the plan of a mixed one: a pure function of its registrations, the
+topics, the adoption and the time.
+
+Members of ours are known by their names and by the marker in their registrations. Pokes count as nobody. Everybody else
+is an old member, also one that cannot be read: an old member that cannot read a registration does not rebalance either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.mode import COORDINATED, GroupMode, Mode
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.legacy.clients import MIXES, Library, client_of
+from zkcoord.legacy.planning import OldGroup, plan_of
+from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
+from zkcoord.legacy.versions import OldVersion, old_version
+from zkcoord.tree.codec import shown
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.topic_filter import INTERNAL
+
+GRACE_MS = 10_000
+"""So long a registration that nobody can read may be one that is about to be written (kafka-node does so)."""
+
+NAMED_MAX = 5
+"""Members or partitions that a reason names one by one."""
+
+POKE = "zpoke"
+"""Behind the group's name, how the name of a poke begins: a registration without topics, which nobody counts."""
+
+
+@lru_cache(maxsize=1_000)
+def _own_names(group: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(group)}_.*-[0-9]+-z[0-9a-f]{{7}}", re.DOTALL)
+
+
+def named_as_ours(group: str, consumer_id: str) -> bool:
+    """True when a consumer of ours may have this name; an old one may, too: its `consumer.id` is any text.
+
+    >>> named_as_ours("g", "g_h-1416335000123-z1a2b3c4"), named_as_ours("g", "g_h-1416335000123-1a2b3c4d")
+    (True, False)
+    """
+    return _own_names(group).fullmatch(consumer_id) is not None
+
+
+class Readings(NamedTuple):
+    """What the members of one version read in registrations."""
+
+    read: Mapping[str, OldSubscription]
+    unreadable: Mapping[str, str]  # name -> why
+    regexes: Mapping[str, str]  # name -> why its wildcard cannot be evaluated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """The members of a group as their registrations were read. `of` makes it."""
+
+    ours: frozenset[str] = frozenset()
+    old: frozenset[str] = frozenset()
+    foreign: Mapping[str, str] = field(default_factory=dict)  # name -> the library, and what it was known by
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # name -> why
+    texts: Mapping[str, str] = field(default_factory=dict)  # of all that count, in the order of joining
+
+    @classmethod
+    def of(cls, group: str, registrations: Mapping[str, Node]) -> Neighbours:
+        """Sort the members of a group out. A registration that is gone counts as nobody."""
+        ours, old = set[str](), set[str]()
+        foreign, unreadable, texts = dict[str, str](), dict[str, str](), dict[str, str]()
+        standing = {name: node.stat for name, node in registrations.items() if node.stat is not None}
+        for name in sorted(standing, key=lambda name: (standing[name].czxid, name)):
+            data = registrations[name].data
+            client = client_of(group, name, data, standing[name].version)
+            if name.startswith(f"{group}_{POKE}") and _subscribes_to_nothing(data):
+                continue
+            texts[name] = data.decode("utf-8", "replace")
+            if client.library is Library.ZKCOORD and named_as_ours(group, name):
+                ours.add(name)
+                continue
+            old.add(name)
+            if client.library is Library.UNKNOWN:
+                unreadable[name] = client.why
+            elif client.library not in MIXES:
+                foreign[name] = f"{client.library.value} ({client.why})"
+        return cls(ours=frozenset(ours), old=frozenset(old), foreign=foreign, unreadable=unreadable, texts=texts)
+
+    def read_by(self, version: OldVersion) -> Readings:
+        """What members of this version read in the registrations of all."""
+        read, wrong, regexes = dict[str, OldSubscription](), dict[str, str](), dict[str, str]()
+        for name, text in self.texts.items():
+            try:
+                read[name] = read_as(version, text)
+            except WildcardError as error:
+                regexes[name] = str(error)
+            except CorruptError as error:
+                wrong[name] = str(error)
+        return Readings(read, wrong, regexes)
+
+    def topics(self, adoption: Adoption, names: Iterable[str]) -> frozenset[str]:
+        """The topics that the plan depends on; `names`: all that exist."""
+        listed, wanted = tuple(names), set[str]()
+        for subscription in self.read_by(old_version(adoption.kafka)).read.values():
+            wanted.update(_taken(subscription, listed))
+        return frozenset(wanted)
+
+
+def _subscribes_to_nothing(data: bytes) -> bool:
+    try:
+        return not read_as(old_version("1.1"), data.decode("utf-8", "replace")).counts
+    except CorruptError:
+        return False
+
+
+def mode_of(
+    neighbours: Neighbours,
+    topics: Mapping[str, tuple[int, ...]],
+    adoption: Adoption | None,
+    unreadable_since_ms: Mapping[str, int],
+    now_ms: int,
+) -> GroupMode:
+    """The mode of a group. `topics`: at least those of `Neighbours.topics` that exist.
+
+    `unreadable_since_ms`: since when a registration was seen that nobody can read. One that is not among them was seen
+    now.
+    """
+    old = neighbours.old
+    if not old:
+        return COORDINATED
+    if adoption is None:
+        return _observed(old, "the group was not adopted")
+    try:
+        version = old_version(adoption.kafka)
+    except UsageError as error:
+        return _observed(old, f"the adoption names no version that is known: {error}")
+    if neighbours.foreign:
+        return _observed(old, f"another library computes another plan: {_named(neighbours.foreign)}")
+    readings = neighbours.read_by(version)
+    if wrong := {**readings.unreadable, **neighbours.unreadable}:
+        since_ms = min(unreadable_since_ms.get(name, now_ms) for name in wrong)
+        why = f"no old member can rebalance beside a registration that it cannot read: {_named(wrong)}"
+        if now_ms >= since_ms + GRACE_MS:
+            return _observed(old, why)
+        return GroupMode(mode=Mode.MIXED, why=why, old=old, grace_ends_ms=since_ms + GRACE_MS)
+    if readings.regexes:
+        return _observed(old, f"old members may evaluate a wildcard by rules of their Java: {_named(readings.regexes)}")
+    excluded = version.internal if adoption.exclude_internal else frozenset[str]()
+    internal = _internal(readings, [topic for topic in topics if topic in INTERNAL - excluded])
+    if internal:
+        return _observed(old, f"their wildcards take Kafka's internal topics, ours never do: {', '.join(internal)}")
+    plan = plan_of(
+        OldGroup(
+            version=version,
+            assignor=adoption.strategy,
+            registrations=neighbours.texts,
+            topics=topics,
+            exclude_internal=adoption.exclude_internal,
+        )
+    )
+    if plan.owners is None:
+        return _observed(old, plan.error or "there is no plan")
+    if plan.tied:
+        tied = ", ".join(map(str, plan.tied[:NAMED_MAX]))
+        return _observed(old, f"round robin has equal hashes for {tied}: use range, or rename a topic")
+    why = f"it has {len(old)} old member{'' if len(old) == 1 else 's'}: {_listed(sorted(old))}"
+    return GroupMode(mode=Mode.MIXED, why=why, old=old, plan=plan.owners, patience_ms=adoption.patience_ms)
+
+
+def _observed(old: frozenset[str], why: str) -> GroupMode:
+    return GroupMode(mode=Mode.OBSERVE, why=why, old=old)
+
+
+def _internal(readings: Readings, internal: Sequence[str]) -> list[str]:
+    """Those of the internal topics that somebody's wildcard takes."""
+    taking = [s for s in readings.read.values() if s.wildcard is not None] if internal else []
+    return sorted({topic for subscription in taking for topic in _taken(subscription, internal)})
+
+
+def _taken(subscription: OldSubscription, topics: Sequence[str]) -> Iterable[str]:
+    """The topics of a subscription; none where old members fail at it, since there is no plan then."""
+    try:
+        return subscription.threads(topics, frozenset())
+    except CorruptError:
+        return ()
+
+
+def _named(reasons: Mapping[str, str]) -> str:
+    return _listed([f"{shown(name)} ({why})" for name, why in sorted(reasons.items())])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
