@@ -18,7 +18,7 @@ from zkcoord.core.decisions import FoundGroup, RejectMember
 from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
-from zkcoord.core.phase import outlook, pending
+from zkcoord.core.phase import pending, planned_phase
 from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
@@ -214,7 +214,7 @@ def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
 
     Without members nothing is assigned, and the share that is remembered waits."""
     shares: dict[str, list[TopicPartition]] = {}
-    for partition, thread in sorted(memory.target.for_absent.items()):
+    for partition, thread in sorted(memory.target.reserved.items()):
         shares.setdefault(consumer_of(thread), []).append(partition)
     return {
         member.instance: Awaited(
@@ -223,7 +223,7 @@ def _awaited(view: GroupView, memory: Memory) -> dict[str, Awaited]:
             hold_ms=member.hold_ms,
             noted_ms=known.written_ms if known.away else None,
         )
-        for member in memory.holds.held(view, 0)
+        for member in memory.static_timers.held(view, 0)
         if member.instance is not None
         for known in [view.instances[member.instance]]
     }
@@ -248,7 +248,7 @@ class _Reading:
         decided = decide(view, Memory(), 0, digest, _assignors(view, known))
         decisions, memory = decided.decisions, decided.memory
         found = [d for d in decisions if isinstance(d, FoundGroup)]
-        now = outlook(view, memory.target, memory.differences.answer.owning, found)
+        now = planned_phase(view, memory.target, memory.difference.value.owning, found)
         if now in (Phase.STABLE, Phase.AWAITING_MEMBER) and (memory.target.waiting or recreated(view)):
             now = Phase.PREPARING_REBALANCE  # more moves are to come, or a topic's earlier incarnation is dropped
         rejected = {d.consumer_id: d.why for d in decisions if isinstance(d, RejectMember)}

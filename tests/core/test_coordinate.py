@@ -21,7 +21,7 @@ from tests.core.groups import (
     settled,
     state_set,
 )
-from zkcoord.core.ack_timeouts import JOINING_MS, patience_ms
+from zkcoord.core.ack_timeouts import JOINING_MS, ack_timeout_ms
 from zkcoord.core.decisions import (
     EvictMember,
     FoundGroup,
@@ -120,7 +120,7 @@ def test_a_silent_member_is_evicted_when_its_retries_are_used_up() -> None:
     channels = {"a": channel("a", stop), "b": channel("b")}
     owners = dict.fromkeys((T0, T1, T2, T3), "a-0")
     view = settled(group([silent, member("b", 2)], owners, channels=channels, max_rebalance_retries=1))
-    steps, limit_ms = Steps(), patience_ms(1_000, 1)
+    steps, limit_ms = Steps(), ack_timeout_ms(1_000, 1)
     assert steps.step(view, NOW) == ((), NOW + limit_ms)
     why = "stop-fetcher 0000000004 was not acknowledged within its retries"
     evict = EvictMember(consumer_id="a", sequence="0000000004", session_timeout_ms=10_000, why=why)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.groups import T0, T1, T2, T3, altered, channel, group, member
-from zkcoord.core.difference import Difference, Differences, difference
+from zkcoord.core.difference import Difference, KeptDifference, difference
 from zkcoord.core.negotiation import Negotiation
 from zkcoord.core.view import GroupView, Instance, Owner
 
@@ -25,10 +25,10 @@ def test_what_is_owned_elsewhere_is_misplaced_and_what_is_not_where_it_is_wanted
 
 def test_another_target_or_other_owners_make_another_difference() -> None:
     owners, wanted = {T0: Owner("a-0", 1)}, {T0: "b-0"}
-    known = Differences().between(owners, wanted)
+    known = KeptDifference().between(owners, wanted)
     assert known.between(owners, wanted) is known
-    assert known.between(owners, {T0: "a-0"}).answer == difference(owners, {T0: "a-0"})
-    assert known.between({T0: Owner("b-0", 2)}, wanted).answer == difference({T0: Owner("b-0", 2)}, wanted)
+    assert known.between(owners, {T0: "a-0"}).value == difference(owners, {T0: "a-0"})
+    assert known.between({T0: Owner("b-0", 2)}, wanted).value == difference({T0: Owner("b-0", 2)}, wanted)
 
 
 AGED = group([member("a", 1), member("b", 2, session_timeout_ms=4_000), member("c", 3)], {})

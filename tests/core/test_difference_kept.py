@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkcoord.core.difference import Differences, difference
+from zkcoord.core.difference import KeptDifference, difference
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 
@@ -34,7 +34,7 @@ def test_the_answer_after_some_changes_is_that_of_the_whole_in_its_order(seed: i
     every = partitions(rng.randrange(1, 12))
     wanted = {p: rng.choice(THREADS[1:]) for p in rng.sample(every, rng.randrange(len(every) + 1))}
     owners = {p: Owner(rng.choice(THREADS), 0) for p in rng.sample(every, rng.randrange(len(every) + 1))}
-    known = Differences().between(owners, wanted)
+    known = KeptDifference().between(owners, wanted)
     for version in range(1, 20):
         owners = dict(owners)
         for partition in rng.sample(every, rng.randrange(min(4, len(every) + 1))):
@@ -45,7 +45,7 @@ def test_the_answer_after_some_changes_is_that_of_the_whole_in_its_order(seed: i
         if rng.random() < 0.2:
             wanted = {**wanted, rng.choice(every): rng.choice(THREADS[1:])}
         known = known.between(owners, wanted)
-        assert known.answer == difference(owners, wanted)
+        assert known.value == difference(owners, wanted)
         assert known.between(owners, wanted) is known
 
 
@@ -54,12 +54,12 @@ def test_an_owner_that_changes_in_a_settled_group_costs_no_look_at_the_others() 
     every = partitions(1_000)
     wanted = Counted((p, f"m{p.partition}-0") for p in every)
     owners = Counted((p, Owner(thread, 1)) for p, thread in wanted.items())
-    known = Differences().between(owners, wanted)
-    assert known.answer.misplaced == known.answer.lacking == ()
+    known = KeptDifference().between(owners, wanted)
+    assert known.value.misplaced == known.value.lacking == ()
     changed = Counted(owners)
     changed[every[7]] = Owner("somebody-0", 2)
     wanted.asked = 0
     known = known.between(changed, wanted)
-    assert known.answer == difference(changed, dict(wanted))
-    assert known.answer.misplaced == ((every[7], "somebody-0"),)
+    assert known.value == difference(changed, dict(wanted))
+    assert known.value.misplaced == ((every[7], "somebody-0"),)
     assert wanted.asked <= 2

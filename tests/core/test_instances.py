@@ -33,7 +33,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.instances import remembered
 from zkcoord.core.model import Phase, TopicPartition
-from zkcoord.core.phase import cause, outlook
+from zkcoord.core.phase import phase_reason, planned_phase
 from zkcoord.core.view import GroupView, Instance, Member, Owner
 
 HOLD_MS = 30_000
@@ -88,8 +88,8 @@ def phase_now(view: GroupView) -> tuple[Phase, str]:
     steps = Steps()
     decisions, _ = steps.step(view)
     target = steps.last.target
-    found = outlook(view, target, steps.last.differences.answer.owning, decisions)
-    return found, cause(found, view, target, decisions)
+    found = planned_phase(view, target, steps.last.difference.value.owning, decisions)
+    return found, phase_reason(found, view, target, decisions)
 
 
 def test_f65_a_group_is_not_stable_while_a_share_waits_for_its_instance() -> None:

@@ -25,7 +25,7 @@ from tests.core.groups import (
     state_set,
     states,
 )
-from zkcoord.core.ack_timeouts import patience_ms
+from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.decisions import AnswerWish, GrantPartitions, SetState, StateEvent, StopFetching
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.view import GroupView, Owner
@@ -126,7 +126,7 @@ def failed(steps: Steps) -> tuple[GroupView, int]:
     members = [silent, member("b", 2)]
     view = settled(group(members, dict.fromkeys(ALL, "a-0"), channels=channels, on_timeout="fail"))
     decided(view, steps)
-    now_ms = NOW + patience_ms(1_000, view.record.policy.max_rebalance_retries)
+    now_ms = NOW + ack_timeout_ms(1_000, view.record.policy.max_rebalance_retries)
     (mark,) = decided(view, steps, now_ms)
     assert isinstance(mark, SetState)
     assert mark.event is StateEvent.REBALANCE_FAILED
@@ -156,7 +156,7 @@ def test_a_failure_is_cleared_by_a_rebalance_and_comes_back_when_nothing_is_ackn
     ]
     cleared = altered(view, failed=None)
     assert decided(cleared, steps, now_ms) == []
-    again_ms = now_ms + patience_ms(1_000, view.record.policy.max_rebalance_retries)
+    again_ms = now_ms + ack_timeout_ms(1_000, view.record.policy.max_rebalance_retries)
     assert decided(cleared, steps, again_ms) == [state_set(view, StateEvent.REBALANCE_FAILED, view.state.failed.error)]
 
 

@@ -8,7 +8,7 @@ from tests.core.groups import NOW, Steps, altered, channel, decided, group, memb
 from zkcoord.core.decisions import AnswerWish, PurgeChannel, RemoveGroup, StateEvent
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
-from zkcoord.core.phase import cause, outlook
+from zkcoord.core.phase import phase_reason, planned_phase
 from zkcoord.core.retention import Retention, asks_for_offsets
 from zkcoord.core.target import Target
 from zkcoord.core.view import GroupView
@@ -38,8 +38,8 @@ def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left(
     begun = deletion(offsets=True)
     assert decided(begun) == []
     assert asks_for_offsets(begun, Retention(), NOW)
-    assert outlook(begun, Target(), (), ()) is Phase.DEAD
-    assert cause(Phase.DEAD, begun, Target(), ()) == "it is being deleted (run r1)"
+    assert planned_phase(begun, Target(), (), ()) is Phase.DEAD
+    assert phase_reason(Phase.DEAD, begun, Target(), ()) == "it is being deleted (run r1)"
 
 
 def test_with_its_offsets_everything_goes() -> None:

@@ -7,7 +7,7 @@ from tests.sim.field import START, STOP, consumer_of, parse_command, parse_json
 from tests.sim.script import SESSION_MS, Script, hold_calls, on_seeds
 from tests.sim.test_draft_lines import OTHER, THIRD, Groups
 from tests.sim.zookeeper import Txn
-from zkcoord.core.ack_timeouts import patience_ms
+from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import DRAFT
 
@@ -162,7 +162,7 @@ def test_after_a_time_out_it_backs_off_and_retries_and_after_max_rebalance_retri
     go_on = hold_calls(script.application("consumer0"))
     script.grow("t", 8)
     world.run_until(lambda: script.outstanding("consumer0") == 1, what="a command that it does not obey")
-    asked_ms, patience = world.now_ms, patience_ms(REBALANCE_MS, 2)
+    asked_ms, patience = world.now_ms, ack_timeout_ms(REBALANCE_MS, 2)
     assert patience == 3 * REBALANCE_MS + 2_000 + 4_000
     world.run_for(patience - SLACK_MS)
     assert script.state()["failed"] is None

@@ -10,7 +10,7 @@ from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.field import START
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, hold_calls, on_seeds
-from zkcoord.core.ack_timeouts import backoff_ms, patience_ms
+from zkcoord.core.ack_timeouts import ack_timeout_ms, backoff_ms
 from zkcoord.core.model import TopicPartition
 from zkcoord.member.leaving import REJOIN_MS
 from zkcoord.tree.paths import DRAFT
@@ -58,7 +58,7 @@ def test_f12_a_time_out_with_no_change_at_all_is_retried_and_then_ends_in_an_evi
     script, silent, owned, asked_ms = one_silent(seed)
     world = script.world
     generation, sent = script.generation(), len(sent_to(script, silent))
-    patience = patience_ms(REBALANCE_MS, 4)
+    patience = ack_timeout_ms(REBALANCE_MS, 4)
     assert patience == 5 * REBALANCE_MS + 2_000 + 4_000 + 8_000 + 16_000
     world.run_for(patience - SLACK_MS - (world.now_ms - asked_ms))
     assert (GROUP, silent) in script.field.registrations
@@ -102,7 +102,7 @@ def test_an_evicted_consumer_comes_back_after_a_growing_wait(seed: int) -> None:
 def test_a_short_silence_within_the_retries_costs_nothing(seed: int) -> None:
     script, silent, owned, asked_ms = one_silent(seed)
     world = script.world
-    world.run_for(patience_ms(REBALANCE_MS, 4) - 2 * SLACK_MS - (world.now_ms - asked_ms))
+    world.run_for(ack_timeout_ms(REBALANCE_MS, 4) - 2 * SLACK_MS - (world.now_ms - asked_ms))
     application = script.application("consumer0")
     del application._next_call  # type: ignore[attr-defined]
     application._next_call()
@@ -117,7 +117,7 @@ def test_a_short_silence_within_the_retries_costs_nothing(seed: int) -> None:
 def test_the_policy_fail_marks_the_group_and_clears_the_mark_when_it_is_over(seed: int) -> None:
     script, silent, _, asked_ms = one_silent(seed, on_timeout="fail", max_rebalance_retries=1)
     world = script.world
-    patience = patience_ms(REBALANCE_MS, 1)
+    patience = ack_timeout_ms(REBALANCE_MS, 1)
     world.run_until(lambda: script.state()["failed"] is not None, 10_000, "the mark")
     assert patience - 100 <= world.now_ms - asked_ms <= patience + SLACK_MS
     failed = script.state()["failed"]

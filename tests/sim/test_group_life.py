@@ -8,7 +8,7 @@ from typing import Any
 from tests.sim.actors import GROUP, coordinator
 from tests.sim.field import START, STOP
 from tests.sim.script import Script, hold_calls, on_seeds, sends
-from zkcoord.core.ack_timeouts import patience_ms
+from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import SetNode, Transaction
 
@@ -129,7 +129,7 @@ def test_a_failed_group_stays_failed_over_a_failover_until_it_changes(seed: int)
     failed, old = script.state()["failed"], script.leader()
     world.crash(old, restart_after_ms=None, exact=True)
     world.run_until(lambda: script.leader() != old, what="another serves")
-    world.run_for(patience_ms(rebalance_ms, 0) // 2)
+    world.run_for(ack_timeout_ms(rebalance_ms, 0) // 2)
     assert script.state()["failed"] == failed
     script.join("consumer2")
     world.run_until(lambda: script.state()["failed"] is None, what="it is cleared by the change")

@@ -133,7 +133,7 @@ def no_grace(patch: Patch) -> None:
 
 def no_backoff(patch: Patch) -> None:
     """A refused start is tried again at once."""
-    patch.setattr(AckTimeouts, "held_back", lambda self, consumer_id, partition, now_ms: False)
+    patch.setattr(AckTimeouts, "start_backs_off", lambda self, consumer_id, partition, now_ms: False)
 
 
 def purges_who_is_joining(patch: Patch) -> None:

@@ -30,10 +30,10 @@ def backoff_ms(retry: int) -> int:
 
 
 @lru_cache(maxsize=1_000)
-def patience_ms(rebalance_timeout_ms: int, retries: int) -> int:
+def ack_timeout_ms(rebalance_timeout_ms: int, retries: int) -> int:
     """From the first sight of a command to its consumer's eviction: the time-out, and `retries` more with backoff.
 
-    >>> patience_ms(60_000, 4)
+    >>> ack_timeout_ms(60_000, 4)
     330000
     """
     return rebalance_timeout_ms * (retries + 1) + sum(backoff_ms(n) for n in range(1, retries + 1))
@@ -120,12 +120,12 @@ class AckTimeouts:
         since = failed.since_generation
         return any(command.generation <= since for channel in channels for command in channel.commands)
 
-    def held_back(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+    def start_backs_off(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while a start that this consumer refused is not tried again."""
         refusal = self.refusals.get((consumer_id, partition)) if self.refusals else None
-        return (refusal is not None and now_ms < refusal.until_ms) or self.in_vain(consumer_id, partition, now_ms)
+        return (refusal is not None and now_ms < refusal.until_ms) or self.backs_off(consumer_id, partition, now_ms)
 
-    def in_vain(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
+    def backs_off(self, consumer_id: str, partition: TopicPartition, now_ms: int) -> bool:
         """True while no command about this partition is sent, since its consumer did not understand the last one."""
         refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
         return refused is not None and now_ms < refused.until_ms
@@ -152,16 +152,16 @@ class AckTimeouts:
         for consumer_id in sorted(view.members):
             channel = view.channels.get(consumer_id)
             for command in channel.commands if channel else ():
-                if now_ms >= self._patience_ends_ms(view, consumer_id, command):
+                if now_ms >= self._timeout_ends_ms(view, consumer_id, command):
                     found.append((consumer_id, command))
                     break
         return found
 
-    def _patience_ends_ms(self, view: GroupView, consumer_id: str, command: QueuedCommand) -> int:
+    def _timeout_ends_ms(self, view: GroupView, consumer_id: str, command: QueuedCommand) -> int:
         """A rejected member is given its rebalance timeout alone, without retries."""
         retries = 0 if command.option == REJECT else view.record.policy.max_rebalance_retries
         first_ms = self.commands[(consumer_id, command.sequence)]
-        return first_ms + patience_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
+        return first_ms + ack_timeout_ms(view.members[consumer_id].rebalance_timeout_ms, retries)
 
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """The next moment at which a wait ends; None when the group waits for nobody."""
@@ -169,7 +169,7 @@ class AckTimeouts:
         times += [first_ms + JOINING_MS for first_ms in self.joining.values()]
         times += [held.until_ms for held in (*self.refusals.values(), *self.not_understood.values())]
         times += [
-            self._patience_ends_ms(view, c, command)
+            self._timeout_ends_ms(view, c, command)
             for c, channel in view.channels.items()
             if c in view.members
             for command in channel.commands

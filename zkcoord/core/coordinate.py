@@ -64,13 +64,13 @@ def decide(
     if view.record_version is None or view.state_version is None:
         return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)
     memory = memory.seen(view, now_ms)
-    memory = fast_replace(memory, admissions=memory.admissions.of(view, assignors.keys()))
-    admission = memory.admissions.answer
-    eligible = [m for m in admission.members if not memory.holds.held_off(m, now_ms)]
+    memory = fast_replace(memory, negotiation=memory.negotiation.of(view, assignors.keys()))
+    admission = memory.negotiation.answer
+    eligible = [m for m in admission.members if not memory.static_timers.held_off(m, now_ms)]
     decisions: list[Decision] = [
         RejectMember(consumer_id=c, why=r, final=c in admission.final) for c, r in sorted(admission.rejected.items())
     ]
-    announced = replays(view, memory.opened.found)
+    announced = replays(view, memory.open_ranges.found)
     keeping, waiting = kept(view, announced)  # before what it is about is removed
     decisions += keeping
     decisions += _refused_commands(view, waiting)
@@ -78,29 +78,29 @@ def decide(
     memory = _asked_to_rebalance(view, memory)
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred, decisions)
-    held = memory.holds.held(view, now_ms)
+    held = memory.static_timers.held(view, now_ms)
     target = memory.target.asked(view, admission.assignor, eligible, digest, assignors, held, barred)
     memory = _spent(view, memory.aiming(view, target), now_ms, digest)
     turned_away = memory.turned_away.seen(admission.rejected, anybody=bool(eligible))
     memory = fast_replace(memory, turned_away=turned_away)
     decisions += _problem(view, decisions, admission.problem, memory.target.problem, turned_away.problem)
     why, memory = _why(view, memory, admission.assignor, eligible)
-    handing = ReplayQuota()
+    quota = ReplayQuota()
     state = written(view.state, decisions)
-    rebalance, memory = _rebalance(view, state, memory, why, announced, handing, now_ms)
+    rebalance, memory = _rebalance(view, state, memory, why, announced, quota, now_ms)
     decisions += rebalance
-    memory = fast_replace(memory, rooms=memory.rooms.seen(view, handing.full, now_ms))
+    memory = fast_replace(memory, replay_quotas=memory.replay_quotas.seen(view, quota.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
-        return available(view, memory.patience, owner, now_ms)
+        return available(view, memory.ack_timeouts, owner, now_ms)
 
     decisions += drops(view, memory.topics, free, now_ms)
     decisions += _overdue(view, memory, decisions, now_ms)
-    decisions += pings(view, memory.rooms, memory.liveness, now_ms)
+    decisions += pings(view, memory.replay_quotas, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, decisions, now_ms)
-    pending = memory.quarantines.pending(view, memory.target.assignment, memory.patience, decisions, now_ms)
-    pending |= memory.delay.waits(now_ms)
+    pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
+    pending |= memory.initial_delay.waits(now_ms)
     decisions += answers(view, free, waiting=pending)  # last: a coordinator that takes over in between finds the wish
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
@@ -114,7 +114,7 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     if memory.rebalanced == run:
         return memory
     return fast_replace(
-        memory, rebalanced=run, target=memory.target.forgotten(), patience=memory.patience.trying_again()
+        memory, rebalanced=run, target=memory.target.forgotten(), ack_timeouts=memory.ack_timeouts.trying_again()
     )
 
 
@@ -130,7 +130,7 @@ def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None)
 def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memory:
     """Under a budget of moves: limit the target to what a raise may move now. See `core.budget`."""
     target = memory.target
-    if target.stands_still or not limited(view):
+    if target.unanswered or not limited(view):
         return memory
     same = target.digest == view.state.target
     if same and not target.waiting:
@@ -145,9 +145,9 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """The next moment at which a wait ends."""
-    waits = (memory.patience, memory.liveness, memory.holds, memory.rooms)
+    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.replay_quotas)
     times = (
-        memory.delay.until_ms,
+        memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),
         memory.retention.wake_at_ms(now_ms),
         *(w.wake_at_ms(view, now_ms) for w in waits),
@@ -159,12 +159,12 @@ def _why(view: GroupView, memory: Memory, assignor: str, eligible: Sequence[Memb
     """Why the target is another one than the state's; "" while it is the same."""
     ids = [m.consumer_id for m in eligible]
     target = memory.target
-    if target.stands_still:
+    if target.unanswered:
         return "", memory
     if target.digest == view.state.target or not (target.assignment or view.state.target):
         settled = RebalanceReason(assignor, frozenset(ids), view.topics, view.replica_racks)
-        return "", fast_replace(memory, causes=settled)
-    why = memory.causes.told(assignor, ids, view.topics, view.replica_racks)
+        return "", fast_replace(memory, rebalance_reason=settled)
+    why = memory.rebalance_reason.told(assignor, ids, view.topics, view.replica_racks)
     return f"{why}; {len(target.waiting)} moves wait for later raises" if target.waiting else why, memory
 
 
@@ -174,13 +174,13 @@ def _rebalance(
     memory: Memory,
     changed: str,
     announced: Replays,
-    handing: ReplayQuota,
+    quota: ReplayQuota,
     now_ms: int,
 ) -> tuple[list[Decision], Memory]:
     """From the owners to the target: the raise, marks, stops, grants. `state`: as it is written before them."""
     still, hold = paused(view), HOLD in view.record.requests
-    raising = changed != "" and not still and not memory.delay.waits(now_ms)
-    stopping = not still and not hold and everybody_stops(view, memory.differences.answer.misplaced, raising=raising)
+    raising = changed != "" and not still and not memory.initial_delay.waits(now_ms)
+    stopping = not still and not hold and everybody_stops(view, memory.difference.value.misplaced, raising=raising)
     decisions: list[Decision] = []
     if raising:
         raised = replace(
@@ -197,15 +197,15 @@ def _rebalance(
         why = _why_stopping(view, stopping)
         decisions.append(SetState(state=replace(state, stopping=stopping), event=event, why=why))
     if view.state.failed is not None and (raising or rebalancing(view)):
-        memory = fast_replace(memory, patience=memory.patience.forgiving(now_ms))
-    waiting = still or memory.delay.waits(now_ms)
+        memory = fast_replace(memory, ack_timeouts=memory.ack_timeouts.forgiving(now_ms))
+    waiting = still or memory.initial_delay.waits(now_ms)
     decisions += _instances(view, memory, now_ms, waiting=waiting)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
         decisions += stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
     if not (waiting or stopping):
-        decisions += grants(view, memory, announced, handing, now_ms)
+        decisions += grants(view, memory, announced, quota, now_ms)
     return decisions, memory
 
 
@@ -230,7 +230,8 @@ def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -
     made = {} if waiting else memory.target.instances
     if not made and not view.instances:
         return []
-    away = {m.instance: view.instances[m.instance] for m in memory.holds.held(view, now_ms) if m.instance is not None}
+    held = memory.static_timers.held(view, now_ms)
+    away = {m.instance: view.instances[m.instance] for m in held if m.instance is not None}
     present = {m.instance for m in view.members.values() if m.hold_ms}  # held off or at odds, and not forgotten for it
     wanted = {i: instance for i, instance in made.items() if i in present}  # a target that stands still may be older
     gone = {i: fast_replace(known, away=True) for i, known in away.items() if not known.away}
@@ -280,20 +281,20 @@ def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms
     The mark stays, also over a failover, until the commands that it is about are acknowledged or the group has changed.
     Members that are dead inside, or were rejected and do not go, are evicted by any policy: waiting would not help.
     """
-    patience = memory.patience
+    timeouts = memory.ack_timeouts
     evictions = {c: _evict(view, c, None, why) for c, why in memory.liveness.dead_inside(view)}
     error, known = None, view.state.failed.error if view.state.failed is not None else None
-    for consumer_id, command in patience.overdue(view, now_ms):
+    for consumer_id, command in timeouts.overdue(view, now_ms):
         why = f"{command.option} {command.sequence} was not acknowledged within its retries"
         if view.record.policy.on_timeout == "evict" or command.option == REJECT:
             evictions[consumer_id] = _evict(view, consumer_id, command, why)
         elif error is None:
             error = f"ConsumerRebalanceFailed: {consumer_id}: {why}"
     decisions: list[Decision] = [evictions[c] for c in sorted(evictions)]
-    if error is None and patience.unforgiven(view):
+    if error is None and timeouts.unforgiven(view):
         error = known
     if error != known:
-        decisions.append(_failed(written(view.state, before), error, forgave=patience.forgave))
+        decisions.append(_failed(written(view.state, before), error, forgave=timeouts.forgave))
     return decisions
 
 
@@ -321,14 +322,14 @@ def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
     orphans = [c for c in sorted(view.channels) if c not in view.members]
     if not orphans:
         return []
-    patience = memory.patience
-    owning = {consumer_of(thread) for thread in memory.differences.answer.owning}
+    timeouts = memory.ack_timeouts
+    owning = {consumer_of(thread) for thread in memory.difference.value.owning}
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]
-        if channel.version == 0 and channel.evicted_ms is None and not patience.abandoned(channel, now_ms):
+        if channel.version == 0 and channel.evicted_ms is None and not timeouts.abandoned(channel, now_ms):
             continue
-        if channel.evicted_ms is not None and (consumer_id in owning or patience.in_grace(view, consumer_id, now_ms)):
+        if channel.evicted_ms is not None and (consumer_id in owning or timeouts.in_grace(view, consumer_id, now_ms)):
             continue
         if announced.need(channel):
             continue

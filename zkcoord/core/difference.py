@@ -36,32 +36,32 @@ def difference(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPart
     >>> difference({t0: Owner("a-0", 7)}, {t0: "b-0", t1: "b-0"}).lacking
     ((TopicPartition(topic='t', partition=0), 'b-0'), (TopicPartition(topic='t', partition=1), 'b-0'))
     """
-    return Differences().between(owners, wanted).answer
+    return KeptDifference().between(owners, wanted).value
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
+class KeptDifference:
     """Keeps the last answer. Invariant: it is the difference of `_owners` and `_wanted`, which nobody changes."""
 
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    answer: Difference = Difference()  # noqa: RUF009 - a frozen value
+    value: Difference = Difference()  # noqa: RUF009 - a frozen value
     _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> number of wanted partitions that it owns
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:
         """True when the answer was made of these two objects."""
         return owners is self._owners and wanted is self._wanted
 
-    def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
+    def between(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> KeptDifference:
         """Return the differences of these two; made anew when the assignment or the set of owner nodes has changed."""
         if self.are_of(owners, wanted):
             return self
         changed = _changed(self._owners, owners) if wanted is self._wanted else None
         if changed is None:
             return _whole(owners, wanted)
-        return self._after(owners, changed) if changed else Differences(owners, wanted, self.answer, self._holders)
+        return self._after(owners, changed) if changed else KeptDifference(owners, wanted, self.value, self._holders)
 
-    def _after(self, owners: Mapping[TopicPartition, Owner], changed: Collection[TopicPartition]) -> Differences:
+    def _after(self, owners: Mapping[TopicPartition, Owner], changed: Collection[TopicPartition]) -> KeptDifference:
         """Return the differences for these owners, of which only `changed` differ from the former ones."""
         wanted, holders = self._wanted, Counter(self._holders)
         misplaced: dict[TopicPartition, str] = {}
@@ -77,19 +77,19 @@ class Differences:
                     lacking[partition] = meant
         holders = +holders
         answer = Difference(
-            _merged(self.answer.misplaced, changed, misplaced, owners),
-            _merged(self.answer.lacking, changed, lacking, wanted),
+            _merged(self.value.misplaced, changed, misplaced, owners),
+            _merged(self.value.lacking, changed, lacking, wanted),
             frozenset(holders),
         )
-        return Differences(owners, wanted, answer, holders)
+        return KeptDifference(owners, wanted, answer, holders)
 
 
-def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> Differences:
+def _whole(owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> KeptDifference:
     misplaced = [(p, thread) for p, (thread, _) in owners.items() if thread and wanted.get(p) != thread]
     held = [thread for thread, _ in map(owners.get, wanted, repeat(_NOBODY))]
     lacking = [pair for pair, holder in zip(wanted.items(), held, strict=True) if pair[1] != holder]
     holders = Counter(held)
-    return Differences(owners, wanted, Difference(tuple(misplaced), tuple(lacking), frozenset(holders)), holders)
+    return KeptDifference(owners, wanted, Difference(tuple(misplaced), tuple(lacking), frozenset(holders)), holders)
 
 
 def _changed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zkcoord.core.ack_timeouts import AckTimeouts
-from zkcoord.core.difference import Differences
+from zkcoord.core.difference import KeptDifference
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.initial_delay import InitialDelay
 from zkcoord.core.instances import StaticMemberTimers
@@ -26,19 +26,19 @@ from zkcoord.core.view import GroupView
 class Memory:
     """A value: each step has the next one. It is lost at a failover without harm."""
 
-    patience: AckTimeouts = field(default_factory=AckTimeouts)
+    ack_timeouts: AckTimeouts = field(default_factory=AckTimeouts)
     liveness: Liveness = field(default_factory=Liveness)
-    holds: StaticMemberTimers = field(default_factory=StaticMemberTimers)
+    static_timers: StaticMemberTimers = field(default_factory=StaticMemberTimers)
     quarantines: Quarantines = field(default_factory=Quarantines)
-    admissions: Negotiation = field(default_factory=Negotiation)
+    negotiation: Negotiation = field(default_factory=Negotiation)
     target: Target = field(default_factory=Target)
-    differences: Differences = field(default_factory=Differences)  # between the owners and what is to be reached now
-    delay: InitialDelay = field(default_factory=InitialDelay)
-    causes: RebalanceReason = field(default_factory=RebalanceReason)
+    difference: KeptDifference = field(default_factory=KeptDifference)  # of the owners and the target's assignment
+    initial_delay: InitialDelay = field(default_factory=InitialDelay)
+    rebalance_reason: RebalanceReason = field(default_factory=RebalanceReason)
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
-    rooms: ReplayQuotas = field(default_factory=ReplayQuotas)
-    opened: OpenRanges = field(default_factory=OpenRanges)
+    replay_quotas: ReplayQuotas = field(default_factory=ReplayQuotas)
+    open_ranges: OpenRanges = field(default_factory=OpenRanges)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
 
@@ -46,18 +46,18 @@ class Memory:
         """Return a copy with the first sights of this view."""
         return fast_replace(
             self,
-            patience=self.patience.seen(view, now_ms),
+            ack_timeouts=self.ack_timeouts.seen(view, now_ms),
             liveness=self.liveness.seen(view, now_ms),
-            holds=self.holds.seen(view, now_ms),
+            static_timers=self.static_timers.seen(view, now_ms),
             quarantines=self.quarantines.seen(view),
-            delay=self.delay.seen(view, now_ms),
+            initial_delay=self.initial_delay.seen(view, now_ms),
             topics=self.topics.seen(view, now_ms),
             retention=self.retention.seen(view, now_ms),
-            opened=self.opened.seen(view),
+            open_ranges=self.open_ranges.seen(view),
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:
         """Return a copy with this target, and the difference between the owners and it."""
         asked = (view.owners, target.assignment)
-        known = target.from_owners if target.from_owners.are_of(*asked) else self.differences
-        return fast_replace(self, target=target, differences=known.between(*asked))
+        known = target.from_owners if target.from_owners.are_of(*asked) else self.difference
+        return fast_replace(self, target=target, difference=known.between(*asked))

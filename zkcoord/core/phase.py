@@ -29,7 +29,7 @@ def pending(decision: Decision) -> bool:
     return isinstance(decision, FoundGroup | StopFetching | GrantPartitions)
 
 
-def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
+def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
     """The group's phase, given what is decided now; `owning` as of `phase`."""
     if deleting(view):
         return Phase.DEAD
@@ -38,12 +38,12 @@ def outlook(view: GroupView, target: Target, owning: Iterable[str], decisions: S
         return Phase.PAUSED
     if now is Phase.STABLE and any(map(pending, decisions)):
         return Phase.PREPARING_REBALANCE
-    if now is Phase.STABLE and target.for_absent:
+    if now is Phase.STABLE and target.reserved:
         return Phase.AWAITING_MEMBER
     return now
 
 
-def cause(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decision]) -> str:
+def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decision]) -> str:
     """Why the group is in the phase `now`, its outlook."""
     next_step = next((decision.why for decision in decisions if pending(decision)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
@@ -54,8 +54,8 @@ def cause(now: Phase, view: GroupView, target: Target, decisions: Sequence[Decis
     if now is Phase.STABLE:
         return "every partition has a reader, and no command is outstanding"
     if now is Phase.AWAITING_MEMBER:
-        names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.for_absent)})
-        return f"{len(target.for_absent)} partitions have no reader: they wait for {', '.join(names)}"
+        names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.reserved)})
+        return f"{len(target.reserved)} partitions have no reader: they wait for {', '.join(names)}"
     if PAUSE in view.record.requests:
         return f"it is paused (run {view.record.requests[PAUSE].run})"
     if next_step:

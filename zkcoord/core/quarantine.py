@@ -91,7 +91,7 @@ class Quarantines:
         self,
         view: GroupView,
         target: Container[TopicPartition],
-        patience: AckTimeouts,
+        timeouts: AckTimeouts,
         decisions: Sequence[Decision],
         now_ms: int,
     ) -> bool:
@@ -104,7 +104,7 @@ class Quarantines:
             return False
         stopping = written(view.state, decisions).stopping
         owners = {consumer_of(view.owners[partition].thread) for partition in pardoned if partition in view.owners}
-        return bool(pardoned) and (stopping or any(patience.in_grace(view, owner, now_ms) for owner in owners))
+        return bool(pardoned) and (stopping or any(timeouts.in_grace(view, owner, now_ms) for owner in owners))
 
     def barred(self, view: GroupView, eligible: Sequence[Member]) -> Exclusions:
         """The exclusions for this view."""

@@ -22,7 +22,7 @@ from zkcoord.core.topics import recreated, withheld
 from zkcoord.core.view import GroupView, Owner
 
 
-def available(view: GroupView, patience: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
+def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
     """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
 
     An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
@@ -30,14 +30,14 @@ def available(view: GroupView, patience: AckTimeouts, owner: Owner | None, now_m
     if owner is None or not owner.thread:
         return True
     holder = consumer_of(owner.thread)
-    return holder != "" and holder not in view.members and not patience.in_grace(view, holder, now_ms)
+    return holder != "" and holder not in view.members and not timeouts.in_grace(view, holder, now_ms)
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
     """Stop partitions that the target gives to others; with a reason `everything`, stop all that is owned."""
     found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
-    moving: Iterable[tuple[TopicPartition, str]] = memory.differences.answer.misplaced
+    moving: Iterable[tuple[TopicPartition, str]] = memory.difference.value.misplaced
     if everything or again:
         moving = (
             (p, thread)
@@ -49,7 +49,7 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
         channel = view.channels.get(holder)
         if holder not in view.members or channel is None or partition in view.draft_stops:
             continue
-        if not channel.names(partition) and not memory.patience.in_vain(holder, partition, now_ms):
+        if not channel.names(partition) and not memory.ack_timeouts.backs_off(holder, partition, now_ms):
             found[holder][partition] = target.get(partition, "")
     why = everything or "the target has them elsewhere"
     if again and not everything:
@@ -58,13 +58,13 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
 
 
 def grants(
-    view: GroupView, memory: Memory, announced: Replays, handing: ReplayQuota, now_ms: int
+    view: GroupView, memory: Memory, announced: Replays, quota: ReplayQuota, now_ms: int
 ) -> list[GrantPartitions]:
-    """Grant the target's partitions that are available, with their announced ranges, as far as `handing` has room."""
+    """Grant the target's partitions that are available, with their announced ranges, as far as `quota` has room."""
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
-    patience, owners, not_now = memory.patience, view.owners, withheld(view)
-    lacking = memory.differences.answer.lacking
+    timeouts, owners, not_now = memory.ack_timeouts, view.owners, withheld(view)
+    lacking = memory.difference.value.lacking
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
     for partition, thread in lacking:
         receiver = receivers[thread]
@@ -73,12 +73,12 @@ def grants(
             continue
         if partition.topic in not_now or partition in announced.unknown:
             continue
-        if not available(view, patience, owners.get(partition), now_ms):
+        if not available(view, timeouts, owners.get(partition), now_ms):
             continue
-        if not patience.held_back(receiver, partition, now_ms):
+        if not timeouts.start_backs_off(receiver, partition, now_ms):
             found = announced.granted(view.members[receiver], partition) if announced.counting else None
             if found is not None:
-                if not handing.takes(view, channel, partition, found):
+                if not quota.takes(view, channel, partition, found):
                     continue
                 replay[receiver][partition] = found
             granted[receiver][partition] = thread

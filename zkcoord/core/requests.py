@@ -70,8 +70,8 @@ def _answer(view: GroupView, name: str, wish: Request, available: Available) -> 
         return AnswerWish(wish=name, run=wish.run, state=HELD, ends=False, why="nothing is stopped from now on")
     if name == PAUSE:
         why = "everything has stopped, nothing is granted"
-        still = _still(view, available)
-        return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if still else None
+        stopped = _nobody_reads(view, available)
+        return AnswerWish(wish=name, run=wish.run, state=PAUSED, ends=False, why=why) if stopped else None
     if name == REBALANCE:
         obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.record.requests), "")
         state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
@@ -96,7 +96,7 @@ def _begin_deletion(view: GroupView, wish: Request) -> AnswerWish:
     return AnswerWish(wish=DELETE, run=wish.run, state=DELETING, ends=False, why="the group has no members")
 
 
-def _still(view: GroupView, available: Available) -> bool:
+def _nobody_reads(view: GroupView, available: Available) -> bool:
     """True when nobody reads any more: all that is owned could be granted (no member has it, nor somebody evicted who
     may not have noticed yet), and no member is to start or stop anything."""
     if not all(map(available, view.owners.values())):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from zkcoord.core.assignors import AssignmentError, Assignor, AssignorInput, ask, unassigned
 from zkcoord.core.budget import limited, moves, waiting
-from zkcoord.core.difference import Differences
+from zkcoord.core.difference import KeptDifference
 from zkcoord.core.exclusions import exclude
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.instances import is_static, remembered, stable_name, to_remember
@@ -39,12 +39,12 @@ class Target:
     digest: str = ""
     instances: Mapping[str, Instance] = field(default_factory=dict)  # the static members that the state must remember
     problem: str | None = None  # why the assignment is not what was asked for
-    stands_still: bool = False  # there is no answer: the last target stands, the generation with it
+    unanswered: bool = False  # by the assignor: the last target stands, and the generation with it
     until: TopicPartition | None = None
     waiting: Mapping[TopicPartition, str] = field(default_factory=dict)  # to be moved by a later raise: present thread
     wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    for_absent: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: shares of absent members
-    from_owners: Differences = field(default_factory=Differences)  # to `wanted`, while the group has a budget
+    reserved: Mapping[TopicPartition, str] = field(default_factory=dict)  # beside `wanted`: shares of absent members
+    from_owners: KeptDifference = field(default_factory=KeptDifference)  # to `wanted`, while the group has a budget
     _wanted_digest: str = ""
     _static: Mapping[str, str] = field(default_factory=dict)  # consumer id of a static member -> instance
     _limited: object = None  # the inputs of `assignment` and `digest` under a budget
@@ -99,17 +99,17 @@ class Target:
                     f"the assignor {name!r} gave no usable answer: {error}; its author must mend it. The group stays as"
                     " it is, what has no owner waits; it is asked again when members, topics or the record change"
                 )
-                target = fast_replace(target, stands_still=True, problem=why)
+                target = fast_replace(target, unanswered=True, problem=why)
             else:
                 left = unassigned(question, answer)
                 allowed = exclude(question, answer, absent, barred, _joined(eligible))
                 static = {m.consumer_id: m.instance for m in members if m.instance is not None and is_static(m)}
                 target = fast_replace(target, _static=static)._answered(allowed, eligible, absent, digest)
                 problem = "; ".join(filter(None, (_no_room(left), target._not_waited_for(eligible)))) or None
-                target = fast_replace(target, stands_still=False, problem=problem)
-        if target.stands_still:
+                target = fast_replace(target, unanswered=False, problem=problem)
+        if target.unanswered:
             question = _question(view, subscribers, remembered(view, members))
-            return target._standing_still(view, question, barred, _joined(eligible))
+            return target._last_answer(view, question, barred, _joined(eligible))
         return target.within_budget(view, view.state.until, digest)
 
     def _answered(
@@ -119,14 +119,14 @@ class Target:
         absent: frozenset[str],
         digest: Digest,
     ) -> Target:
-        for_absent = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
-        wanted = {p: t for p, t in answer.items() if p not in for_absent} if absent else answer
+        reserved = {p: thread for p, thread in answer.items() if consumer_of(thread) in absent}
+        wanted = {p: t for p, t in answer.items() if p not in reserved} if absent else answer
         answered = fast_replace(
             self,
             instances=to_remember(answer, eligible, self._name),
             wanted=wanted,
             topics=frozenset(partition.topic for partition in wanted),
-            for_absent=for_absent,
+            reserved=reserved,
             _limited=None,
         )
         return fast_replace(answered, _wanted_digest=answered._digest(wanted, digest))
@@ -144,7 +144,7 @@ class Target:
 
     def _digest(self, assignment: Mapping[TopicPartition, str], digest: Digest) -> str:
         """The digest of an assignment and of the shares that wait for absent members, with stable names of threads."""
-        whole = {**assignment, **self.for_absent} if self.for_absent else assignment
+        whole = {**assignment, **self.reserved} if self.reserved else assignment
         return digest({p: stable_name(t, self._static) for p, t in whole.items()} if self._static else whole)
 
     def within_budget(self, view: GroupView, until: TopicPartition | None, digest: Digest) -> Target:
@@ -153,7 +153,7 @@ class Target:
             until, left, from_owners = None, {}, self.from_owners
         else:
             from_owners = self.from_owners.between(view.owners, self.wanted)
-            left = waiting(moves(view, self.wanted, from_owners.answer.misplaced), until)
+            left = waiting(moves(view, self.wanted, from_owners.value.misplaced), until)
         if self._limited == left:
             same = self.until == until and self.waiting == left and self.from_owners is from_owners
             return self if same else fast_replace(self, until=until, waiting=left, from_owners=from_owners)
@@ -174,11 +174,11 @@ class Target:
 
     def next_moves(self, view: GroupView, digest: Digest, *, at_rest: bool) -> Target:
         """Return a copy with what a raise may move now: the next `max_moves` when at rest, else nothing."""
-        misplaced = self.from_owners.between(view.owners, self.wanted).answer.misplaced
+        misplaced = self.from_owners.between(view.owners, self.wanted).value.misplaced
         moving = list(moves(view, self.wanted, misplaced))[: view.record.policy.max_moves if at_rest else 0]
         return self.within_budget(view, moving[-1] if moving else None, digest)
 
-    def _standing_still(
+    def _last_answer(
         self, view: GroupView, given: AssignorInput, barred: Exclusions, joined: Mapping[str, int]
     ) -> Target:
         """The last target where its thread can still have the partition; else the next thread that an outstanding stop

@@ -24,7 +24,7 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
-from zkcoord.core.phase import cause, outlook
+from zkcoord.core.phase import phase_reason, planned_phase
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.errors import SchemaError, invariant
 from zkcoord.serving.brokers import BrokerTable, about_brokers
@@ -389,8 +389,8 @@ class CoordinatorRole:
         self._report.problems(group, {**problems, **strange} if strange else problems)
         if view.state_version is not None and view.unreadable is None:
             target = memory.target
-            now = outlook(view, target, memory.differences.answer.owning, decisions)
-            self._report.phase(group, now, view.state.generation, lambda: cause(now, view, target, decisions))
+            now = planned_phase(view, target, memory.difference.value.owning, decisions)
+            self._report.phase(group, now, view.state.generation, lambda: phase_reason(now, view, target, decisions))
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""
