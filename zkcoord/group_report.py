@@ -271,7 +271,11 @@ class _Reading:
 
     def _read_group(self) -> tuple[GroupNodes, dict[TopicPartition, int | None]]:
         """The group's own nodes, and its offsets."""
-        layout, nodes, offsets = self._layout, empty(self._group), dict[TopicPartition, int | None]()
+        layout, nodes, offsets = (
+            self._layout,
+            empty(self._group, adopts=self._layout.adopts),
+            dict[TopicPartition, int | None](),
+        )
         reads = [Read(want.path, want.kind) for want in roots(self._group, layout)]
         reads.append(Read(layout.offsets(self._group), Kind.CHILDREN))
         while reads:

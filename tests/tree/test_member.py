@@ -34,10 +34,10 @@ def test_joining_sets_the_status_and_registers_in_one_multi() -> None:
 
 def test_parents_are_made_outermost_first_and_only_when_missing() -> None:
     nodes = [Node("/a", Kind.DATA, Stat(0, 1, 0)), Node("/a/b", Kind.DATA, None), Node("/a/b/c", Kind.DATA, None)]
-    transaction = member.make_parents(nodes)
+    transaction = member.make_parents(nodes, DRAFT)
     assert transaction is not None
     assert transaction.writes == (CreateNode("/a/b"), CreateNode("/a/b/c"))
-    assert member.make_parents(nodes[:1]) is None
+    assert member.make_parents(nodes[:1], DRAFT) is None
 
 
 def test_a_start_writes_first_offsets_frees_what_it_refuses_and_deletes_the_command() -> None:

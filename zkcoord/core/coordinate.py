@@ -59,7 +59,7 @@ def decide(
     assignors: Mapping[str, Assignor] = ASSIGNORS,
 ) -> Decided:
     """Return what to do for a group now. Pure: the same arguments give the same decisions."""
-    if view.unreadable is not None:
+    if view.unreadable is not None or view.observed:
         return Decided(decisions=(), memory=memory)
     if view.record_version is None or view.state_version is None:
         return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)

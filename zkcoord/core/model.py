@@ -127,3 +127,4 @@ class Phase(Enum):
     PAUSED = "Paused"  # at rest since somebody wished it: nobody reads
     STABLE = "Stable"
     DEAD = "Dead"
+    OBSERVED = "Observed"  # layout legacy: nothing of the group is decided, its old members share it among themselves

@@ -31,6 +31,8 @@ def pending(decision: Decision) -> bool:
 
 def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
     """The group's phase, given what is decided now; `owning` as of `phase`."""
+    if view.observed:
+        return Phase.OBSERVED
     if deleting(view):
         return Phase.DEAD
     now = phase(view, owning)
@@ -47,6 +49,8 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
     """Why the group is in the phase `now`, its outlook."""
     next_step = next((decision.why for decision in decisions if pending(decision)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
+    if now is Phase.OBSERVED:
+        return "it is not adopted"
     if now is Phase.DEAD:
         return f"it is being deleted (run {view.record.requests[DELETE].run})"
     if now is Phase.EMPTY:

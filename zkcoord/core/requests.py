@@ -89,6 +89,9 @@ _OBSTACLES = {
 
 
 def _begin_deletion(view: GroupView, wish: Request) -> AnswerWish:
+    if view.record.adoption is not None:
+        reason = "it was adopted from old consumers: release it, then delete it with their tool"
+        return AnswerWish(wish=DELETE, run=wish.run, state=REFUSED, reason=reason, ends=True, why=reason)
     count = len(view.members)
     if count:
         reason = f"it has {count} member{'' if count == 1 else 's'}: stop its consumers first"

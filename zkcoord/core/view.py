@@ -179,12 +179,18 @@ class GroupView:
     offsets: int | None = None  # how many the group has; None: nobody has looked
     record: GroupRecord = DEFAULT_RECORD  # the decisions of people
     record_version: int | None = None  # None: there is no record yet
+    adopts: bool = False  # the layout's groups are served only once they are adopted
     answerable: bool = True  # False: the record cannot be read, so nobody may write into it
     state: GroupState = field(default_factory=GroupState)  # as the coordinator wrote it last
     state_version: int | None = None  # None: there is no state yet
     draft_stops: frozenset[TopicPartition] = frozenset()  # their owners know only the draft, and were told to stop
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
+
+    @property
+    def observed(self) -> bool:
+        """True while the group is not adopted, and nothing of it may be written."""
+        return self.adopts and self.record.adoption is None
 
     def living_threads(self) -> set[str]:
         """The threads of registered consumers among those that own something: few, for many partitions."""

@@ -1,5 +1,8 @@
 """How a consumer becomes a member: the parents, the channel, then status and registration in one multi.
 
+Where groups must be adopted nothing is written before the group is. Each of these multis checks the version of the
+record that says so: a release of the group and a join exclude each other.
+
 Each step is decided from what was read, so an unknown outcome is nothing special: the nodes stand, or they do not. But
 for the last: a registration that does not stand afterwards may have stood, been given partitions, and been removed by
 somebody, and no name is used twice (rule 1).
@@ -7,12 +10,14 @@ somebody, and no name is used twice (rule 1).
 
 from __future__ import annotations
 
+from zkcoord.errors import CorruptError
 from zkcoord.shell.ports import Outcome
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import member
 from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.writes import CreateNode, Transaction
+from zkcoord.tree.writes import CheckNode, CreateNode, Transaction
 
 JOIN = "join"  # the scope
 
@@ -24,6 +29,7 @@ class Joining:
         self._paths, self._session_id, self._registration, self._tracker = paths, session_id, registration, tracker
         self._nodes: dict[str, Node | None] = {}
         self._sent = False  # what was sent last is the registration
+        self.waits_for: str | None = None  # why nothing is written yet, and who must act
         self.spent = False  # the name is, or perhaps was, registered: if not by this session now, there must be another
 
     def take(self, node: Node) -> None:
@@ -51,20 +57,49 @@ class Joining:
         self.spent = self.spent or (self._sent and outcome is not Outcome.REFUSED)
 
     def next_transaction(self, status: bytes) -> Transaction | None:
-        """What to write next, once `clean`; None: something more is to be read first."""
+        """What to write next, once `clean`; None: something more is to be read first, or the group is not adopted."""
         self._sent = False
-        above = self._paths.above()
-        unread = [path for path in (*above, self._paths.channel, self._paths.registration) if path not in self._nodes]
-        if unread:
-            for path in unread:
-                self._nodes[path] = None
-                self._tracker.want(path, scope=JOIN)
+        paths, layout = self._paths, self._paths.layout
+        if layout.adopts and not self._read([layout.record(paths.group)], watch=True):
             return None
-        parents = member.make_parents([node for node in map(self._nodes.get, above) if node is not None])
+        adopted = self._adopted() if layout.adopts else ()
+        if adopted is None:
+            return None
+        above = paths.above()
+        if not self._read([*above, paths.channel, paths.registration]):
+            return None
+        parents = member.make_parents([node for node in map(self._nodes.get, above) if node is not None], layout)
         if parents is not None:
-            return parents
-        channel = self._nodes[self._paths.channel]
+            return Transaction(writes=(*adopted, *parents.writes), why=parents.why)
+        channel = self._nodes[paths.channel]
         if channel is None or channel.stat is None:
-            return Transaction(writes=(CreateNode(self._paths.channel),), why="channel")
+            return Transaction(writes=(*adopted, CreateNode(paths.channel)), why="channel")
         self._sent = True
-        return member.join(self._paths, self._registration, status, channel.stat.version)
+        join = member.join(paths, self._registration, status, channel.stat.version)
+        return Transaction(writes=(*adopted, *join.writes), why=join.why)
+
+    def _read(self, paths: list[str], *, watch: bool = False) -> bool:
+        """True when these were read; else they are from now on."""
+        unread = [path for path in paths if path not in self._nodes]
+        for path in unread:
+            self._nodes[path] = None
+            self._tracker.want(path, watch=watch, scope=JOIN)
+        return not unread
+
+    def _adopted(self) -> tuple[CheckNode] | None:
+        """The check that the group is adopted still; None while it is not, and its record is watched."""
+        group = self._paths.group
+        node = self._nodes[self._paths.layout.record(group)]
+        self.waits_for = (
+            f"group {group} is not adopted: whoever runs its old consumers runs `zkcoord group adopt {group}`"
+        )
+        if node is None or node.stat is None:
+            return None
+        try:
+            if decode_record(node.data).adoption is None:
+                return None
+        except CorruptError as error:
+            self.waits_for = f"{node.path}: {error}; an operator must mend it"
+            return None
+        self.waits_for = None
+        return (CheckNode(node.path, node.stat.version),)

@@ -68,7 +68,7 @@ class MembershipRole:
         self._session_id = 0
         self._joining: Joining | None = None
         self._schema: Node | None = None
-        self._told_waiting = False
+        self._told_waiting: str | None = None
 
     @property
     def consumer_id(self) -> str | None:
@@ -240,15 +240,13 @@ class MembershipRole:
             self._join(now_ms)
             return
         transaction = self._joining.next_transaction(encode_member_status(MemberStatus(store="", said=self.said)))
+        self._tell_waiting(self._joining.waits_for)
         if transaction is not None:
             self._loop.commit(transaction, JOIN, now_ms, JOIN)
 
     def _begin_joining(self) -> None:
         if self._schema is None or not self._schema.exists:
-            if not self._told_waiting:
-                why = f"no {SCHEMA} in the tree: start a coordinator, or run `zkcoord migrate upgrade`"
-                self._events("waiting", {"why": why, "group": self._settings.group, "level": "warning"})
-            self._told_waiting = True
+            self._tell_waiting(f"no {SCHEMA} in the tree: start a coordinator, or run `zkcoord migrate upgrade`")
             return
         try:
             layout = layout_named(decode_schema(self._schema.data).layout)
@@ -259,6 +257,12 @@ class MembershipRole:
         self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
+
+    def _tell_waiting(self, why: str | None) -> None:
+        """Tell once why this consumer cannot register, and who must act."""
+        if why is not None and why != self._told_waiting:
+            self._events("waiting", {"why": why, "group": self._settings.group, "level": "warning"})
+        self._told_waiting = why
 
     def _decide_as_member(self, registered: Registered, lease: Lease, now_ms: int) -> int | None:
         starting = registered.memory.start

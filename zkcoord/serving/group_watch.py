@@ -22,7 +22,7 @@ from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.looked_up import committed, leftovers
 from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
-from zkcoord.tree.reading import above_partitions, below, roots
+from zkcoord.tree.reading import above_partitions, below, first, roots
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed
 from zkcoord.tree.whole_view import NO_INTERESTS, NO_PARTS, Interests, Parts, Surroundings, expanded, interests, view_of
@@ -53,14 +53,23 @@ class GroupWatch:
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
     _clearing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
+    whole: bool = True  # it is served, or was until its release was read: more than its record is followed
     _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
-        following = cls(group, layout, tracker, empty(group), Channels(group, layout, tracker))
-        tracker.want_all(roots(group, layout), group)
+        nothing = empty(group, adopts=layout.adopts)
+        following = cls(group, layout, tracker, nothing, Channels(group, layout, tracker), whole=not layout.adopts)
+        tracker.want_all(first(group, layout), group)
         return following
+
+    def observed(self) -> bool:
+        """True while the group is not adopted: only its record is followed. When it is adopted all of it is read."""
+        if not self.whole and not self.nodes.view.observed:
+            self.whole = True
+            self.tracker.want_all(roots(self.group, self.layout), self.group)
+        return self.nodes.view.observed
 
     def end(self) -> None:
         """Forget the group: it is gone."""
@@ -204,6 +213,15 @@ class GroupWatch:
         known = committed(self.nodes, self._announced)
         if not new and known != view.committed:
             self.nodes = fast_replace(self.nodes, view=fast_replace(view, committed=known))
+
+    def problems(self) -> Mapping[str, str]:
+        """Path -> what is wrong with it, and who must act."""
+        strange = {
+            path: f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
+            for topic, left in self.nodes.view.leftovers.items()
+            for path in left.strange
+        }
+        return {**self.nodes.problems, **strange} if strange else self.nodes.problems
 
     @property
     def listing(self) -> bool:

@@ -96,8 +96,8 @@ class CoordinatorRole:
         for path, kind, watch in self._standing.wants():
             self._loop.tracker.want(path, kind, watch=watch)
         self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
-        self._loop.tracker.want(self._layout.groups, Kind.CHILDREN, watch=True)
-        self._loop.tracker.want(RECORDS, Kind.CHILDREN, watch=True, scope=RECORDS)
+        for path in self._layout.group_lists:
+            self._loop.tracker.want(path, Kind.CHILDREN, watch=True, scope=RECORDS if path == RECORDS else "")
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """Everything is read anew; nothing to do."""
@@ -149,7 +149,7 @@ class CoordinatorRole:
             self._pending |= self._brokers.read(node)
         elif self._kafka is not None and self._kafka.take(node):
             pass
-        elif node.path in (self._layout.groups, RECORDS):
+        elif node.path in self._layout.group_lists:
             self._listed[node.path] = frozenset(node.children)
             self._read_groups()
 
@@ -318,6 +318,13 @@ class CoordinatorRole:
         following = self._groups.get(group)
         if following is None or table is None or brokers is None:
             return False
+        if following.observed():
+            self._pending.discard(group)
+            self._report.problems(group, following.problems())
+            if following.whole:  # it was released: nothing of it counts any more
+                self._leave_group(group)
+                self._read_groups()
+            return False
         if tracker.clean(""):
             following.subscribe(table)  # of the members read so far: the topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
@@ -380,13 +387,7 @@ class CoordinatorRole:
         elif following.listing:  # it was not removed, or is a new one: the listing is out of date
             following.end()
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
-        strange = {
-            path: f"this is no partition's, an operator must remove it: {topic} was deleted, its nodes cannot go"
-            for topic, left in view.leftovers.items()
-            for path in left.strange
-        }
-        problems = following.nodes.problems
-        self._report.problems(group, {**problems, **strange} if strange else problems)
+        self._report.problems(group, following.problems())
         if view.state_version is not None and view.unreadable is None:
             target = memory.target
             now = planned_phase(view, target, memory.difference.value.owning, decisions)
@@ -394,7 +395,5 @@ class CoordinatorRole:
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""
-        table = self._topics
         topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
-        marks = {topic: table.mark(topic, self._root_czxid) for topic in topics} if table is not None else {}
-        return {topic: mark for topic, mark in marks.items() if mark is not None}
+        return self._topics.marks(topics, self._root_czxid) if self._topics is not None else {}

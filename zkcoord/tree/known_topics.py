@@ -47,6 +47,11 @@ class KnownTopics:
         info, czxid = known
         return Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=root_czxid)
 
+    def marks(self, topics: Iterable[str], root_czxid: int) -> dict[str, Mark]:
+        """The marks of those of these topics that are known."""
+        marks = {topic: self.mark(topic, root_czxid) for topic in topics}
+        return {topic: mark for topic, mark in marks.items() if mark is not None}
+
     def deleted(self, topic: str) -> bool:
         """True when the list says that there is no such topic, and a topic that was asked for was not found either."""
         return self.listed is not None and topic not in self.listed and self._known.get(topic) is None

@@ -64,9 +64,9 @@ class MemberPaths:
         return CheckNode(self.registration, 0)
 
 
-def make_parents(nodes: Sequence[Node]) -> Transaction | None:
+def make_parents(nodes: Sequence[Node], layout: Layout) -> Transaction | None:
     """Create those parents that are missing, outermost first; None when all stand."""
-    missing = tuple(CreateNode(node.path) for node in nodes if not node.exists)
+    missing = tuple(CreateNode(node.path, shared=layout.shared(node.path)) for node in nodes if not node.exists)
     return Transaction(writes=missing, why="parents") if missing else None
 
 
@@ -120,7 +120,7 @@ def start(
     `refused`: partition -> owner version of what could not be started, and is free again.
     """
     writes: list[Write] = [paths.check()]
-    writes += [CreateNode(path) for path in missing_parents]
+    writes += [CreateNode(path, shared=paths.layout.shared(path)) for path in missing_parents]
     for partition, (offset, version) in sorted(first_offsets.items()):
         writes += paths.store.begin(paths.offset(partition), offset, version)
     writes += [paths.free(p, version) for p, version in sorted(refused.items())]

@@ -79,10 +79,16 @@ class Layout:
     groups: str
     channels: str | None  # None: below the group itself, as `channel`
     ownership: Ownership = PERSISTENT_OWNERS
+    adopts: bool = False  # a group is served only once it is adopted: old consumers may use its nodes
 
     def group(self, group: str) -> str:
         """The group's own folder: `ids`, `owners`, `offsets`."""
         return f"{self.groups}/{group}"
+
+    @property
+    def group_lists(self) -> tuple[str, ...]:
+        """The nodes whose children are the groups that may be served: folders and records, or records alone."""
+        return (RECORDS,) if self.adopts else (self.groups, RECORDS)
 
     def ids(self, group: str) -> str:
         """The parent of the registrations."""
@@ -95,6 +101,10 @@ class Layout:
     def owners(self, group: str) -> str:
         """The parent of the owned topics."""
         return f"{self.groups}/{group}/owners"
+
+    def shared(self, path: str) -> bool:
+        """True for a node that old consumers must be able to use, whoever made it."""
+        return self.adopts and (path == self.groups or path.startswith(f"{self.groups}/"))
 
     def mark(self, group: str, topic: str) -> str:
         """The topic's mark: which incarnation of the topic owners and offsets belong to."""
@@ -245,7 +255,13 @@ def _parse_record(parts: list[str]) -> Address:
 
 
 DRAFT = Layout(name="draft", coordinator="/consumers/coordinator", groups="/consumers/groups", channels=None)
-LEGACY = Layout(name="legacy", coordinator=f"{ROOT}/coordinator", groups="/consumers", channels=f"{ROOT}/channels")
+LEGACY = Layout(
+    name="legacy",
+    coordinator=f"{ROOT}/coordinator",
+    groups="/consumers",
+    channels=f"{ROOT}/channels",
+    adopts=True,
+)
 LAYOUTS = {layout.name: layout for layout in (DRAFT, LEGACY)}
 
 

@@ -226,8 +226,11 @@ class _Planner:
 
     def _found_group(self, decision: FoundGroup) -> Transaction:
         writes: list[Write] = [CheckNode(EPOCH, self._term.epoch_version)]
+        record = self._layout.record(self._view.group)
         if self._view.record_version is None:
-            writes.append(CreateNode(self._layout.record(self._view.group), encode_record(DEFAULT_RECORD)))
+            writes.append(CreateNode(record, encode_record(DEFAULT_RECORD)))
+        else:
+            writes.append(CheckNode(record, self._view.record_version))
         if self._view.state_version is None:
             writes.append(CreateNode(self._layout.state(self._view.group), encode_state(GroupState())))
         return Transaction(writes=tuple(writes), why=f"{self._view.group}: {decision.why}")
@@ -237,7 +240,8 @@ class _Planner:
         group, topic = self._view.group, decision.topic
         path = self._layout.mark(group, topic)
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
-        writes: list[Write] = [CreateNode(parent) for parent in above if parent not in self._parents]
+        missing = [parent for parent in above if parent not in self._parents]
+        writes: list[Write] = [CreateNode(parent, shared=self._layout.shared(parent)) for parent in missing]
         self._parents.update(above)
         mark = replace(self._term.marks[topic], incarnation=self._state.incarnations + 1)
         self._incarnations[topic] = mark.incarnation

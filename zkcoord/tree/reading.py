@@ -1,7 +1,8 @@
 """The only place that says what is read of a group, in which order, and what of it is watched.
 
 A group is read from its `roots` down: each list names what stands below it (`below`), and `wants` is all that the lists
-read so far name. A tool reads that until nothing new is named. A coordinator follows the difference of two lists.
+read so far name. A tool reads that until nothing new is named. A coordinator follows the difference of two lists. Of a
+group that is not adopted a coordinator reads the record only (`first`).
 
 Lists (members, channels, each channel's commands) and the record are watched. A node that a list names is read behind
 the list and without a watch: it changes only together with a list, whose watch tells it, or by an own write. The other
@@ -36,8 +37,13 @@ class Want(NamedTuple):
     by_writes: bool = False
 
 
+def first(group: str, layout: Layout) -> tuple[Want, ...]:
+    """The nodes of a group that a coordinator reads first: where groups must be adopted only the record."""
+    return (Want(layout.record(group), watch=True),) if layout.adopts else roots(group, layout)
+
+
 def roots(group: str, layout: Layout) -> tuple[Want, ...]:
-    """The nodes of a group that are read first, in this order."""
+    """The nodes of a group that is served, in the order of reading."""
     return (
         Want(layout.ids(group), Kind.CHILDREN, watch=True),
         Want(layout.owners(group), Kind.CHILDREN),

@@ -48,9 +48,9 @@ class GroupNodes:
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
-def empty(group: str) -> GroupNodes:
-    """A group of which nothing has been read."""
-    return GroupNodes(view=GroupView(group=group))
+def empty(group: str, *, adopts: bool = False) -> GroupNodes:
+    """A group of which nothing has been read. `adopts`: of the layout."""
+    return GroupNodes(view=GroupView(group=group, adopts=adopts))
 
 
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:

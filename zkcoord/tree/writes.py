@@ -21,12 +21,16 @@ class CheckNode(NamedTuple):
 
 
 class CreateNode(NamedTuple):
-    """Create a node. With `sequential`, `path` is the PARENT: the node is named by ten digits of its counter."""
+    """Create a node. With `sequential`, `path` is the PARENT: the node is named by ten digits of its counter.
+
+    `shared`: everybody may use it, whatever ACL is configured, since old consumers create nodes below it.
+    """
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
+    shared: bool = False
 
 
 class SetNode(NamedTuple):

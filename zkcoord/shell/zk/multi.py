@@ -66,7 +66,7 @@ def _operation(write: Write, chroot: str, acl: bytes) -> bytes:
                 path = path.rstrip("/") + "/"
             flags = (EPHEMERAL if write.ephemeral else 0) | (SEQUENTIAL if write.sequential else 0)
             head = jute.PART.pack(Op.CREATE, 0, -1) + jute.text(path)
-            return head + jute.buffer(write.data) + acl + jute.INT.pack(flags)
+            return head + jute.buffer(write.data) + (OPEN_ACL if write.shared else acl) + jute.INT.pack(flags)
         case SetNode():
             head = jute.PART.pack(Op.SET_DATA, 0, -1) + jute.text(path)
             return head + jute.buffer(write.data) + jute.INT.pack(write.version)
