@@ -25,7 +25,7 @@ from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
-from zkcoord.tree.candidate import assignors_of, in_charge, spoken
+from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
@@ -46,7 +46,7 @@ from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.state import decode_state, digest
 from zkcoord.tree.topic_filter import taken
 from zkcoord.tree.view import GroupNodes, empty, fold
-from zkcoord.tree.whole_view import Surroundings, expanded, interests, view_of
+from zkcoord.tree.whole_view import Environment, expanded, needs, view_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class _Reading:
         """Read all of it."""
         nodes, offsets = self._read_group()
         candidates = self._read_candidates()
-        nodes = self._whole(nodes, spoken(candidates, PROTOCOLS))
+        nodes = self._whole(nodes, protocol_range(candidates, PROTOCOLS))
         view = nodes.view
         known = assignors_of(candidates[0].data) if candidates else None
         decided = decide(view, Memory(), 0, digest, _assignors(view, known))
@@ -307,15 +307,15 @@ class _Reading:
         self._topics.listed = frozenset(listed.children) if listed.exists else None
         members = expanded(nodes.view.members, cache(self._taken))
         nodes = replace(nodes, view=replace(nodes.view, members=members))
-        wanted = interests(members, nodes.view.instances)
+        wanted = needs(members, nodes.view.instances)
         self._read_topics(wanted.topics)
-        around = Surroundings(
+        environment = Environment(
             topics=self._topics,
             racks=self._read_racks() if wanted.racked else {},
             root_czxid=root.stat.czxid if root.stat is not None else 0,
             protocols=protocols,
         )
-        view, _ = view_of(nodes, wanted, around)
+        view, _ = view_of(nodes, wanted, environment)
         return replace(nodes, view=view)
 
     def _taken(self, wildcard: Wildcard) -> dict[str, int]:

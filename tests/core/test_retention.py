@@ -1,4 +1,4 @@
-"""What becomes of a group's leavings: deletion on request, and retention that outlives failovers."""
+"""What becomes of a group that nobody uses: deletion on request, and retention that outlives failovers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.whole_view import NO_PARTS, Interests, Surroundings, expanded, interests, view_of
+from zkcoord.tree.whole_view import NO_INPUTS, Environment, Needs, expanded, needs, view_of
 
 T = frozenset({"t"})
 MARK = Mark(incarnation=3, topic_id=None, czxid=7, root_czxid=2)
@@ -28,21 +28,21 @@ def topics(*, czxid: int = 7, listed: frozenset[str] | None = T, exists: bool = 
     return known
 
 
-def around(known: KnownTopics) -> Surroundings:
+def around(known: KnownTopics) -> Environment:
     """Broker 1 is in the rack r."""
-    return Surroundings(topics=known, racks={1: "r"}, root_czxid=2, protocols=(1, 3))
+    return Environment(topics=known, racks={1: "r"}, root_czxid=2, protocols=(1, 3))
 
 
 def test_a_view_has_the_partitions_of_what_members_subscribe_to_and_what_coordinators_speak() -> None:
-    view, _ = view_of(NODES, Interests(T), around(topics()))
+    view, _ = view_of(NODES, Needs(T), around(topics()))
     assert view == GroupView(group="g", topics={"t": (0, 1)}, protocols=(1, 3))
 
 
 def test_racks_are_told_where_somebody_has_one_and_of_a_broker_that_is_away_as_the_state_noted_it() -> None:
-    here, _ = view_of(NODES, Interests(T, racked=True), around(topics()))
+    here, _ = view_of(NODES, Needs(T, racked=True), around(topics()))
     assert (here.brokers, set(here.replica_racks.values())) == ({1: "r"}, {frozenset({"r"})})
     noted = replace(NODES, view=replace(NODES.view, state=replace(NODES.view.state, brokers={1: "noted"})))
-    away, _ = view_of(noted, Interests(T, racked=True), replace(around(topics()), racks={}))
+    away, _ = view_of(noted, Needs(T, racked=True), replace(around(topics()), racks={}))
     assert (away.brokers, set(away.replica_racks.values())) == ({1: "noted"}, {frozenset({"noted"})})
 
 
@@ -53,22 +53,22 @@ def test_what_became_of_a_marked_topic_is_told_of_one_that_was_created_again_and
         (topics(exists=False, listed=frozenset()), {"t": TopicChange.DELETED}),
         (topics(exists=False, listed=None), {}),  # where there is no list of topics it says nothing
     ):
-        view, _ = view_of(NODES, Interests(T), around(known))
+        view, _ = view_of(NODES, Needs(T), around(known))
         assert view.changed == change
 
 
 def test_a_topic_that_nobody_subscribes_to_is_not_compared_with_its_mark() -> None:
-    view, _ = view_of(NODES, Interests(), around(topics(czxid=8)))
+    view, _ = view_of(NODES, Needs(), around(topics(czxid=8)))
     assert view.changed == {}
 
 
 def test_what_has_not_changed_is_not_made_again() -> None:
-    view, made = view_of(NODES, Interests(T, racked=True), around(topics()))
-    again, same = view_of(replace(NODES, view=view), Interests(T, racked=True), around(topics()), made)
+    view, made = view_of(NODES, Needs(T, racked=True), around(topics()))
+    again, same = view_of(replace(NODES, view=view), Needs(T, racked=True), around(topics()), made)
     assert (again is view, same) == (True, made)
-    other, _ = view_of(replace(NODES, view=view), Interests(), around(topics()), made)
+    other, _ = view_of(replace(NODES, view=view), Needs(), around(topics()), made)
     assert (other.topics, other.brokers) == ({}, {})
-    assert view_of(NODES, Interests(T, racked=True), around(topics()), NO_PARTS)[0] == view
+    assert view_of(NODES, Needs(T, racked=True), around(topics()), NO_INPUTS)[0] == view
 
 
 def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_members_that_are_away() -> None:
@@ -80,7 +80,7 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
     assert (found["a"].threads, found["b"]) == (takes, plain)
     assert expanded(found, lambda wildcard: takes) is found
     away = Instance(last_id="c", hold_ms=1, threads={"v": 1}, share={}, rack="r")
-    assert interests(found, {"i": away}) == Interests(frozenset({"t", "u", "v"}), racked=True)
+    assert needs(found, {"i": away}) == Needs(frozenset({"t", "u", "v"}), racked=True)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_wildcard_gives_its_member_what_it_takes_and_interests_count_static_me
     ["a topic's incarnation", "a broker's rack", "a rack that was noted", "the root", "a mark", "a member's rack"],
 )
 def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) -> None:
-    known, nodes, wanted = topics(), NODES, Interests(T, racked=True)
+    known, nodes, wanted = topics(), NODES, Needs(T, racked=True)
     around_it = replace(around(known), racks={})
     if what == "a member's rack":
-        wanted = Interests(T)
+        wanted = Needs(T)
     view, made = view_of(nodes, wanted, around_it)
     nodes = replace(nodes, view=view)
     if what == "a topic's incarnation":
@@ -107,7 +107,7 @@ def test_each_thing_that_a_view_is_made_of_has_its_part_made_again(what: str) ->
     elif what == "a mark":
         nodes = replace(nodes, marks={"t": MarkSeen(replace(MARK, czxid=6), 1)})
     else:
-        wanted, around_it = Interests(T, racked=True), replace(around_it, racks={1: "r"})
+        wanted, around_it = Needs(T, racked=True), replace(around_it, racks={1: "r"})
     now, _ = view_of(nodes, wanted, around_it, made)
     anew, _ = view_of(nodes, wanted, around_it)
     assert now == anew

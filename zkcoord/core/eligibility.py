@@ -81,13 +81,13 @@ def in_common(
     left: dict[str, str] = {}
     for name, (lowest, highest) in others:
         if lowest > high or highest < low:
-            left[name] = f"speaks {_spoken(lowest, highest)}, the others {low if low == high else f'{low} to {high}'}"
+            left[name] = f"speaks {_range(lowest, highest)}, the others {low if low == high else f'{low} to {high}'}"
         else:
             low, high = max(low, lowest), min(high, highest)
     return (low, high), left
 
 
-def _spoken(low: int, high: int) -> str:
+def _range(low: int, high: int) -> str:
     return f"the protocol {low}" if low == high else f"the protocols {low} to {high}"
 
 

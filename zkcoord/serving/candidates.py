@@ -17,7 +17,7 @@ def follow_candidates(election: Election, node: Node, tracker: Tracker, problem:
     Each is read in a scope of its own, so that one that cannot be read stops nothing.
     """
     if node.kind is Kind.CHILDREN:
-        fresh, gone = election.follow()
+        fresh, gone = election.candidate_changes()
         for path in fresh:
             tracker.want(path, watch=True, scope=path)
         for path in gone:

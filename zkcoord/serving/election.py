@@ -53,7 +53,7 @@ class Election:
         """The node of the id that was chosen; "" before."""
         return "" if self.candidate_id is None else self.layout.candidate(self.candidate_id)
 
-    def follow(self) -> tuple[list[str], list[str]]:
+    def candidate_changes(self) -> tuple[list[str], list[str]]:
         """(candidates' nodes to be read and watched from now on, those to be forgotten), by the list of candidates."""
         listed = self.nodes[CANDIDATES, Kind.CHILDREN]
         now = {f"{CANDIDATES}/{name}" for name in (listed.children if listed is not None else ())}
@@ -82,7 +82,7 @@ class Election:
         """The protocols that all coordinators speak, and the coordinators that share none of them: id -> why."""
         return in_common(protocols_of(self.description), self.others())
 
-    def waits_for(self) -> str | None:
+    def obstacle(self) -> str | None:
         """Why this candidate must not serve: it shares no protocol with one that stood before it. None: it may serve.
 
         So nobody takes over from a coordinator whose members it would send away.
@@ -105,7 +105,7 @@ class Election:
     def schema(self) -> Schema | None:
         """The tree's schema, None on an empty tree; SchemaError when this program must not serve it.
 
-        Asked while nothing is `wrong`.
+        Asked while there are no `problems`.
         """
         node = self._node(SCHEMA)
         if node is None or node.stat is None:
@@ -125,12 +125,12 @@ class Election:
             )
         return schema
 
-    def leader(self) -> bool:
+    def serves(self) -> bool:
         """True when the coordinator's node belongs to this session."""
         node = self._node(self.layout.coordinator)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
-    def wrong(self) -> dict[str, str | None]:
+    def problems(self) -> dict[str, str | None]:
         """Path of schema or epoch -> what is wrong with it and who must act; None: nothing, or not read yet.
 
         Nobody can be elected meanwhile. A readable schema of another program is not wrong here: see `schema`.
@@ -151,18 +151,18 @@ class Election:
             found[EPOCH] = f"{error}: {RESTORE}"
         return found
 
-    def stands_behind(self) -> str | None:
+    def standby_to(self) -> str | None:
         """The id of the coordinator that serves while this candidate stands by; None: nobody serves, or it does."""
         own, serving = self._node(self.own_path), self._node(self.layout.coordinator)
-        if own is None or not own.exists or serving is None or not serving.exists or self.taken() or self.leader():
+        if own is None or not own.exists or serving is None or not serving.exists or self.id_taken() or self.serves():
             return None
         return serving.data.decode("utf-8", "replace")
 
     def epoch(self) -> tuple[int, int]:
-        """The epoch and its node's version, as read. Asked while nothing is `wrong`."""
+        """The epoch and its node's version, as read. Asked while there are no `problems`."""
         return decode_epoch(self._data(EPOCH)), self._version(EPOCH)
 
-    def stand_as(self) -> str:
+    def choose_id(self) -> str:
         """Choose an id to stand with; returns the path of its node, to be read and watched."""
         node = self.nodes.get((CANDIDATES, Kind.CHILDREN))
         taken = set(node.children) if node is not None else set()
@@ -184,12 +184,12 @@ class Election:
         return Transaction(writes=(CreateNode(self.own_path, self.description, ephemeral=True),), why="candidate")
 
     def election(self) -> Transaction | None:
-        """The multi that elects this candidate, under an id that is not `taken`; None: wait (somebody serves, or a
+        """The multi that elects this candidate, under an id that is free; None: wait (somebody serves, or a
         migration is in progress)."""
         schema, coordinator = self.schema(), self._node(self.layout.coordinator)
         if self.candidate_id is None or schema is None or schema.migration is not None:
             return None
-        if coordinator is None or coordinator.exists or self.waits_for() is not None:
+        if coordinator is None or coordinator.exists or self.obstacle() is not None:
             return None
         epoch, version = self.epoch()
         return Transaction(
@@ -208,7 +208,7 @@ class Election:
             return None
         return asked_to_resign(node.data)
 
-    def taken(self) -> bool:
+    def id_taken(self) -> bool:
         """True when another session holds the id that was chosen."""
         node = self._node(self.own_path)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id

@@ -42,9 +42,9 @@ class GroupListing:
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupListing:
         """List the offsets from now on."""
-        clearing = cls(group, layout, tracker)
-        clearing._want(layout.offsets(group), Kind.CHILDREN)
-        return clearing
+        listing = cls(group, layout, tracker)
+        listing._want(layout.offsets(group), Kind.CHILDREN)
+        return listing
 
     def list_everything(self) -> None:
         """List the whole group from now on."""

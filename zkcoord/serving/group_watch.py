@@ -25,7 +25,7 @@ from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.reading import above_partitions, below, first, roots
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.view import GroupNodes, empty, fold_parsed
-from zkcoord.tree.whole_view import NO_INTERESTS, NO_PARTS, Interests, Parts, Surroundings, expanded, interests, view_of
+from zkcoord.tree.whole_view import NO_INPUTS, NO_NEEDS, Environment, Needs, ViewInputs, expanded, needs, view_of
 
 
 @dataclass(slots=True)
@@ -37,21 +37,21 @@ class GroupWatch:
     tracker: Tracker
     nodes: GroupNodes
     channels: Channels
-    interests: Interests = NO_INTERESTS
+    needs: Needs = NO_NEEDS
     wildcards: frozenset[Wildcard] = frozenset()
     _instances: Mapping[str, Instance] = field(default_factory=dict)
     _members: Mapping[str, Member] = field(default_factory=dict)  # invariant: of these the two above are told
     _looking: set[str] = field(default_factory=set)  # topics of which what is left is read
     _offsets: set[TopicPartition] = field(default_factory=set)  # invariant: of these topics, those that are wanted
     _changes: int = 0  # of the topics, when members were given those that their wildcards take
-    _made: Parts = NO_PARTS  # of what the view was made
+    _made_of: ViewInputs = NO_INPUTS  # of what the view was made
     _owners: defaultdict[str, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
     # by topic: the partitions that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
     _announced: dict[TopicPartition, int] = field(default_factory=dict)
     # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
-    _clearing: GroupListing | None = None  # lists what is left of the group, when that must be known
+    _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # it is served, or was until its release was read: more than its record is followed
     _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
@@ -94,9 +94,9 @@ class GroupWatch:
     def read(self, nodes: Sequence[tuple[Address, Node]]) -> None:
         """Take answers in, each with its address in this group, and want the nodes that they name."""
         before = self.nodes
-        if self._clearing is not None:
+        if self._listing is not None:
             for _, node in nodes:
-                self._clearing.take(node)
+                self._listing.take(node)
             nodes = [(address, node) for address, node in nodes if node.kind is USUAL.get(address.place, node.kind)]
         self.nodes = fold_parsed(before, nodes)
         channels, after = self.channels, self.nodes
@@ -123,17 +123,17 @@ class GroupWatch:
             if members is not self.nodes.view.members:
                 self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
         if members is not self._members or instances is not self._instances:
-            before, self.interests = self.interests.topics, interests(members, instances)
-            for topic in sorted(self.interests.topics - before):
+            before, self.needs = self.needs.topics, needs(members, instances)
+            for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
-            table.want(self.group, self.interests.topics)
+            table.want(self.group, self.needs.topics)
         self._members, self._instances, self._changes = members, instances, table.changes
 
-    def complete(self, around: Surroundings) -> None:
+    def complete(self, environment: Environment) -> None:
         """Complete the view with its surroundings and with what was looked up; follow the owners of partitions that
         are new in it. Called when all is clean."""
         before = self.nodes.view
-        view, self._made = view_of(self.nodes, self.interests, around, self._made)
+        view, self._made_of = view_of(self.nodes, self.needs, environment, self._made_of)
         self.nodes = fast_replace(self.nodes, view=view)
         for topic, partitions in view.topics.items() if view.topics is not before.topics else ():
             known = topic in view.marked or not self.layout.owners_below_marks
@@ -226,26 +226,26 @@ class GroupWatch:
     @property
     def listing(self) -> bool:
         """True while the nodes that the group has left are listed."""
-        return self._clearing is not None
+        return self._listing is not None
 
     def list_offsets(self) -> GroupListing:
         """List the group's offsets: a group with offsets is not removed."""
-        if self._clearing is None:
-            self._clearing = GroupListing.begin(self.group, self.layout, self.tracker)
-        return self._clearing
+        if self._listing is None:
+            self._listing = GroupListing.begin(self.group, self.layout, self.tracker)
+        return self._listing
 
     def list_everything(self) -> None:
         """List the whole group: it is to be removed."""
         self.list_offsets().list_everything()
 
-    def set_leavings(self) -> None:
+    def add_listing(self) -> None:
         """Put what was listed into the nodes; asked when everything is clean."""
-        clearing = self._clearing
-        if clearing is None:
+        listing = self._listing
+        if listing is None:
             return
-        leavings = dict(clearing.versions) if clearing.everything else None
-        view = fast_replace(self.nodes.view, offsets=clearing.offsets())
-        self.nodes = fast_replace(self.nodes, view=view, leavings=leavings)
+        leftover_versions = dict(listing.versions) if listing.everything else None
+        view = fast_replace(self.nodes.view, offsets=listing.offsets())
+        self.nodes = fast_replace(self.nodes, view=view, leftover_versions=leftover_versions)
 
     def granting(self, partitions: Iterable[TopicPartition]) -> None:
         """Follow the owners of these partitions: a grant of them is about to be sent."""
@@ -313,7 +313,7 @@ class GroupWatch:
             self._unwant(self.layout.owner(self.group, partition))
         self._listed.discard(topic)
         self._unwant(self.layout.mark(self.group, topic), Kind.CHILDREN)
-        if topic not in self.interests.topics:
+        if topic not in self.needs.topics:
             for path, *_ in above_partitions(self.group, topic, self.layout):
                 self._unwant(path)
 
@@ -331,7 +331,7 @@ class GroupWatch:
 
     def _unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Follow the node no more, unless the group is listed for its removal: the listing sees each node go."""
-        if self._clearing is None:
+        if self._listing is None:
             self.tracker.unwant(path, kind)
 
 

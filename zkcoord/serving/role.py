@@ -42,7 +42,7 @@ from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
 from zkcoord.tree.topic import Mark
-from zkcoord.tree.whole_view import Surroundings
+from zkcoord.tree.whole_view import Environment
 
 ELECTION, GROUP = "election", "group"
 
@@ -57,16 +57,16 @@ class CoordinatorRole:
         self,
         loop: Loop,
         layout: Layout,
-        standing: Mapping[str, Any],
+        candidate: Mapping[str, Any],
         events: Events,
         assignors: Mapping[str, Assignor] = ASSIGNORS,
         *,
         retention_ms: int = RETENTION_MS,
     ) -> None:
-        """`standing`: the fields of Election that the program gives (wanted id, description, first revision)."""
+        """`candidate`: the fields of Election that the program gives (wanted id, description, first revision)."""
         self._assignors, self._retention_ms = assignors, retention_ms
-        self._loop, self._layout, self._given, self._report = loop, layout, standing, Reporter(events)
-        self._standing: Election | None = None
+        self._loop, self._layout, self._given, self._report = loop, layout, candidate, Reporter(events)
+        self._election: Election | None = None
         self.term: Term | None = None
         self._session_timeout_ms = 0
         self._reset()
@@ -91,9 +91,9 @@ class CoordinatorRole:
         """Stand for election in this session."""
         self._reset()
         self.term = None
-        self._standing = Election(layout=self._layout, session_id=session_id, **self._given)
+        self._election = Election(layout=self._layout, session_id=session_id, **self._given)
         self._session_timeout_ms = session_timeout_ms
-        for path, kind, watch in self._standing.wants():
+        for path, kind, watch in self._election.wants():
             self._loop.tracker.want(path, kind, watch=watch)
         self._loop.tracker.want(CANDIDATES, Kind.CHILDREN, watch=True, scope=CANDIDATES)
         for path in self._layout.group_lists:
@@ -108,7 +108,7 @@ class CoordinatorRole:
     def session_lost(self, now_ms: int) -> None:
         """End the term and forget all state (draft, "new session")."""
         self._end_term("the session is over")
-        self._standing = None
+        self._election = None
         self._reset()
 
     def ended(self, now_ms: int) -> None:
@@ -131,14 +131,14 @@ class CoordinatorRole:
         """An answer about no group: the election's, a topic's, a broker's, or a list of groups."""
         if node.path == ROOT:
             self._root_czxid = node.stat.czxid if node.stat else 0
-        if self._standing is not None and self._standing.take(node):
+        if self._election is not None and self._election.take(node):
             if node.path.startswith(CANDIDATES):
-                protocols = follow_candidates(self._standing, node, self._loop.tracker, self._report.problem)
+                protocols = follow_candidates(self._election, node, self._loop.tracker, self._report.problem)
                 if protocols != self._protocols:
                     self._protocols = protocols
                     self._pending |= self._groups.keys()
             elif node.path in (SCHEMA, EPOCH):
-                for path, what in self._standing.wrong().items():
+                for path, what in self._election.problems().items():
                     self._report.problem(path, what)
         elif self._topics is not None and about_topics(node):
             self._pending |= self._topics.read(node)
@@ -158,7 +158,7 @@ class CoordinatorRole:
         if tag == GROUP and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
             self._end_term("the epoch is not this coordinator's any more")
             self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
-            self._standing = None
+            self._election = None
 
     def synced(self, sent_ms: int, now_ms: int) -> None:
         """A coordinator has no lease: ZooKeeper refuses its writes when another one serves."""
@@ -170,7 +170,7 @@ class CoordinatorRole:
         """`stop`: end the session; standbys take over at once."""
         invariant(request.name == "stop", f"a coordinator is asked to {request.name!r}")
         self._end_term("stopped")
-        self._standing = None
+        self._election = None
         self._loop.end_session(now_ms, reopen_in_ms=None)
         request.future.set_result(None)
 
@@ -180,17 +180,17 @@ class CoordinatorRole:
         """Begin to serve, or decide on every group that is clean; return the next moment at which a wait ends."""
         for group in sorted(self._pending & self._groups.keys()):
             self._groups[group].read_added()
-        if self._standing is None or not self._loop.settled:
+        if self._election is None or not self._loop.settled:
             return None
-        if self._resigned(self._standing, now_ms):
+        if self._resigned(self._election, now_ms):
             return None
         try:
             if self.term is None:
-                self._stand(self._standing, now_ms)
-            elif self._loop.tracker.clean("") and not self._standing.leader():
+                self._run(self._election, now_ms)
+            elif self._loop.tracker.clean("") and not self._election.serves():
                 self._end_term("the coordinator's node is another's")
                 self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
-                self._standing = None
+                self._election = None
         except SchemaError as error:
             self._loop.fail(error, now_ms)
         if self.term is None:
@@ -205,58 +205,58 @@ class CoordinatorRole:
                 self._decide_group(self._groups[group], now_ms)
         return min([*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)])
 
-    def _resigned(self, standing: Election, now_ms: int) -> bool:
+    def _resigned(self, election: Election, now_ms: int) -> bool:
         """True when a tool asked it to resign: it begins nothing new, and ends its session when nothing is under way.
 
         Others serve at once; this one does not stand for one session timeout (docs/protocol.md, section 8).
         """
-        who = standing.asked_to_resign()
+        who = election.asked_to_resign()
         if who is None:
             return False
         if not self._loop.commits_in_flight:
-            self._report.event("resigned", {"coordinator": standing.candidate_id, "why": f"{who} asked for it"})
+            self._report.event("resigned", {"coordinator": election.candidate_id, "why": f"{who} asked for it"})
             self._end_term(f"resigned: {who} asked for it")
-            self._standing = None
+            self._election = None
             self._loop.end_session(now_ms, reopen_in_ms=self._session_timeout_ms)
         return True
 
-    def _stand(self, standing: Election, now_ms: int) -> None:
+    def _run(self, election: Election, now_ms: int) -> None:
         loop = self._loop
-        scopes = ("", CANDIDATES, standing.own_path)
+        scopes = ("", CANDIDATES, election.own_path)
         if not all(map(loop.tracker.clean, scopes)) or loop.commits_in_flight or not loop.ready(ELECTION, now_ms):
             return
-        if any(standing.wrong().values()):  # which was told; its nodes are watched
+        if any(election.problems().values()):  # which was told; its nodes are watched
             return
-        if standing.schema() is not None:
-            if standing.leader():
-                self._serve(standing)
+        if election.schema() is not None:
+            if election.serves():
+                self._serve(election)
                 return
-            if standing.candidate_id is None or (standing.taken() and standing.wanted_id is None):
-                self._loop.tracker.want(standing.stand_as(), watch=True)
+            if election.candidate_id is None or (election.id_taken() and election.wanted_id is None):
+                self._loop.tracker.want(election.choose_id(), watch=True)
                 return
-            if standing.taken():
-                taken = f"another one has the id {standing.wanted_id}: waiting until it is gone; choose another --id"
-                self._report.problem(standing.own_path, taken, event="id_taken")
+            if election.id_taken():
+                taken = f"another one has the id {election.wanted_id}: waiting until it is gone; choose another --id"
+                self._report.problem(election.own_path, taken, event="id_taken")
                 return
-            self._report.problem(standing.own_path, None)
-        if (why := standing.waits_for()) is not None:
+            self._report.problem(election.own_path, None)
+        if (why := election.obstacle()) is not None:
             self._report.problem(CANDIDATES, why)
-        self._report.standing_by(standing.candidate_id, standing.stands_behind())
-        preparation = standing.preparation()
-        election = standing.election() if preparation is None else None
-        if (transaction := preparation or election) is not None:
+        self._report.standing_by(election.candidate_id, election.standby_to())
+        preparation = election.preparation()
+        multi = election.election() if preparation is None else None
+        if (transaction := preparation or multi) is not None:
             loop.commit(transaction, ELECTION, now_ms, ELECTION)
-        if election is not None:
+        if multi is not None:
             self._follow_tree()  # these reads go right behind the election, and count if it succeeds
-        elif standing.stands_behind() is not None:
+        elif election.standby_to() is not None:
             self._leave_tree()
 
-    def _serve(self, standing: Election) -> None:
-        epoch, version = standing.epoch()
+    def _serve(self, election: Election) -> None:
+        epoch, version = election.epoch()
         self.term = Term(epoch=epoch, epoch_version=version, marks={})
         self._follow_tree()
         self._report.problem(CANDIDATES, None)
-        self._report.event("elected", {"coordinator": standing.candidate_id, "epoch": epoch})
+        self._report.event("elected", {"coordinator": election.candidate_id, "epoch": epoch})
 
     def _follow_tree(self) -> None:
         """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
@@ -282,7 +282,7 @@ class CoordinatorRole:
 
     def _end_term(self, why: str) -> None:
         if self.term is not None:
-            candidate = self._standing.candidate_id if self._standing else None
+            candidate = self._election.candidate_id if self._election else None
             self._report.event("deposed", {"coordinator": candidate, "epoch": self.term.epoch, "why": why})
         self.term = None
 
@@ -329,30 +329,30 @@ class CoordinatorRole:
             following.subscribe(table)  # of the members read so far: the topics are read together with the owners
         if not tracker.clean(group) or not tracker.clean(""):
             return False
-        brokers.use(group, wanted=following.interests.racked)
+        brokers.use(group, wanted=following.needs.racked)
         if following.read_again():
-            table.read_again(following.interests.topics)
+            table.read_again(following.needs.topics)
             brokers.read_again()
             return False
-        if not table.clean(following.interests.topics, listing=bool(following.wildcards)):
+        if not table.clean(following.needs.topics, listing=bool(following.wildcards)):
             return False
-        if following.interests.racked and not brokers.known():
+        if following.needs.racked and not brokers.known():
             return False
-        around = Surroundings(
+        environment = Environment(
             topics=table,
             racks=brokers.racks,
             rack_changes=brokers.changes,
             root_czxid=self._root_czxid,
             protocols=self._protocols,
         )
-        following.complete(around)
+        following.complete(environment)
         if not tracker.clean(group):
             return False
         following.channels.look_again(following.nodes)
         following.know_committed()
         if not tracker.clean(group):  # they asked for nodes that are still followed: wait for these
             return False
-        following.set_leavings()
+        following.add_listing()
         return following.nodes.view.record_version is not None or group in self._listed.get(self._layout.groups, ())
 
     def _decide_group(self, following: GroupWatch, now_ms: int) -> None:

@@ -75,7 +75,7 @@ def in_charge(candidates: Iterable[Node], serving: str) -> list[Node]:
     return sorted(found, key=lambda n: (_name(n) != serving, n.stat.czxid if n.stat else 0, _name(n)))
 
 
-def spoken(candidates: Sequence[Node], own: tuple[int, int]) -> tuple[int, int]:
+def protocol_range(candidates: Sequence[Node], own: tuple[int, int]) -> tuple[int, int]:
     """The protocols that these candidates share, the first one's narrowed by the others; `own` without any."""
     if not candidates:
         return own

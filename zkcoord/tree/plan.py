@@ -205,7 +205,7 @@ class _Planner:
 
     def _remove_group(self, why: str) -> Iterator[Transaction]:
         """Delete the listed nodes, the deepest first; then state and record, with the folder if nobody is in it."""
-        group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leavings
+        group, view, layout, found = self._view.group, self._view, self._layout, self._nodes.leftover_versions
         if found is None:
             return
         last = {layout.group(group), layout.ids(group), layout.channels_of(group)}

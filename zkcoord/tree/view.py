@@ -44,7 +44,7 @@ class GroupNodes:
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
     lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
-    leavings: Mapping[str, int] | None = None  # nodes of the group and their versions, when it is to be removed
+    leftover_versions: Mapping[str, int] | None = None  # by path, of all that the group has left; None: not listed
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 

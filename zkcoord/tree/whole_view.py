@@ -1,7 +1,7 @@
 """A group's whole view: its own nodes (`tree.view`) with what topics, brokers and coordinators say of it. Pure.
 
-`view_of` makes a part anew only when its inputs have changed. `Parts` remembers the inputs, so a coordinator's step
-costs only the changes. A tool begins with `NO_PARTS`, and has everything made.
+`view_of` makes a part anew only when its inputs have changed. `ViewInputs` remembers them, so a coordinator's step
+costs only the changes. A tool begins with `NO_INPUTS`, and has everything made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkcoord.tree.view import GroupNodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Environment:
     """The inputs of a view beside the group's nodes. Equal `rack_changes`: the same racks."""
 
     topics: KnownTopics
@@ -29,7 +29,7 @@ class Surroundings:
     protocols: tuple[int, int]
 
 
-class Parts(NamedTuple):
+class ViewInputs(NamedTuple):
     """The inputs of each part of the last view."""
 
     topics: object = None
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
     changed: object = None
 
 
-NO_PARTS = Parts()
+NO_INPUTS = ViewInputs()
 
 
 def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mapping[str, int]]) -> Mapping[str, Member]:
@@ -50,42 +50,42 @@ def expanded(members: Mapping[str, Member], threads: Callable[[Wildcard], Mappin
     return {**members, **taking} if taking else members
 
 
-class Interests(NamedTuple):
+class Needs(NamedTuple):
     """The needs of a group beside its own nodes: the topics of its members, and whether racks count."""
 
     topics: frozenset[str] = frozenset()
     racked: bool = False
 
 
-NO_INTERESTS = Interests()
+NO_NEEDS = Needs()
 
 
-def interests(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> Interests:
+def needs(members: Mapping[str, Member], instances: Mapping[str, Instance]) -> Needs:
     """The needs of these members, as of `expanded`; a static member's share may wait with nobody else there."""
     distinct = {id(member.threads): member.threads for member in members.values()}
     distinct |= {id(known.threads): known.threads for known in instances.values()}
-    return Interests(frozenset[str]().union(*distinct.values()), racked(members, instances))
+    return Needs(frozenset[str]().union(*distinct.values()), racked(members, instances))
 
 
 def view_of(
-    nodes: GroupNodes, wanted: Interests, around: Surroundings, made: Parts = NO_PARTS
-) -> tuple[GroupView, Parts]:
-    """The whole view, and its inputs. The view's members are `expanded`, and `wanted` is their interests."""
+    nodes: GroupNodes, wanted: Needs, environment: Environment, made_of: ViewInputs = NO_INPUTS
+) -> tuple[GroupView, ViewInputs]:
+    """The whole view, and its inputs. The view's members are `expanded`, and `wanted` is their needs."""
     view, topics, changes = nodes.view, wanted.topics, dict[str, Any]()
-    of_topics = (topics, around.topics.changes)
-    if of_topics != made.topics:
-        changes["topics"] = around.topics.partitions(topics)
+    of_topics = (topics, environment.topics.changes)
+    if of_topics != made_of.topics:
+        changes["topics"] = environment.topics.partitions(topics)
     noted = view.state.brokers
-    of_racks = (*of_topics, around.rack_changes, noted) if wanted.racked else ()
-    if of_racks != made.racks:
-        replicas = around.topics.replicas(changes.get("topics", view.topics)) if wanted.racked else {}
-        brokers = broker_racks(replicas.values(), around.racks, noted)
+    of_racks = (*of_topics, environment.rack_changes, noted) if wanted.racked else ()
+    if of_racks != made_of.racks:
+        replicas = environment.topics.replicas(changes.get("topics", view.topics)) if wanted.racked else {}
+        brokers = broker_racks(replicas.values(), environment.racks, noted)
         racks = partition_racks(replicas, brokers)
         changes |= {"brokers": brokers, "replica_racks": racks}
-    of_marks = (nodes.marks, *of_topics, around.root_czxid)
-    if of_marks != made.changed:
-        now = {topic: around.topics.mark(topic, around.root_czxid) for topic in nodes.marks.keys() & topics}
-        changes["changed"] = changes_of(nodes.marks, now.get, around.topics.deleted)
-    changes["protocols"] = around.protocols
+    of_marks = (nodes.marks, *of_topics, environment.root_czxid)
+    if of_marks != made_of.changed:
+        now = {topic: environment.topics.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & topics}
+        changes["changed"] = changes_of(nodes.marks, now.get, environment.topics.deleted)
+    changes["protocols"] = environment.protocols
     changes = {name: now for name, now in changes.items() if now != getattr(view, name)}
-    return fast_replace(view, **changes) if changes else view, Parts(of_topics, of_racks, of_marks)
+    return fast_replace(view, **changes) if changes else view, ViewInputs(of_topics, of_racks, of_marks)
