@@ -33,6 +33,7 @@ from tests.sim.test_flapping import flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
+from tests.sim.test_old_storms import old_storm
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_room import narrow
 from tests.sim.test_strange import strange
@@ -64,6 +65,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
+    "old": (
+        old_storm,
+        "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",
+    ),
     "plain": (plain, "tests/sim/test_programs.py::test_a_storm_of_plain_programs_ends_in_a_calm"),
     "polling": (polling, "tests/sim/test_programs.py::test_a_storm_of_polling_programs_ends_in_a_calm"),
     "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),
