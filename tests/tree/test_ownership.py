@@ -15,11 +15,21 @@ from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Write
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
 
 class Claims:
     """A node exists while the partition is owned, as the old consumers have it; here the coordinator makes it."""
+
+    claimed = False
+
+    def claim(self, path: str, thread: str) -> Sequence[Write]:
+        """Nothing."""
+        return ()
+
+    def guard(self, path: str, version: int) -> Sequence[Write]:
+        """Its version."""
+        return [CheckNode(path, version)]
 
     def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int]:
         """Make it."""
@@ -78,3 +88,11 @@ def test_a_member_gives_partitions_back_by_the_layout() -> None:
     [release] = member.release(paths, {T0: held}, {}, DONE)
     assert DeleteNode(OWNER, 1) in release.writes
     assert DeleteNode(OWNER, 1) in member.start(paths, {}, [], {T0: 1}, DONE).writes
+
+
+def test_a_commit_has_the_checks_of_the_layout_beside_each_offset() -> None:
+    held = Held(thread="a-0", owner_version=1, offset=5, offset_version=2, generation=6)
+    for layout, checks in ((LAYOUT, [CheckNode(OWNER, 1)]), (DRAFT, [])):
+        paths = MemberPaths(layout=layout, group="g", consumer_id="a")
+        [commit] = member.commit(paths, {T0: held}, {T0: 8})
+        assert list(commit.writes) == [paths.check(), *checks, SetNode(paths.offset(T0), b"8", 2)]

@@ -23,9 +23,9 @@ from zkcoord.core.requests import rebalancing
 from zkcoord.core.state import Quarantine
 from zkcoord.core.view import GroupView, Member, Refusal
 
-BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
+BROKER, UNREADABLE_OFFSET, TAKEN = "broker", "unreadable offset", "taken"
 """The first words of refusals that are no strike: Kafka could not be reached, or does not know the partition yet;
-the committed offset is unreadable until an operator mends it."""
+the committed offset is unreadable until an operator mends it; another session still has its claim."""
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""
@@ -163,7 +163,7 @@ def _refusals(view: GroupView) -> list[tuple[str, TopicPartition, Refusal]]:
         (c, partition, refusal)
         for c in sorted(view.channels.keys() & view.members.keys())
         for partition, refusal in sorted(view.channels[c].refusals.items())
-        if not refusal.reason.startswith((BROKER, UNREADABLE_OFFSET))
+        if not refusal.reason.startswith((BROKER, UNREADABLE_OFFSET, TAKEN))
     ]
 
 

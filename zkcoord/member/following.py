@@ -1,8 +1,9 @@
 """Which nodes a member follows: its registration and channel, each command, and owner and offset of what it holds, or
 is about to start.
 
-Watched are the registration and the channel's list. Nothing else changes but by an own write, whose reply tells what
-stands there then (`by_writes`), or by a stranger's, which refuses the own: then it is read again.
+Watched are the registration, the channel's list and own claims, which old consumers delete. Nothing else changes but by
+an own write, whose reply tells what stands there then (`by_writes`), or by a stranger's, which refuses the own: then it
+is read again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.decisions import LetGo, LookUp, ReadAgain
+from zkcoord.core.member.decisions import ClaimPartitions, LetGo, LookUp, ReadAgain
 from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -29,7 +30,7 @@ class Following:
 
     def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
         self._paths, self._tracker = paths, tracker
-        self.nodes = MemberNodes(paths=paths)
+        self.nodes = MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
         self._scopes: dict[TopicPartition, str] = {}
 
     def begin(self) -> None:
@@ -76,10 +77,16 @@ class Following:
         if known:
             self.nodes = follow(self.nodes, known)
             self._tracker.want_later([paths.owner(p) for p in known], scope, by_writes=True)
-        above = paths.above_offsets(partitions) if decision.parents else []
+        above = [*paths.above_claims(partitions), *paths.above_offsets(partitions)] if decision.parents else []
         owners = [paths.owner(p) for p in partitions if p not in known]
         offsets = [paths.offset(p) for p in partitions]
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
+
+    def claiming(self, decision: ClaimPartitions) -> None:
+        """Watch these claims, which are about to be made, and read their offsets behind them."""
+        for partition in decision.partitions:
+            self._tracker.watch(self._paths.owner(partition), Kind.DATA, True)
+            self._tracker.touch(self._paths.offset(partition))
 
     def read_again(self, decision: ReadAgain) -> None:
         """Read what is followed of these partitions once more."""

@@ -23,6 +23,7 @@ from zkcoord.core.member.decisions import (
     AskReset,
     AskStart,
     AskStop,
+    ClaimPartitions,
     CommitOffsets,
     Decision,
     Leave,
@@ -168,6 +169,9 @@ class Registered:
                 self._call(Call("stop", partitions), partitions)
             case LosePartitions(partitions=partitions, resuming=resuming):
                 self._lose(partitions, resuming=resuming)
+            case ClaimPartitions():
+                self.following.claiming(decision)
+                self._write(decision, now_ms)
             case AcknowledgeStarts() | ReleasePartitions() | AnswerPing() | CommitOffsets() | Announce():
                 self._write(decision, now_ms)
             case RefuseCommand(sequence=sequence, why=why):

@@ -253,7 +253,8 @@ class MembershipRole:
         except ZkcoordError as error:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
-        paths = MemberPaths(layout=layout, group=settings.group, consumer_id=settings.new_id())
+        consumer_id = layout.consumer_id(settings.new_id())
+        paths = MemberPaths(layout=layout, group=settings.group, consumer_id=consumer_id)
         self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation)
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)

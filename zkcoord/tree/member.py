@@ -6,13 +6,13 @@ fences everything that a consumer writes, and a dead one's late writes are refus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.command import refusal
-from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore
+from zkcoord.tree.offset_store import ZOOKEEPER_OFFSETS, OffsetStore, unchanged
 from zkcoord.tree.paths import REFUSED_MARK, RELEASED_MARK, Layout, parents
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
@@ -49,11 +49,21 @@ class MemberPaths:
         """The write that gives the partition back."""
         return self.layout.ownership.free(self.owner(partition), version)
 
+    def guard(self, partition: TopicPartition, version: int) -> Sequence[Write]:
+        """The checks that go along with each offset of a held partition."""
+        return self.layout.ownership.guard(self.owner(partition), version)
+
     def above_offsets(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """What stands above these partitions' offsets, outermost first."""
         topics = sorted({partition.topic for partition in partitions})
         above = [self.layout.topic_offsets(self.group, topic) for topic in topics]
         return [self.layout.offsets(self.group), *above] if topics else []
+
+    def above_claims(self, partitions: Iterable[TopicPartition]) -> list[str]:
+        """What stands above these partitions' owners, outermost first, where their consumers make them."""
+        topics = sorted({p.topic for p in partitions}) if self.layout.ownership.claimed else []
+        above = [self.layout.topic_owners(self.group, topic) for topic in topics]
+        return [self.layout.owners(self.group), *above] if topics else []
 
     def above(self) -> list[str]:
         """Parents that must stand before registration and channel can be created, outermost first."""
@@ -107,6 +117,10 @@ def _parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator
     return parts(partitions, lambda p: len(paths.owner(p)) + len(paths.offset(p)) + WRITE_BYTES)
 
 
+def _offset_parts(paths: MemberPaths, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    return parts(sorted(partitions), lambda p: len(paths.offset(p)) + WRITE_BYTES)
+
+
 def start(
     paths: MemberPaths,
     first_offsets: Mapping[TopicPartition, tuple[int, int | None]],
@@ -136,13 +150,15 @@ def release(
     done: Acknowledgement | None,
     *,
     tell: bool = False,
+    without: Collection[TopicPartition] = (),
 ) -> list[Transaction]:
     """Release partitions with their final offsets; the last multi also deletes the command that asked for it.
 
+    `without`: those of which somebody has deleted the offset's node.
     `tell`: the command stands on, and the last multi makes a child of the channel and removes it: who watches the
     channel's list looks at the owners.
     """
-    partitions = sorted(held)
+    partitions, claimed = sorted(held), paths.layout.ownership.claimed
     transactions: list[Transaction] = []
     for part in _parts(paths, partitions):
         writes: list[Write] = [paths.check()]
@@ -150,8 +166,10 @@ def release(
             mine = held[partition]
             final = offsets.get(partition, mine.offset)
             path, committed = paths.offset(partition), final == mine.offset
-            writes += paths.store.release(path, final, mine.offset_version, committed=committed)
-            writes.append(paths.free(partition, mine.owner_version))
+            written = paths.store.release(path, final, mine.offset_version, committed=committed)
+            if claimed and not written:  # else it could hit another one's claim
+                written = unchanged(path, None if partition in without else mine.offset_version)
+            writes += [*written, paths.free(partition, mine.owner_version)]
         transactions.append(Transaction(writes=tuple(writes), why="release"))
     if tell and transactions:
         mark = f"{paths.channel}/{RELEASED_MARK}"
@@ -169,10 +187,12 @@ def commit(
 ) -> list[Transaction]:
     """Set offsets of held partitions, each by its version."""
     transactions = []
-    for part in parts(sorted(offsets), lambda p: len(paths.offset(p)) + WRITE_BYTES):
+    for part in _parts(paths, sorted(offsets)) if paths.layout.ownership.claimed else _offset_parts(paths, offsets):
         writes: list[Write] = [paths.check()]
         for partition in part:
-            writes += paths.store.commit(paths.offset(partition), offsets[partition], held[partition].offset_version)
+            mine = held[partition]
+            writes += paths.guard(partition, mine.owner_version)
+            writes += paths.store.commit(paths.offset(partition), offsets[partition], mine.offset_version)
         transactions.append(Transaction(writes=tuple(writes), why="commit"))
     return transactions
 

@@ -32,12 +32,16 @@ class MemberNodes:
     commands: Mapping[str, Node] = field(default_factory=dict)  # as read, by sequence
     made: int = 0  # how many commands were ever made in the channel: the number of the next
     ahead: Node | None = None  # the next command, if it was read before the list showed it; it does not change
-    parents: Mapping[str, bool] = field(default_factory=dict)  # what stands above offsets: path -> it is there
+    parents: Mapping[str, bool] = field(default_factory=dict)  # what stands above offsets and claims: it is there
     sent: tuple[bytes, MemberStatus] | None = None  # the status that was sent last
 
     def missing_parents(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Parents of these partitions' offset nodes that do not stand, outermost first."""
-        return [path for path in self.paths.above_offsets(partitions) if not self.parents.get(path, True)]
+        return self.missing(self.paths.above_offsets(partitions))
+
+    def missing(self, parents: Iterable[str]) -> list[str]:
+        """Those of these parents that do not stand."""
+        return [path for path in parents if not self.parents.get(path, True)]
 
 
 def fold(before: MemberNodes, nodes: Iterable[Node]) -> MemberNodes:
@@ -62,6 +66,9 @@ def let_go(before: MemberNodes, partitions: Iterable[TopicPartition]) -> MemberN
         positions.pop(partition, None)
     view = fast_replace(view, owners=owners, positions=positions, fresh=view.fresh.difference(partitions))
     return fast_replace(before, view=view)
+
+
+_PARENTS = frozenset({Place.OFFSETS, Place.OWNERS, Place.MARK})  # a topic's owners may stand below its mark
 
 
 class _Folder:
@@ -127,7 +134,7 @@ class _Folder:
         if address is None:
             return
         if address.partition is None:
-            if address.place is Place.OFFSETS:
+            if address.place in _PARENTS:
                 self._kept("parents")[node.path] = node.exists
             return
         self._fresh.add(address.partition)

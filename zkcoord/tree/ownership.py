@@ -5,8 +5,8 @@
     halt      the coordinator marks an owner that knows only the draft's commands: it was told to stop
 
 Every write is guarded by the version that was read, so two that decide on the same owner never both succeed (rule 2).
-Here owner nodes are persistent, and an empty one is free: the draft's layout. A layout with other owners brings another
-`Ownership`.
+The layout chooses: in `draft` owner nodes are persistent, and an empty one is free. In `legacy` they are claims, as old
+consumers make them: ephemeral nodes of their consumers, and a partition without one is free.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from functools import lru_cache
 from typing import Protocol
 
 from zkcoord.core.view import Owner
-from zkcoord.tree.writes import CreateNode, SetNode, Write
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Write
 
 UNREADABLE_OWNER = "?"
 """Stands for the thread of an owner node that nobody can parse: owned by nobody alive, granted to nobody."""
 
 HALTING = "!"
 """Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
+
+CLAIM_VERSION = 1
+"""The version of a claim of ours, which is created and set once in one multi. An old consumer's has version 0."""
 
 THREADS_KNOWN = 10_000
 """Owners' data that are kept with their threads: few threads own many partitions."""
@@ -31,8 +34,19 @@ THREADS_KNOWN = 10_000
 class Ownership(Protocol):
     """One layout's way to own a partition. `path` is that of the partition's owner node."""
 
-    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int]:
-        """Return the writes that give the partition to a thread, and the owner node's version after them."""
+    @property
+    def claimed(self) -> bool:
+        """True when the consumer makes the owner node, as an ephemeral claim."""
+
+    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int | None]:
+        """Return the writes that give the partition to a thread, and the owner node's version after them (None: it
+        stays as it is, the start alone says who may claim the partition)."""
+
+    def claim(self, path: str, thread: str) -> Sequence[Write]:
+        """Return the writes by which a consumer makes the owner node of a partition that it was given."""
+
+    def guard(self, path: str, version: int) -> Sequence[Write]:
+        """Return the checks that go along with each offset of a partition that is held."""
 
     def free(self, path: str, version: int) -> Write:
         """Return the write that gives the partition back."""
@@ -42,18 +56,29 @@ class Ownership(Protocol):
 
 
 class PersistentOwners:
-    """A persistent node for each partition, empty while the partition is free.
+    """A persistent node for each partition, empty while the partition is free. Its version only grows, so a grant
+    needs no further guard, and the registration's check fences its consumer.
 
     >>> PersistentOwners().grant("/o/t/0", "g_a-1-0", Owner("", 3))
     ([SetNode(path='/o/t/0', data=b'g_a-1-0', version=3)], 4)
     """
 
-    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int]:
+    claimed = False
+
+    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int | None]:
         """Create the node, or set the empty one."""
         data = thread.encode("utf-8")
         if owner is None:
             return [CreateNode(path, data)], 0
         return [SetNode(path, data, owner.version)], owner.version + 1
+
+    def claim(self, path: str, thread: str) -> Sequence[Write]:
+        """Nothing: the grant set it."""
+        return ()
+
+    def guard(self, path: str, version: int) -> Sequence[Write]:
+        """Nothing: nobody but its consumer takes an owner away while its registration stands."""
+        return ()
 
     def free(self, path: str, version: int) -> Write:
         """Set the node empty."""
@@ -64,7 +89,41 @@ class PersistentOwners:
         return SetNode(path, f"{HALTING}{owner.thread}".encode(), owner.version)
 
 
+class ClaimedOwners:
+    """An ephemeral node of its consumer for each claimed partition; a partition without one is free.
+
+    A claim that was deleted and made by another one has the same version, so no version of an owner tells two claims
+    apart: the partition's offset does, which each acknowledgement sets.
+
+    >>> ClaimedOwners().free("/o/t/0", 1)
+    DeleteNode(path='/o/t/0', version=1)
+    """
+
+    claimed = True
+
+    def grant(self, path: str, thread: str, owner: Owner | None) -> tuple[Sequence[Write], int | None]:
+        """Nothing: the start says who may claim it."""
+        return (), None
+
+    def claim(self, path: str, thread: str) -> Sequence[Write]:
+        """Create the node and set it once."""
+        return [CreateNode(path, ephemeral=True), SetNode(path, thread.encode("utf-8"), 0)]
+
+    def guard(self, path: str, version: int) -> Sequence[Write]:
+        """Check that the claim stands."""
+        return [CheckNode(path, version)]
+
+    def free(self, path: str, version: int) -> Write:
+        """Delete the node."""
+        return DeleteNode(path, version)
+
+    def halt(self, path: str, owner: Owner) -> Write:
+        """Leave the node as it is: nobody here knows only the draft's commands."""
+        return CheckNode(path, owner.version)
+
+
 PERSISTENT_OWNERS: Ownership = PersistentOwners()
+CLAIMED_OWNERS: Ownership = ClaimedOwners()
 
 
 def owner_of(data: bytes, version: int) -> Owner:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
-from zkcoord.tree.ownership import PERSISTENT_OWNERS, Ownership
+from zkcoord.tree.ownership import CLAIMED_OWNERS, PERSISTENT_OWNERS, Ownership
 
 TOPICS = "/brokers/topics"
 BROKERS = "/brokers/ids"
@@ -120,6 +120,18 @@ class Layout:
     def owners_below_marks(self) -> bool:
         """True when a topic's mark is the parent of its owners."""
         return self.channels is None
+
+    def topic_owners(self, group: str, topic: str) -> str:
+        """The parent of one topic's owners."""
+        return f"{self.groups}/{group}/owners/{topic}"
+
+    def consumer_id(self, new_id: str) -> str:
+        """The name of a registration from a new id: beside old consumers its random part begins with `z`.
+
+        >>> LEGACY.consumer_id("g_h-1795229172529-931c1cca")
+        'g_h-1795229172529-z31c1cca'
+        """
+        return f"{new_id[:-8]}z{new_id[-7:]}" if self.ownership.claimed else new_id
 
     def owner(self, group: str, partition: TopicPartition) -> str:
         """The node that says which thread may read the partition."""
@@ -261,6 +273,7 @@ LEGACY = Layout(
     groups="/consumers",
     channels=f"{ROOT}/channels",
     adopts=True,
+    ownership=CLAIMED_OWNERS,
 )
 LAYOUTS = {layout.name: layout for layout in (DRAFT, LEGACY)}
 

@@ -310,7 +310,9 @@ class _Planner:
         versions: dict[TopicPartition, int] = {}  # after this multi, if it happens at all
         for partition, thread in partitions.items():
             path = layout.owner(group, partition)
-            granted, versions[partition] = layout.ownership.grant(path, thread, owners.get(partition))
+            granted, version = layout.ownership.grant(path, thread, owners.get(partition))
+            if version is not None:
+                versions[partition] = version
             writes += granted
         writes.append(self._command(consumer_id, Option.START_FETCHER, partitions, versions, replay))
         return writes

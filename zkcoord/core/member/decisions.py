@@ -79,13 +79,24 @@ class LosePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPartitions:
+    """Make the owner nodes of these partitions, where consumers make them; then read them and their offsets."""
+
+    partitions: Mapping[TopicPartition, str]  # partition -> thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeStarts:
-    """Acknowledge starts: write first offsets, give back what cannot be started, delete the commands."""
+    """Acknowledge starts: write first offsets, give back what cannot be started, delete the commands.
+
+    `claimed`: claims that are acknowledged, version of each owner and the offset from which it is read.
+    """
 
     commands: Mapping[str, int]  # sequence -> version, in their order
     first: Mapping[TopicPartition, tuple[int, int | None]]  # where partitions without an offset begin; node's version
     refused: Mapping[TopicPartition, int]  # what cannot be started -> version of the owner
     status: MemberStatus
+    claimed: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +174,7 @@ class Leave:
     """Everything is released: end the session."""
 
 
-Write = AcknowledgeStarts | ReleasePartitions | AnswerPing | RefuseCommand | CommitOffsets | Announce
+Write = ClaimPartitions | AcknowledgeStarts | ReleasePartitions | AnswerPing | RefuseCommand | CommitOffsets | Announce
 
 Decision = (
     LookUp

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer, Application
+from zkcoord.core.member.claims import taken, unclaimed
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
     AskReset,
     AskStart,
+    ClaimPartitions,
     Decision,
     LetGo,
     LookUp,
@@ -168,6 +170,14 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
             return [], memory
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
         return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
+    if view.claims:
+        wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
+        if missing := unclaimed(view, wanted):
+            ready = view.may_write and at_rest(view, memory)
+            return [ClaimPartitions(partitions=missing)] if ready else [], memory
+        if others := taken(view, wanted):
+            start = fast_replace(start, refused={**start.refused, **others})
+            memory = fast_replace(memory, start=start)
     wrong = {p: f"{UNREADABLE_OFFSET}: {at.problem}" for p, at in granted.items() if at.problem}
     if wrong:
         start = fast_replace(start, refused={**start.refused, **wrong})
@@ -240,6 +250,7 @@ def _acknowledge(
         first={p: (start.first[p], at.version) for p, at in able.items() if at.offset is None},
         refused={p: view.owners[p].version for p in start.refused if p in granted},
         status=status,
+        claimed={p: (held.owner_version, held.offset) for p, held in holds.items()} if view.claims else {},
     )
     return [acknowledged], memory
 

@@ -58,6 +58,7 @@ class MemberView:
     evicted: bool = False  # the mark of an eviction stands
     refused_mark: bool = False  # the mark of a refused command stands
     commands: Mapping[str, Received | None] = field(default_factory=dict)  # by sequence; None: listed, not read yet
+    claims: bool = False  # owners are claims, made by their consumers
     status_version: int = 0
     status: MemberStatus | None = None  # what the channel says; None: not what this registration said last
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # of what is followed
