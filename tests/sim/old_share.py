@@ -34,7 +34,7 @@ def read_share(client: ZkClient, settings: OldSettings, consumer_id: str) -> Blo
         topics=topics,
         exclude_internal=settings.exclude_internal,
     )
-    owners, error = plan_of(group)
-    if owners is None:
-        raise CorruptError(error or "no plan")
-    return {p: thread for p, thread in sorted(owners.items()) if consumer_of(thread) == consumer_id}
+    plan = plan_of(group)
+    if plan.owners is None:
+        raise CorruptError(plan.error or "no plan")
+    return {p: thread for p, thread in sorted(plan.owners.items()) if consumer_of(thread) == consumer_id}
