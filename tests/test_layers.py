@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "zkcoord.kafka.client",
         "zkcoord.offsets",
         "zkcoord.errors",
+        "pyarrow",
     },
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}

@@ -21,6 +21,7 @@ from zkcoord.cli.group_plan import plan
 from zkcoord.cli.group_wishes import VERBS
 from zkcoord.cli.inventory import inventory
 from zkcoord.cli.migrate import migrate
+from zkcoord.cli.offsets import offsets
 from zkcoord.cli.options import Group
 from zkcoord.cli.output import say
 from zkcoord.errors import InvariantError, ZkcoordError
@@ -131,7 +132,7 @@ def cli() -> None:
 
 for verb in (*VERBS, config, plan):
     group.add_command(verb)
-for command in (coordinator, coordinators, consume, group, inventory, migrate, demo):
+for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, demo):
     cli.add_command(command)
 
 

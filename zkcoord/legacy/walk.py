@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.legacy.inventory import Cluster, GroupNodes
 from zkcoord.tree.broker import broker_id
+from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
 from zkcoord.tree.paths import BROKERS, LEGACY, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Kind, Node, Read
@@ -16,13 +17,8 @@ from zkcoord.tree.topic import topic_of
 GROUPS_AT_ONCE = 25
 """Groups that are in memory together. Each level of all of them is one round trip."""
 
-NODES_AT_ONCE = 10_000
-"""Answers that are waited for together: a few MiB, and no long stall for others at the server."""
-
 _PARTS = ("ids", "owners", "offsets")
 _DRAFT = frozenset({"groups", "coordinator"})  # what zkcoord's layout `draft` has below /consumers
-
-Reading = Callable[[Sequence[Read]], tuple[Node, ...]]
 
 
 def read_cluster(read: Reading) -> Cluster:
@@ -30,7 +26,7 @@ def read_cluster(read: Reading) -> Cluster:
     topics, brokers = read([Read(TOPICS, Kind.CHILDREN), Read(BROKERS, Kind.CHILDREN)])
     known: dict[str, tuple[int, ...]] = {}
     unreadable: dict[str, str] = {}
-    for name, node in zip(topics.children, _read(read, [f"{TOPICS}/{name}" for name in topics.children]), strict=True):
+    for name, node in zip(topics.children, data(read, [f"{TOPICS}/{name}" for name in topics.children]), strict=True):
         try:
             if node.exists:
                 known[name] = topic_of(name, node.data).partitions
@@ -74,12 +70,12 @@ def _one_by_one(read: Reading, names: Sequence[str]) -> Iterator[GroupNodes | tu
 
 
 def _together(read: Reading, names: Sequence[str]) -> list[GroupNodes]:
-    folders = _read(read, [LEGACY.group(name) for name in names])
-    inside = _children(read, [LEGACY.group(name) for name in names])
-    lists = _children(read, [f"{LEGACY.group(name)}/{part}" for name in names for part in _PARTS])
+    folders = data(read, [LEGACY.group(name) for name in names])
+    inside = children(read, [LEGACY.group(name) for name in names])
+    lists = children(read, [f"{LEGACY.group(name)}/{part}" for name in names for part in _PARTS])
     ids, owned, kept = lists[::3], lists[1::3], lists[2::3]
-    registrations = _data(read, ids)
-    owners, offsets = _two_levels(read, owned), _two_levels(read, kept)
+    registrations = data_below(read, ids)
+    owners, offsets = two_levels(read, owned), two_levels(read, kept)
     return [
         GroupNodes(
             group=name,
@@ -92,32 +88,3 @@ def _together(read: Reading, names: Sequence[str]) -> list[GroupNodes]:
         for place, (name, folder) in enumerate(zip(names, folders, strict=True))
         if folder.exists
     ]
-
-
-def _two_levels(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, dict[str, Node]]]:
-    """Parent -> topic -> name -> node of all that stands two levels below these parents."""
-    topics = _children(read, [f"{parent.path}/{topic}" for parent in parents for topic in parent.children])
-    leaves = _data(read, topics)
-    return {parent.path: {topic: leaves[f"{parent.path}/{topic}"] for topic in parent.children} for parent in parents}
-
-
-def _data(read: Reading, parents: Sequence[Node]) -> dict[str, dict[str, Node]]:
-    """Parent -> name -> node of the children that are still there."""
-    paths = [f"{parent.path}/{name}" for parent in parents for name in parent.children]
-    nodes = iter(_read(read, paths))
-    return {
-        parent.path: {name: node for name, node in zip(parent.children, nodes, strict=False) if node.exists}
-        for parent in parents
-    }
-
-
-def _children(read: Reading, paths: Sequence[str]) -> list[Node]:
-    return _ask(read, [Read(path, Kind.CHILDREN) for path in paths])
-
-
-def _read(read: Reading, paths: Sequence[str]) -> list[Node]:
-    return _ask(read, [Read(path) for path in paths])
-
-
-def _ask(read: Reading, reads: Sequence[Read]) -> list[Node]:
-    return [node for n in range(0, len(reads), NODES_AT_ONCE) for node in read(reads[n : n + NODES_AT_ONCE])]

@@ -22,6 +22,11 @@ class Schema:
     migration: Mapping[str, Any] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote, kept
 
+    @property
+    def tree_id(self) -> str:
+        """The tree's random id, by which copies of a tree differ; "" for a tree without one."""
+        return str(self.unknown.get("tree_id") or "")
+
 
 def encode_schema(schema: Schema) -> bytes:
     """The schema's znode data.

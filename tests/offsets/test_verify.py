@@ -1,0 +1,156 @@
+"""Both stores of many groups: what is compared, and how much of it is in memory at once. No server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from tests.old_members.test_walk import Deployment
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.tenure import KafkaCommit, Rule
+from zkcoord.errors import UnavailableError
+from zkcoord.offsets import reading
+from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.offsets.reading import rule_of
+from zkcoord.offsets.verdict import Log
+from zkcoord.offsets.verify import GroupVerified, verify
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.record import encode_record
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+class MemoryCommits:
+    """A store in Kafka that answers at once; of the groups in `silent` it tells nothing."""
+
+    def __init__(self, commits: Mapping[str, Commits], silent: Collection[str] = ()) -> None:
+        self.commits, self.silent = commits, silent
+        self.asked: list[int] = []
+
+    def read(self, groups: Collection[str]) -> ReadCommits:
+        self.asked.append(len(groups))
+        return ReadCommits(
+            found={group: self.commits.get(group, {}) for group in groups if group not in self.silent},
+            unknown={group: UnavailableError("it is away") for group in groups if group in self.silent},
+        )
+
+    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
+        raise NotImplementedError
+
+    def commit(self, group: str, commits: Commits) -> CommitOutcome:
+        raise NotImplementedError
+
+
+def no_logs(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
+    return {}
+
+
+def told(found: GroupVerified) -> list[tuple[str, int | None, int | None, str, str | None]]:
+    return [
+        (
+            str(row.partition),
+            None if row.here is None else row.here.node.offset,
+            None if row.there is None else row.there.offset,
+            row.judged.verdict.value,
+            row.owner,
+        )
+        for row in found.partitions
+    ]
+
+
+@pytest.mark.parametrize("layout", [DRAFT, LEGACY], ids=lambda layout: layout.name)
+def test_all_partitions_of_either_store_are_compared_also_those_that_nobody_holds(layout: Layout) -> None:
+    tree = Deployment(
+        {
+            layout.offset("g", P0): "100",
+            layout.offset("g", P1): "7",
+            f"{layout.topic_offsets('g', 't')}/x": "5",  # no partition's
+            layout.owner("g", P0): "g_a-0",
+            layout.owner("g", P1): "",
+        }
+    )
+    commits = MemoryCommits({"g": {P0: KafkaCommit(offset=100), P2: KafkaCommit(offset=3)}})
+    (found,) = verify(tree.read, commits, no_logs, layout, ["g"])
+    alike = "foreign" if layout is DRAFT else "equal"  # old members commit to both without metadata
+    assert told(found) == [
+        ("t-0", 100, 100, alike, "g_a-0"),
+        ("t-1", 7, None, "only zookeeper", None),
+        ("t-2", None, 3, "only kafka", None),
+    ]
+
+
+def test_one_group_that_kafka_does_not_answer_for_does_not_end_the_others() -> None:
+    tree = Deployment({DRAFT.offset(group, P0): "1" for group in "abc"})
+    found = list(verify(tree.read, MemoryCommits({}, silent=["b"]), no_logs, DRAFT, ["a", "b", "c"]))
+    assert [(one.group, one.problem and str(one.problem), len(one.partitions)) for one in found] == [
+        ("a", None, 1),
+        ("b", "it is away", 0),
+        ("c", None, 1),
+    ]
+
+
+def test_what_nobody_can_read_as_an_offset_or_a_record_is_named() -> None:
+    tree = Deployment({DRAFT.offset("g", P0): "many", DRAFT.record("g"): "{"})
+    (found,) = verify(tree.read, MemoryCommits({}), no_logs, DRAFT, ["g"])
+    assert found.problem is not None
+    assert str(found.problem).startswith("/zkcoord/groups/g: bad group record '{'")
+    (row,) = found.partitions
+    assert row.here is not None
+    assert row.here.problem == "bad offset 'many': not a number"
+
+
+def test_groups_are_read_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PARTITIONS_AT_ONCE", 10)
+    sizes = {"a": 4, "b": 4, "c": 4, "d": 50, "e": 1, "f": 0}
+    tree = Deployment(
+        {DRAFT.offset(group, TopicPartition("t", n)): "1" for group, size in sizes.items() for n in range(size)}
+    )
+    commits = MemoryCommits({})
+    found = list(verify(tree.read, commits, no_logs, DRAFT, list(sizes)))
+    assert {one.group: len(one.partitions) for one in found} == sizes
+    assert commits.asked == [2, 1, 1, 2]  # a b, c, d alone, e f
+
+
+def test_hundreds_of_groups_cost_few_round_trips() -> None:
+    names = [f"g{number:03}" for number in range(200)]
+    tree = Deployment({DRAFT.offset(name, P0): "1" for name in names})
+    commits = MemoryCommits({})
+    assert len(list(verify(tree.read, commits, no_logs, DRAFT, names))) == 200
+    assert (len(commits.asked), len(tree.asked) <= 8 * 12) == (8, True)
+
+
+OLD = {"strategy": "range", "kafka": "0.11"}
+DUAL = Adoption(offsets="kafka", dual_commit=True, **OLD)
+
+
+@pytest.mark.parametrize(
+    ("layout", "record", "expected"),
+    [
+        (DRAFT, None, Rule.ZOOKEEPER),
+        (DRAFT, DEFAULT_RECORD, Rule.ZOOKEEPER),
+        (DRAFT, GroupRecord(store_name="dual"), Rule.TENURE),
+        (DRAFT, GroupRecord(store_name="kafka"), Rule.TENURE),
+        (LEGACY, None, Rule.OLD_DUAL),
+        (LEGACY, DEFAULT_RECORD, Rule.OLD_DUAL),
+        (LEGACY, GroupRecord(adoption=Adoption(offsets="zookeeper", **OLD)), Rule.ZOOKEEPER),
+        (LEGACY, GroupRecord(adoption=DUAL), Rule.OLD_DUAL),
+        (
+            LEGACY,
+            GroupRecord(store_name="dual", adoption=DUAL),
+            Rule.TENURE,
+        ),
+        (LEGACY, GroupRecord(store_name="kafka", adoption=Adoption(offsets="kafka", **OLD)), Rule.OLD_IN_KAFKA),
+    ],
+)
+def test_the_rule_of_a_group_is_told_by_its_record(layout: Layout, record: GroupRecord | None, expected: Rule) -> None:
+    assert rule_of(layout, record) is expected
+
+
+def test_an_adopted_groups_record_is_read() -> None:
+    record = GroupRecord(adoption=Adoption(offsets="zookeeper", **OLD))
+    tree = Deployment({LEGACY.offset("g", P0): "1", LEGACY.record("g"): encode_record(record).decode()})
+    (found,) = verify(tree.read, MemoryCommits({}), no_logs, LEGACY, ["g"])
+    assert (found.store, found.problem) == ("zookeeper", None)

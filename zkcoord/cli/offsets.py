@@ -1,0 +1,206 @@
+"""`zkcoord offsets`: what ZooKeeper and Kafka hold of the groups' offsets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from zkcoord.cli.group_waiting import at, count
+from zkcoord.cli.options import Command, Group, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, table, warn
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UsageError, ZkcoordError
+from zkcoord.group_report import group_names, may_name_a_group, no_such_group, read_tree
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.legacy.walk import group_names as old_group_names
+from zkcoord.migrate import BlockingTree, current
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.parquet import ParquetFile
+from zkcoord.offsets.verdict import Log, Verdict, source_name
+from zkcoord.offsets.verify import GroupVerified, PartitionVerified, verify
+from zkcoord.tree.paths import LEGACY, Layout
+
+COLUMNS = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "WRITTEN", "KAFKA", "COMMITTED", "COUNTS", "OWNER", "VERDICT")
+NAMED_MAX = 3  # partitions that a line about what to do spells out
+PARQUET = {
+    "group": "text",
+    "store": "text",
+    "topic": "text",
+    "partition": "number",
+    "zookeeper_offset": "number",
+    "zookeeper_written_ms": "time",
+    "kafka_offset": "number",
+    "kafka_committed_ms": "time",
+    "counts": "number",
+    "source": "text",
+    "owner": "text",
+    "log_start": "number",
+    "log_end": "number",
+    "verdict": "text",
+    "todo": "text",
+}
+
+
+@click.group(cls=Group)
+def offsets() -> None:
+    """Compare the groups' offsets in ZooKeeper and in Kafka."""
+
+
+@offsets.command(name="verify", cls=Command)
+@click.argument("name", metavar="[G]", required=False)
+@click.option("--all-groups", is_flag=True, help="Every group instead of one.")
+@click.option("--differences", is_flag=True, help="Leave out partitions whose two offsets are equal.")
+@click.option("--parquet", metavar="FILE", help="Also write all partitions to a new Parquet file.")
+@pass_settings
+def verify_offsets(
+    settings: Settings, name: str | None, all_groups: bool, differences: bool, parquet: str | None
+) -> None:
+    """Compare the offsets of group G in both stores, partition by partition, and say what to do.
+
+    Reads only, and needs no coordinator; also partitions that nobody holds are compared. With --output json one object
+    a partition. The two stores are read one after the other: under traffic a difference may be gone the next time.
+    The exit code is not 0 when a group could not be compared as a whole.
+    """
+    if bool(name) is all_groups:
+        raise UsageError("name one group, or give --all-groups")
+    problems: list[ZkcoordError] = []
+    totals: Counter[Verdict] = Counter()
+    groups = 0
+    with ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
+        client = stack.enter_context(_client(settings))
+        file = None if parquet is None else stack.enter_context(ParquetFile(parquet, PARQUET))
+        layout, tree_id, names = _groups(tree, settings.zookeeper_address())
+        wanted = names if name is None else [name]
+        for found in verify(tree.read, KafkaCommits(client), _logs(client), layout, wanted, tree=tree_id):
+            if name is not None and name not in names and not found.partitions:
+                raise UsageError(no_such_group(name))
+            groups += 1
+            totals.update(row.judged.verdict for row in found.partitions)
+            if found.problem is not None:
+                warn(f"group {found.group}: {found.problem}")
+                problems.append(found.problem)
+            documents = [_document(found, row) for row in found.partitions]
+            if file is not None:
+                file.write(documents)
+            _print(settings, found, documents, differences)
+    if not settings.json:
+        click.echo(_summary(groups, totals))
+    if problems:
+        what = f"{count(len(problems), 'group')} could not be compared as a whole; the first"
+        raise type(problems[0])(f"{what}: {problems[0]}")
+
+
+def _client(settings: Settings) -> KafkaClient:
+    """Return a client that has reached Kafka; UsageError if nobody said where that is."""
+    servers = settings.kafka_address()
+    if servers is None:
+        raise UsageError("where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
+    client = KafkaClient(servers, settings.kafka_settings())
+    silent = client.check_credentials()
+    if silent is not None:
+        client.close()
+        raise silent
+    return client
+
+
+def _groups(tree: BlockingTree, address: str) -> tuple[Layout, str, Sequence[str]]:
+    """Return the layout, the tree's id and all groups. A deployment without zkcoord is one of old consumers."""
+    schema = current(tree)
+    if schema is None:
+        return LEGACY, "", old_group_names(tree.read)
+    layout = read_tree(tree, address).layout
+    return layout, schema.tree_id, [name for name in group_names(tree, layout) if may_name_a_group(name)]
+
+
+def _logs(client: KafkaClient) -> Any:
+    def ask(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
+        starts, _ = client.ask_offsets(partitions, "earliest", "read_uncommitted")
+        ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted")
+        for reason in sorted({str(error).replace(str(p), "…") for p, error in failed.items()}):
+            warn(f"{reason}; whether offsets lie within such logs is not known")
+        return {p: Log(starts[p], end) for p, end in ends.items() if p in starts}
+
+    return ask
+
+
+# what is printed
+
+
+def _print(settings: Settings, found: GroupVerified, documents: Sequence[dict[str, Any]], differences: bool) -> None:
+    shown = [d for d in documents if not (differences and d["verdict"] == Verdict.EQUAL.value)]
+    if settings.json:
+        for document in shown:
+            print_json(document)
+    elif shown:
+        click.echo(table(COLUMNS, [_row(document) for document in shown]))
+        for line in _todos(found.partitions):
+            click.echo(line)
+        click.echo("")
+
+
+def _document(found: GroupVerified, row: PartitionVerified) -> dict[str, Any]:
+    stamp = None if row.there is None else row.there.stamp
+    unreadable = None if row.here is None else row.here.problem
+    return {
+        "group": found.group,
+        "store": found.store,
+        "topic": row.partition.topic,
+        "partition": row.partition.partition,
+        "zookeeper_offset": None if row.here is None else row.here.node.offset,
+        "zookeeper_written_ms": None if row.here is None else row.here.written_ms,
+        "kafka_offset": None if row.there is None else row.there.offset,
+        "kafka_committed_ms": None if stamp is None else stamp.at_ms,
+        "counts": row.judged.counts.offset,
+        "source": source_name(row.judged.counts),
+        "owner": row.owner,
+        "log_start": None if row.log is None else row.log.start,
+        "log_end": None if row.log is None else row.log.end,
+        "verdict": row.judged.verdict.value,
+        "todo": row.judged.todo if unreadable is None else f"{unreadable}: an operator must set it to a number",
+    }
+
+
+def _row(document: Mapping[str, Any]) -> list[Any]:
+    times = [
+        None if document[key] is None else at(document[key]) for key in ("zookeeper_written_ms", "kafka_committed_ms")
+    ]
+    return [
+        document["group"],
+        document["topic"],
+        document["partition"],
+        document["zookeeper_offset"],
+        times[0],
+        document["kafka_offset"],
+        times[1],
+        document["counts"],
+        document["owner"],
+        document["verdict"],
+    ]
+
+
+def _todos(rows: Iterable[PartitionVerified]) -> list[str]:
+    """One line for each kind of thing to do."""
+    alike: dict[tuple[Verdict, str], list[str]] = {}
+    for row in rows:
+        todo = row.judged.todo
+        if row.here is not None and row.here.problem is not None:
+            todo = f"{row.here.problem}: an operator must set it to a number"
+        if todo:
+            alike.setdefault((row.judged.verdict, todo), []).append(str(row.partition))
+    return [f"! {cell(f'{verdict.value}: {todo} ({_some(named)})')}" for (verdict, todo), named in alike.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _summary(groups: int, totals: Counter[Verdict]) -> str:
+    words = [f"{totals[verdict]} {verdict.value}" for verdict in Verdict if totals[verdict]]
+    everything = f"{count(groups, 'group')}, {count(totals.total(), 'partition')}"
+    return f"{everything}: {', '.join(words)}" if words else f"{everything} with an offset"

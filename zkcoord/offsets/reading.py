@@ -1,0 +1,152 @@
+"""Reads what ZooKeeper holds of the offsets of many groups, in either layout, some groups at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.core.tenure import OffsetNode, Rule
+from zkcoord.errors import CorruptError
+from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import Layout, partition_number
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.topic import decode_mark
+
+GROUPS_LISTED = 25
+"""Groups whose topics and partitions are listed together."""
+
+PARTITIONS_AT_ONCE = 20_000
+"""Partitions whose offsets are in memory together (but one group is read whole): about 20 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSeen:
+    """An offset's node as read: who wrote it when is the server's clock, for people."""
+
+    node: OffsetNode
+    version: int
+    written_ms: int
+    problem: str | None = None  # why nobody can read it as an offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSeen:
+    """One group: its offsets, who holds its partitions, and how its two stores are read."""
+
+    group: str
+    rule: Rule
+    store: str  # the record's; of a group without a record "old"
+    offsets: Mapping[TopicPartition, OffsetSeen]
+    owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+    incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> number; missing: not known
+    problem: CorruptError | None = None  # why its record cannot be read
+
+
+def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
+    """Return how the stores of a group with this record are read. `record` None: there is none."""
+    if layout.name == "legacy" and (record is None or record.adoption is None):
+        return Rule.OLD_DUAL
+    known = record or DEFAULT_RECORD
+    if known.adoption is not None and known.adoption.offsets == "kafka":
+        if not known.adoption.dual_commit:
+            return Rule.OLD_IN_KAFKA
+        if known.store_name == "zookeeper":
+            return Rule.OLD_DUAL
+    return Rule.ZOOKEEPER if known.store_name == "zookeeper" else Rule.TENURE
+
+
+def read_offsets(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[list[GroupSeen]]:
+    """Return the groups, in this order, in batches of about PARTITIONS_AT_ONCE partitions."""
+    rest = iter(groups)
+    while listed := list(islice(rest, GROUPS_LISTED)):
+        topics = children(read, [layout.offsets(group) for group in listed])
+        names = children(
+            read, [layout.topic_offsets(g, t) for g, n in zip(listed, topics, strict=True) for t in n.children]
+        )
+        counts = iter(len(node.children) for node in names)
+        batch: list[str] = []
+        total = 0
+        for group, node in zip(listed, topics, strict=True):
+            size = sum(islice(counts, len(node.children)))
+            if batch and total + size > PARTITIONS_AT_ONCE:
+                yield _together(read, layout, batch)
+                batch, total = [], 0
+            batch.append(group)
+            total += size
+        yield _together(read, layout, batch)
+
+
+def _together(read: Reading, layout: Layout, groups: Sequence[str]) -> list[GroupSeen]:
+    records = data(read, [layout.record(group) for group in groups])
+    folders = children(read, [path for g in groups for path in (layout.offsets(g), layout.owners(g), layout.marks(g))])
+    kept, owned, marked = folders[::3], folders[1::3], folders[2::3]
+    marks = data_below(read, marked)
+    offsets, owners = two_levels(read, kept), two_levels(read, owned)
+    return [
+        _group(
+            layout,
+            group,
+            records[place],
+            _by_partition(offsets[kept[place].path]),
+            _by_partition(owners[owned[place].path]),
+            marks[marked[place].path],
+        )
+        for place, group in enumerate(groups)
+    ]
+
+
+def _group(
+    layout: Layout,
+    group: str,
+    record_node: Node,
+    offsets: Mapping[TopicPartition, Node],
+    owners: Mapping[TopicPartition, Node],
+    marks: Mapping[str, Node],
+) -> GroupSeen:
+    record, problem = None, None
+    try:
+        record = decode_record(record_node.data) if record_node.exists else None
+    except CorruptError as error:
+        problem = CorruptError(f"{record_node.path}: {error}; an operator must mend it")
+    incarnations: dict[str, int] = {}
+    for topic, node in marks.items():
+        with suppress(CorruptError):  # `group describe` says what must be mended
+            mark = decode_mark(node.data)
+            incarnations |= {} if mark is None else {topic: mark.incarnation}
+    return GroupSeen(
+        group=group,
+        rule=rule_of(layout, record),
+        store="old" if record is None and layout.name == "legacy" else (record or DEFAULT_RECORD).store_name,
+        offsets={partition: _offset(node) for partition, node in offsets.items()},
+        owners={p: node.data.decode("utf-8", "backslashreplace") for p, node in owners.items() if node.data},
+        incarnations=incarnations,
+        problem=problem,
+    )
+
+
+def _by_partition(topics: Mapping[str, Mapping[str, Node]]) -> dict[TopicPartition, Node]:
+    """Nodes whose names are no partitions are somebody else's."""
+    found = {
+        TopicPartition(topic, number): node
+        for topic, nodes in topics.items()
+        for name, node in nodes.items()
+        if (number := partition_number(name)) is not None
+    }
+    return dict(sorted(found.items()))
+
+
+def _offset(node: Node) -> OffsetSeen:
+    offset, problem = None, None
+    try:
+        offset = decode_offset(node.data)
+    except CorruptError as error:
+        problem = str(error)
+    stat = node.stat
+    version, written_ms, mzxid = (-1, 0, 0) if stat is None else (stat.version, stat.mtime_ms, stat.mzxid)
+    return OffsetSeen(node=OffsetNode(offset, mzxid), version=version, written_ms=written_ms, problem=problem)
