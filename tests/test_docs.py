@@ -189,7 +189,7 @@ def test_the_keys_that_commands_print_for_programs_are_explained() -> None:
         text = path.read_text(encoding="utf-8")
         if "print_json(" in text or "def json_line(" in text:
             printed[path.stem] = set(re.findall(r'[{(\s]"([a-z_0-9]+)": ', text))
-    assert {"coordinator", "coordinators", "consume", "group", "group_wishes", "migrate"} <= printed.keys()
+    assert {"coordinator", "coordinators", "consume", "group", "group_requests", "migrate"} <= printed.keys()
     handed_on = {"assignors", "offsets"}  # to a consumer, into a wish
     assert {name: keys - explained for name, keys in printed.items() if not keys <= explained | handed_on} == {}
 

@@ -95,13 +95,13 @@ class GroupReport:
     idle: Mapping[str, str]  # member -> why it is given nothing
     target: Mapping[TopicPartition, str]  # what a coordinator that read the same would want
     awaited: Mapping[str, Awaited]  # static members that are away, by instance
-    wishes: Mapping[str, Mapping[str, Any]]  # what people wish of it, as they wrote it
+    wishes: Mapping[str, Mapping[str, Any]]  # what people ask of it, as they wrote it
     problems: Mapping[str, str]  # path -> what is wrong with it, and who must act
     deleted: bool  # its offsets were kept, and nobody has joined it or decided anything about it since
 
     @property
     def paused(self) -> bool:
-        """True while a pause is wished, carried out or not."""
+        """True while a pause is requested, carried out or not."""
         return PAUSE in self.view.record.requests
 
     def partitions(self) -> tuple[TopicPartition, ...]:

@@ -26,7 +26,7 @@ from tests.core.groups import (
     states,
 )
 from zkcoord.core.ack_timeouts import ack_timeout_ms
-from zkcoord.core.decisions import AnswerWish, GrantPartitions, SetState, StateEvent, StopFetching
+from zkcoord.core.decisions import GrantPartitions, SetState, StateEvent, StopFetching, WriteResponse
 from zkcoord.core.model import Phase, Rebalance
 from zkcoord.core.view import GroupView, Owner
 
@@ -47,9 +47,9 @@ def wishing(view: GroupView, name: str, **fields: object) -> GroupView:
     return altered(view, wish={name: {"run": "r1"}}, **fields)  # type: ignore[arg-type]
 
 
-def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> AnswerWish:
+def answer(name: str, state: str | None, why: str, *, ends: bool = False, reason: str = "") -> WriteResponse:
     """An answer to run r1."""
-    return AnswerWish(wish=name, run="r1", state=state, reason=reason, ends=ends, why=why)
+    return WriteResponse(request=name, run="r1", state=state, reason=reason, ends=ends, why=why)
 
 
 def test_a_hold_stops_nothing() -> None:

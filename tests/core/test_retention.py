@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.groups import NOW, Steps, altered, channel, decided, group, member, runs, settled, state_set
-from zkcoord.core.decisions import AnswerWish, PurgeChannel, RemoveGroup, StateEvent
+from zkcoord.core.decisions import PurgeChannel, RemoveGroup, StateEvent, WriteResponse
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
 from zkcoord.core.phase import phase_reason, planned_phase
@@ -25,14 +25,14 @@ def deletion(*, offsets: bool, **fields: object) -> GroupView:
 def test_a_group_with_members_is_not_deleted() -> None:
     view = altered(settled(group([member("a"), member("b")], {})), wish={"delete": {"run": "r1", "offsets": True}})
     reason = "it has 2 members: stop its consumers first"
-    refusal = AnswerWish(wish="delete", run="r1", state="refused", reason=reason, ends=True, why=reason)
+    refusal = WriteResponse(request="delete", run="r1", state="refused", reason=reason, ends=True, why=reason)
     assert refusal in decided(view)
 
 
 def test_a_deletion_begins_when_there_are_no_members_and_then_asks_what_is_left() -> None:
     view = altered(EMPTY, wish={"delete": {"run": "r1", "offsets": True}})
     assert decided(view) == [
-        AnswerWish(wish="delete", run="r1", state="deleting", ends=False, why="the group has no members")
+        WriteResponse(request="delete", run="r1", state="deleting", ends=False, why="the group has no members")
     ]
     assert not asks_for_offsets(view, Retention(), NOW)
     begun = deletion(offsets=True)
@@ -50,7 +50,9 @@ def test_with_its_offsets_everything_goes() -> None:
 
 def test_without_its_offsets_only_what_people_decided_goes() -> None:
     assert decided(replace(deletion(offsets=False), offsets=7)) == [
-        AnswerWish(wish="delete", run="r1", state="done", ends=True, why="its offsets stay, and what belongs to them")
+        WriteResponse(
+            request="delete", run="r1", state="done", ends=True, why="its offsets stay, and what belongs to them"
+        )
     ]
 
 

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from tests.sim.field import CHANNEL, LISTS, START, Facts, Field, Value, consumer_of, place_of
+from tests.sim.request_checkers import (
+    quarantined_partitions_are_not_granted,
+    records_are_peoples,
+    requests_are_carried_out,
+)
 from tests.sim.rest_checkers import at_rest, record_of, state_of
 from tests.sim.topic_checkers import incarnations_only_grow, offsets_are_dropped_only_with_their_topic
-from tests.sim.wish_checkers import quarantined_partitions_are_not_granted, records_are_peoples, wishes_are_obeyed
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Session, Txn
 from zkcoord.tree.writes import DeleteNode, SetNode
@@ -326,7 +330,7 @@ TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
     incarnations_only_grow: ("marks",),
     eager_groups_stop_before_they_start: ("owners", "states"),
     records_are_peoples: ("records",),
-    wishes_are_obeyed: ("made_commands",),
+    requests_are_carried_out: ("made_commands",),
     quarantined_partitions_are_not_granted: ("owners",),
 }
 """Each checker with the lists of facts that it looks at. It is asked only when one of them is not empty."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkcoord.core.decisions import (
-    AnswerWish,
     DropTopic,
     EvictMember,
     FoundGroup,
@@ -18,6 +17,7 @@ from zkcoord.core.decisions import (
     SetState,
     StateEvent,
     StopFetching,
+    WriteResponse,
 )
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced, GroupState
@@ -188,8 +188,8 @@ def test_removing_a_refused_start_frees_nothing_that_another_thread_owns() -> No
 
 def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_decided_from() -> None:
     """Behind a raise that is the state as the raise leaves it."""
-    paused = AnswerWish(wish="pause", run="r1", state="paused", ends=False, why="nobody reads")
-    done = AnswerWish(wish="rebalance", run="r2", state="done", ends=True, why="asked again")
+    paused = WriteResponse(request="pause", run="r1", state="paused", ends=False, why="nobody reads")
+    done = WriteResponse(request="rebalance", run="r2", state="done", ends=True, why="asked again")
     record = replace(VIEW.record, wish={"rebalance": {"run": "r2"}, "pause": {"run": "r1"}})
     answered = replace(
         record,
@@ -209,7 +209,7 @@ def test_answers_to_wishes_come_last_in_one_and_check_the_state_that_they_were_d
 
 def test_the_end_of_a_deletion_that_keeps_the_offsets_is_in_the_state_until_the_group_has_members() -> None:
     state, record = "/zkcoord/groups/g/state", "/zkcoord/groups/g"
-    done = AnswerWish(wish="delete", run="r1", state="done", ends=True, why="its offsets stay")
+    done = WriteResponse(request="delete", run="r1", state="done", ends=True, why="its offsets stay")
     view = replace(VIEW, members={}, channels={}, state=GroupState(generation=6, empty_ms=3))
     empty = replace(NODES, view=view)
     [ended] = plan([done], empty, TERM, DRAFT)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, WISHES, GroupRecord, Policy
+from zkcoord.core.record import DEFAULT_RECORD, REQUESTS, GroupRecord, Policy
 from zkcoord.errors import CorruptError
 from zkcoord.tree.adoption import adoption_fields
 from zkcoord.tree.record import decode_record, encode_record
@@ -56,7 +56,7 @@ def test_every_value_is_read() -> None:
         store_name="dual",
         store_step=2,
         weights={TopicPartition("a-b", 1): 5},
-        wish={**dict.fromkeys(WISHES), "hold": {"who": "me"}},
+        wish={**dict.fromkeys(REQUESTS), "hold": {"who": "me"}},
     )
 
 
@@ -179,7 +179,7 @@ adoptions = st.builds(
     broker=st.none() | st.sampled_from(["0.10.2", "4.0.0"]),
     unknown=unknown_keys,
 )
-wishes = st.dictionaries(st.sampled_from(WISHES), st.none() | objects)
+wishes = st.dictionaries(st.sampled_from(REQUESTS), st.none() | objects)
 records = st.builds(
     GroupRecord,
     assignor=st.none() | st.sampled_from(["sticky", "range"]),
@@ -188,7 +188,7 @@ records = st.builds(
     store_name=st.sampled_from(["zookeeper", "dual", "kafka"]),
     store_step=counters,
     weights=st.dictionaries(partitions, st.integers(1, 2**31 - 1), max_size=3),
-    wish=wishes.map(lambda wish: {**dict.fromkeys(WISHES), **wish}),
+    wish=wishes.map(lambda wish: {**dict.fromkeys(REQUESTS), **wish}),
     done=wishes,
     adoption=st.none() | adoptions,
     unknown=unknown_keys,

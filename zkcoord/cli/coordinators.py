@@ -9,7 +9,7 @@ import click
 
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, table, warn
-from zkcoord.cli.wishing import TURN_SECONDS, Answer, by_version, wait, who_and_when
+from zkcoord.cli.requesting import TURN_SECONDS, Answer, by_version, wait, who_and_when
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_tree
 from zkcoord.migrate import BlockingTree

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.group_waiting import WAIT_TIMEOUT_MS, WISHED, FairQueue, at, count, waits_for
+from zkcoord.cli.group_waiting import REQUESTED, WAIT_TIMEOUT_MS, FairQueue, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, say, table, warn
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -195,7 +195,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
-        f"{WISHED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
+        f"{REQUESTED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
     if not report.paused:
         away = {name: waits_for(above, awaited) for name, awaited in report.awaited.items()}

@@ -11,7 +11,7 @@ import click
 
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
-from zkcoord.cli.wishing import edit_record, read_record
+from zkcoord.cli.requesting import edit_record, read_record
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import group_names, no_such_group, read_tree

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from zkcoord.cli.output import say
-from zkcoord.cli.wishing import PROGRESS_SECONDS, TURN_SECONDS
+from zkcoord.cli.requesting import PROGRESS_SECONDS, TURN_SECONDS
 from zkcoord.core.model import Phase
 from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
@@ -16,7 +16,7 @@ from zkcoord.migrate import BlockingTree, current
 from zkcoord.tree.paths import Layout
 
 WAIT_TIMEOUT_MS = 60_000
-WISHED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
+REQUESTED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
 
 
 class FairQueue:
@@ -91,7 +91,7 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
         return f"group {name} has no members (Empty){away}: start its consumers, or wait longer"
     if report.view.unreadable is not None:
         return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
-    standing = " and ".join(WISHED[wished] for wished in (PAUSE, HOLD) if wished in report.wishes)
+    standing = " and ".join(REQUESTED[name] for name in (PAUSE, HOLD) if name in report.wishes)
     if standing:
         return (
             f"group {name} is {standing}, and not stable ({report.phase.value}, {commands} outstanding): `zkcoord group"

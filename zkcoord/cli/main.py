@@ -18,7 +18,7 @@ from zkcoord.cli.demo import demo
 from zkcoord.cli.group import group
 from zkcoord.cli.group_config import config
 from zkcoord.cli.group_plan import plan
-from zkcoord.cli.group_wishes import VERBS
+from zkcoord.cli.group_requests import VERBS
 from zkcoord.cli.inventory import inventory
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.offsets import offsets

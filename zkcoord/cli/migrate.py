@@ -9,7 +9,7 @@ import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table, warn
-from zkcoord.cli.wishing import who
+from zkcoord.cli.requesting import who
 from zkcoord.errors import SchemaError
 from zkcoord.group_report import refuse_newer
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade

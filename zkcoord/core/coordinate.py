@@ -34,7 +34,7 @@ from zkcoord.core.reconcile import available, draft_releases, grants, stops
 from zkcoord.core.record import HOLD, REBALANCE
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import ReplayQuota, pings
-from zkcoord.core.requests import answers, paused, rebalancing
+from zkcoord.core.requests import paused, rebalancing, responses
 from zkcoord.core.retention import clear
 from zkcoord.core.state import Failure, GroupState
 from zkcoord.core.target import Digest
@@ -101,13 +101,13 @@ def decide(
     decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
     pending |= memory.initial_delay.waits(now_ms)
-    decisions += answers(view, free, waiting=pending)  # last: a coordinator that takes over in between finds the wish
+    decisions += responses(view, free, waiting=pending)  # last: who takes over in between finds the request
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 
 def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
-    """A wished rebalance forgets the target and the refusals, once: an eager group on its way would answer another
-    target. A start that is refused while the wish stands waits for its back-off as ever."""
+    """A requested rebalance forgets the target and the refusals, once: an eager group on its way would answer another
+    target. A start that is refused while the request stands waits for its back-off as ever."""
     if not rebalancing(view):
         return memory
     run = view.record.requests[REBALANCE].run
@@ -217,7 +217,7 @@ def _quarantine(view: GroupView, barred: Exclusions, before: Sequence[Decision])
     words = [f"{partition} {barred.quarantined[partition].why}" for partition in new]
     lifted = sorted(view.state.quarantined.keys() - barred.quarantined.keys())
     words += [f"{partition} is tried again" for partition in lifted]
-    why = "; ".join(words) or "what a wished rebalance forgave"
+    why = "; ".join(words) or "what a requested rebalance forgave"
     state = replace(written(view.state, before), quarantined=barred.quarantined, forgiven=barred.forgiven)
     return [SetState(state=state, event=StateEvent.QUARANTINED, why=why)]
 

@@ -111,10 +111,10 @@ class PingMember(_OfMember):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerWish(_Decided):
-    """Write the answer to a wish into the group's record (None: remove the answer); `ends`: the wish is over."""
+class WriteResponse(_Decided):
+    """Write the response to a request into the group's record (None: remove it); `ends`: the request is over."""
 
-    wish: str
+    request: str
     run: str
     state: str | None
     reason: str = ""  # why it cannot be met
@@ -175,7 +175,7 @@ Decision = (
     | StopFetching
     | GrantPartitions
     | EvictMember
-    | AnswerWish
+    | WriteResponse
     | RemoveGroup
     | RejectMember
     | RememberInstances

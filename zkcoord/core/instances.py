@@ -2,7 +2,7 @@
 
 The state remembers each instance with its last id and share, so a clean leave or a failover forgets neither. While an
 instance is away its share stays its own for `hold_ms` from the first sight of its absence by THIS coordinator; an
-eviction or a wished rebalance ends the hold. When it returns, the assignor answers as if it had never been away.
+eviction or a requested rebalance ends the hold. When it returns, the assignor answers as if it had never been away.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ def stable_name(thread: str, static: Mapping[str, str]) -> str:
 
 
 def assignor_of(view: GroupView) -> str | None:
-    """The assignor that gave the static members their shares; None: there is none, or a rebalance is wished.
+    """The assignor that gave the static members their shares; None: there is none, or a rebalance is requested.
 
     It stays the group's while all can use it, whoever is away or comes back as the youngest: a rolling restart moves
-    nothing. A wished rebalance ends that, as it ends the waiting.
+    nothing. A requested rebalance ends that, as it ends the waiting.
     """
     if rebalancing(view):
         return None

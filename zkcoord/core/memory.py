@@ -40,7 +40,7 @@ class Memory:
     replay_quotas: ReplayQuotas = field(default_factory=ReplayQuotas)
     open_ranges: OpenRanges = field(default_factory=OpenRanges)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
-    rebalanced: str = ""  # the run of the last wished rebalance for which the target was asked for again
+    rebalanced: str = ""  # the run of the last requested rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
         """Return a copy with the first sights of this view."""

@@ -124,7 +124,7 @@ class Phase(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     AWAITING_SYNC = "AwaitingSync"
     AWAITING_MEMBER = "AwaitingMember"  # at rest, but the share of a static member that is away waits for it
-    PAUSED = "Paused"  # at rest since somebody wished it: nobody reads
+    PAUSED = "Paused"  # at rest since somebody asked for it: nobody reads
     STABLE = "Stable"
     DEAD = "Dead"
     OBSERVED = "Observed"  # layout legacy: nothing of the group is decided, its old members share it among themselves

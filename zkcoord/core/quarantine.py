@@ -3,7 +3,7 @@
 A member that cannot start a partition says so in its status; the partition goes to another one, and the member is not
 asked again while that entry stands and another can have it. A *strike* against a partition is a living member that
 refused it, or an eviction of its owner. At STRIKES_MAX different consumers it breaks one after the other: it is
-quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a wished
+quarantined, and shown. A member that joined after all of those is given one try, since it may be mended; a requested
 rebalance forgives all, which the state remembers as long as what it forgave stands in a status. A broker that is away,
 or does not know a new partition yet, is nobody's fault and counts for nothing. Nor does an offset that nobody can read,
 nor a registration that just ends: a flapping ensemble would quarantine everything.
@@ -37,7 +37,7 @@ QUARANTINED_BYTES_MAX = 256 * 1024
 """Of all quarantined partitions in a group's state, which is one node; what is beyond is tried again and again."""
 
 FORGIVEN_BYTES_MAX = 64 * 1024
-"""Of what the state says of refusals that a wish forgave, some 700 members: of the rest they count again afterwards."""
+"""Of the refusals that a request forgave, in the state: some 700 members. Those of the rest count again afterwards."""
 
 _Strikes = Mapping[
     TopicPartition, Mapping[str, int]
@@ -70,10 +70,10 @@ class Quarantines:
 
     _evictions: _Strikes = field(default_factory=dict)
     _counted: frozenset[str] = frozenset()  # evicted consumers whose partitions were struck
-    pardoned: frozenset[TopicPartition] = frozenset()  # strikes that a standing wish has forgiven
+    pardoned: frozenset[TopicPartition] = frozenset()  # strikes that a standing request has forgiven
 
     def seen(self, view: GroupView) -> Quarantines:
-        """Return a copy with new evictions, each counted once, and without those that a wish has forgiven."""
+        """Return a copy with new evictions, each counted once, and without those that a request has forgiven."""
         channels = view.channels.items()
         marked = frozenset(c for c, channel in channels if channel.evicted_ms is not None and c not in view.members)
         evictions, new = self._evictions, marked - self._counted
@@ -95,9 +95,9 @@ class Quarantines:
         decisions: Sequence[Decision],
         now_ms: int,
     ) -> bool:
-        """True while what a wish forgave cannot be granted yet: an eager group stops, or a grace goes on.
+        """True while what a request forgave cannot be granted yet: an eager group stops, or a grace goes on.
 
-        Without the wish the next coordinator would not forgive it. A group that is given up is waited for no more.
+        Without the request the next coordinator would not forgive it. A group that is given up is waited for no more.
         """
         pardoned = [partition for partition in self.pardoned if partition in target]
         if any(isinstance(d, SetState) and d.event is StateEvent.REBALANCE_FAILED for d in decisions):
@@ -110,12 +110,12 @@ class Quarantines:
         """The exclusions for this view."""
         if not self._evictions and not view.state.quarantined and not any(c.refusals for c in view.channels.values()):
             return Exclusions()
-        forgiven, wished = _forgiven(view), rebalancing(view)
+        forgiven, requested = _forgiven(view), rebalancing(view)
         pairs: set[tuple[TopicPartition, str]] = set()
         strikes: dict[TopicPartition, dict[str, int]] = {}
         reasons: dict[TopicPartition, str] = {}
         for consumer_id, partition, refusal in _refusals(view):
-            if not (wished or _covered(refusal, forgiven.get(consumer_id, ""))):
+            if not (requested or _covered(refusal, forgiven.get(consumer_id, ""))):
                 pairs.add((partition, consumer_id))
                 struck = strikes.setdefault(partition, dict(self._evictions.get(partition, {})))
                 struck[consumer_id] = view.members[consumer_id].czxid
@@ -172,11 +172,11 @@ def _covered(refusal: Refusal, last: str) -> bool:
 
 
 def _forgiven(view: GroupView) -> dict[str, str]:
-    """The forgiven refusals for the state: with a wish all that stand, afterwards those of them that still stand."""
-    wished, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
-    for consumer_id, _, refusal in _refusals(view) if wished or view.state.forgiven else ():
+    """The forgiven refusals for the state: with a request all that stand, afterwards those of them that still stand."""
+    requested, found, room = rebalancing(view), dict[str, str](), FORGIVEN_BYTES_MAX
+    for consumer_id, _, refusal in _refusals(view) if requested or view.state.forgiven else ():
         known = view.state.forgiven.get(consumer_id, "")
-        if wished:
+        if requested:
             found[consumer_id] = max(known, found.get(consumer_id, ""), refusal.sequence)
         elif _covered(refusal, known):
             found[consumer_id] = known
@@ -203,7 +203,7 @@ def _newest_reader(eligible: Iterable[Member]) -> Callable[[str], int]:
 
 
 def _standing(view: GroupView, newest_reader: Callable[[str], int]) -> dict[TopicPartition, Quarantine]:
-    """Quarantines of the state that nobody has come to end: no newer member, no wish."""
+    """Quarantines of the state that nobody has come to end: no newer member, no request."""
     if rebalancing(view):
         return {}
     return {

@@ -15,7 +15,7 @@ from zkcoord.core.model import Rebalance, TopicPartition
 
 HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
 
-WISHES = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
+REQUESTS = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
 """The requests that a record can hold. `reset` is kept, and not carried out by this version."""
 
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
@@ -72,7 +72,7 @@ class GroupRecord:
     store_step: int = 0
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
     racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
-    wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(WISHES))
+    wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(REQUESTS))
     done: Mapping[str, Fields | None] = field(default_factory=dict)
     adoption: Adoption | None = None
     unknown: Fields = field(default_factory=dict)  # keys of another version, kept

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from zkcoord.core.decisions import AnswerWish, Decision, RemoveGroup, SetState, StateEvent, written
+from zkcoord.core.decisions import Decision, RemoveGroup, SetState, StateEvent, WriteResponse, written
 from zkcoord.core.record import DELETE
 from zkcoord.core.requests import DONE, deleting
 from zkcoord.core.view import GroupView
@@ -31,7 +31,7 @@ class Retention:
     """The time for which coordinators have seen one group without members."""
 
     retention_ms: int = RETENTION_MS
-    _since_ms: int | None = None  # what was noted before it, is in `_noted_ms`; None: it has members, or a wish stands
+    _since_ms: int | None = None  # what was noted before it, is in `_noted_ms`; None: members, or a request
     _noted_ms: int = 0
     offsets_kept: bool = False  # it was looked: there are offsets
 
@@ -78,13 +78,13 @@ def clear(view: GroupView, retention: Retention, before: Sequence[Decision], now
     Of a group that has members again `empty_ms` is 0, and the group does not count as deleted any more.
     """
     if deleting(view):
-        wish = view.record.requests[DELETE]
+        request = view.record.requests[DELETE]
         if view.offsets is None:
             return []
-        if wish.offsets or not view.offsets:
-            return [RemoveGroup(why=f"its deletion was asked for (run {wish.run})")]
+        if request.offsets or not view.offsets:
+            return [RemoveGroup(why=f"its deletion was asked for (run {request.run})")]
         why = "its offsets stay, and what belongs to them"
-        return [AnswerWish(wish=DELETE, run=wish.run, state=DONE, ends=True, why=why)]
+        return [WriteResponse(request=DELETE, run=request.run, state=DONE, ends=True, why=why)]
     if retention.past(now_ms) and view.offsets == 0:
         return [RemoveGroup(why=f"no members for {retention.empty_ms(now_ms)} ms, and no offsets")]
     noted = retention.note(view, now_ms)

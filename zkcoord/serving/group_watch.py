@@ -54,7 +54,7 @@ class GroupWatch:
     _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # it is served, or was until its release was read: more than its record is followed
-    _read_for: str | None = None  # the run of the wished rebalance for which everything was read again
+    _read_for: str | None = None  # the run of the requested rebalance for which everything was read again
 
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
@@ -167,12 +167,12 @@ class GroupWatch:
                 self._unwant(self.layout.offset(self.group, partition))
 
     def read_again(self) -> bool:
-        """Begin to read everything of the group once more if a rebalance is wished for which that was not done yet.
+        """Begin to read everything of the group once more if a rebalance is requested, once for each request.
 
         Owners, registrations and statuses are not watched, and somebody may have edited one. Returns True if it began.
         """
-        wish = self.nodes.view.record.requests.get(REBALANCE)
-        run = None if wish is None else wish.run
+        request = self.nodes.view.record.requests.get(REBALANCE)
+        run = None if request is None else request.run
         began = run is not None and run != self._read_for
         self._read_for = run
         if began:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
-    AnswerWish,
     Decision,
     DropTopic,
     EvictMember,
@@ -25,6 +24,7 @@ from zkcoord.core.decisions import (
     SetState,
     StateEvent,
     StopFetching,
+    WriteResponse,
 )
 from zkcoord.core.model import Phase
 from zkcoord.shell.loop import Events
@@ -70,9 +70,9 @@ class Reporter:
             case SetState():
                 name = decision.event.value
                 fields |= _of_state(decision)
-            case AnswerWish():
+            case WriteResponse():
                 name = "wish_answered"
-                fields |= {"wish": decision.wish, "run": decision.run, "state": decision.state}
+                fields |= {"wish": decision.request, "run": decision.run, "state": decision.state}
             case EvictMember() | RejectMember() | PingMember() | PurgeChannel() | RemoveRefused():
                 name = CONSUMERS[type(decision)]
                 fields |= {"consumer": decision.consumer_id}

@@ -143,6 +143,6 @@ def instance_of(data: bytes, stat: Stat) -> Instance:
 
 
 def not_carried_out(record: GroupRecord) -> str | None:
-    """The wishes that this version does not carry out, in words; the rest of the record holds."""
-    names = sorted(name for name, wish in record.wish.items() if wish and name not in CARRIED_OUT)
+    """The requests that this version does not carry out, in words; the rest of the record holds."""
+    names = sorted(name for name, request in record.wish.items() if request and name not in CARRIED_OUT)
     return f"{', '.join(names)}: not carried out by this version; take it back, or upgrade" if names else None

@@ -1,8 +1,8 @@
 """Decisions to writes: each transaction of a coordinator, with the version of everything that it was decided from.
 
 Every one begins with the same three checks (rule 5): the epoch, so that a deposed coordinator is refused; the group's
-record, so that no plan made before an operator's wish is carried out after it; the group's state, so that plans follow
-the raise of their generation. A decision that is too large for one transaction becomes several.
+record, so that no plan made before an operator's request is carried out after it; the group's state, so that plans
+follow the raise of their generation. A decision that is too large for one transaction becomes several.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import assert_never
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import (
-    AnswerWish,
     Decision,
     DropTopic,
     EvictMember,
@@ -31,6 +30,7 @@ from zkcoord.core.decisions import (
     RenewMark,
     SetState,
     StopFetching,
+    WriteResponse,
 )
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, DELETE
@@ -42,10 +42,10 @@ from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
 from zkcoord.tree.paths import EPOCH, Layout
 from zkcoord.tree.record import encode_record
+from zkcoord.tree.request import responded
 from zkcoord.tree.state import encode_state
 from zkcoord.tree.topic import Mark, encode_mark
 from zkcoord.tree.view import GroupNodes
-from zkcoord.tree.wish import answered
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write, parts
 
 NO_VERSIONS: Mapping[TopicPartition, int] = {}
@@ -72,17 +72,17 @@ class Term:
 def plan(decisions: Sequence[Decision], nodes: GroupNodes, term: Term, layout: Layout) -> list[Transaction]:
     """The transactions for one group's decisions, in the order in which they must be sent.
 
-    All wishes are answered in the last transaction. The record has other writers, so its next version may be another
+    All responses are written in the last transaction. The record has other writers, so its next version may be another
     program's: a transaction that named this version would be carried out after an edit that it does not know.
     """
     planner = _Planner(nodes, term, layout)
     transactions: list[Transaction] = []
     marks = [decision for decision in decisions if isinstance(decision, MarkTopic)]
-    answers = [decision for decision in decisions if isinstance(decision, AnswerWish)]
+    answers = [decision for decision in decisions if isinstance(decision, WriteResponse)]
     for decision in decisions:
         if marks and decision is marks[0]:
             transactions.extend(planner.marks(marks))
-        elif not isinstance(decision, MarkTopic | AnswerWish):
+        elif not isinstance(decision, MarkTopic | WriteResponse):
             transactions.extend(planner.transactions(decision))
     return [*transactions, planner.answer(answers)] if answers else transactions
 
@@ -116,7 +116,7 @@ class _Planner:
                     yield self._guarded([self._layout.ownership.free(*owner) for owner in owners], decision.why)
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
-            case AnswerWish():
+            case WriteResponse():
                 yield self.answer([decision])
             case MarkTopic():
                 yield from self.marks([decision])
@@ -184,12 +184,12 @@ class _Planner:
         self._state_version = version + 1
         return transaction
 
-    def answer(self, decisions: Sequence[AnswerWish]) -> Transaction:
-        """Write the record with all answers of a step; a deletion that kept the offsets is noted in the state, too."""
+    def answer(self, decisions: Sequence[WriteResponse]) -> Transaction:
+        """Write the record with a step's responses; a deletion that kept the offsets is noted in the state, too."""
         group, record = self._view.group, self._view.record
         for decision in decisions:
-            record = answered(record, decision)
-        deleted = any(d.wish == DELETE and d.state == DONE for d in decisions)  # all of the record goes with the wish
+            record = responded(record, decision)
+        deleted = any(d.request == DELETE and d.state == DONE for d in decisions)  # then the whole record goes
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
             SetNode(
@@ -211,7 +211,7 @@ class _Planner:
         last = {layout.group(group), layout.ids(group), layout.channels_of(group)}
         last |= {layout.state(group), layout.record(group)}
         nodes = sorted((path for path in found if path not in last), key=lambda path: (-path.count("/"), path))
-        yield from self._keep_numbers(self._nodes.marks, why)  # somebody may join, or take the wish back, in the middle
+        yield from self._keep_numbers(self._nodes.marks, why)  # meanwhile somebody may join, or take the request back
         for part in parts(nodes, lambda path: len(path) + WRITE_BYTES):
             yield self._guarded([DeleteNode(path, found[path]) for path in part], why)
         orphans = view.channels.keys() - view.members.keys()

@@ -1,8 +1,8 @@
 """The only place that reads and writes group records: what people decide about a group (`/zkcoord/groups/<g>`).
 
 People and tools write it. So a bad value is refused with its key and the allowed values, and an unknown key is
-kept: it survives decode and encode wherever it stands. Wishes are objects (`who`, `when`, `run`, `expiry_ms`, …)
-whose keys belong to the tool and the coordinator's part that carries the wish out, or null: no such wish.
+kept: it survives decode and encode wherever it stands. Requests are objects (`who`, `when`, `run`, `expiry_ms`, …)
+whose keys belong to the tool and the coordinator's part that carries the request out, or null: no such request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zkcoord.core.model import Rebalance, is_name
-from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, WISHES, GroupRecord, Policy
+from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, REQUESTS, GroupRecord, Policy
 from zkcoord.tree.adoption import adoption_fields, read_adoption
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
 
@@ -49,7 +49,7 @@ def encode_record(record: GroupRecord) -> bytes:
         "policy": beside(policy, record.policy.unknown),
         "offsets": beside({"store": record.store_name, "step": record.store_step}, record.unknown_offsets),
         "weights": {str(partition): weight for partition, weight in record.weights.items()},
-        "wish": {**dict.fromkeys(WISHES), **record.wish},
+        "wish": {**dict.fromkeys(REQUESTS), **record.wish},
         "done": dict(record.done),
     }
     if record.racks:
@@ -82,8 +82,8 @@ cooperative or eager
         store_step=offsets.integer("step", default=0),
         weights=weights.by_partition(lambda key: weights.integer(key, low=1, high=INT32_MAX)),
         racks=racks.by_partition(racks.text),
-        wish={**dict.fromkeys(WISHES), **_wishes(document.section("wish"))},
-        done=_wishes(document.section("done")),
+        wish={**dict.fromkeys(REQUESTS), **_requests(document.section("wish"))},
+        done=_requests(document.section("done")),
         adoption=read_adoption(document.section("adoption")),
         unknown=document.unknown(*KEYS),
         unknown_offsets=offsets.unknown("store", "step"),
@@ -121,7 +121,7 @@ def _optional_name(section: Document, key: str) -> str | None:
     return value
 
 
-def _wishes(section: Document) -> dict[str, Mapping[str, Any] | None]:
+def _requests(section: Document) -> dict[str, Mapping[str, Any] | None]:
     for key, value in section.fields.items():
         if value is not None and not isinstance(value, dict):
             raise section.wrong(key, value, "null or an object")

@@ -41,7 +41,7 @@ def _keeps(old: Any, new: Any) -> bool:
     return bool(old == new or (new is None and not old))
 
 
-def wishes_are_obeyed(facts: Facts, field: Field) -> Iterator[str]:
+def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
     """Nothing is started in a group that is paused or being deleted, nothing is stopped in one that is held."""
     rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses it
     for command in facts.made_commands:

@@ -10,7 +10,7 @@ import click
 from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
-from zkcoord.cli.wishing import Answer, answer_to, read_record, take_back, wait, who_serves, wish
+from zkcoord.cli.requesting import Answer, answer_to, ask, read_record, take_back, wait, who_serves
 from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
 from zkcoord.core.requests import DONE, REFUSED, STANDING
 from zkcoord.errors import UsageError
@@ -33,7 +33,7 @@ def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fie
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = read_tree(tree, address).layout
-        run = wish(tree, layout, whose, name, **fields)
+        run = ask(tree, layout, whose, name, **fields)
         answer = wait(
             f"{name} of group {whose}",
             timeout_ms,
@@ -69,10 +69,10 @@ def _asking(request: str, text: str) -> click.Command:
     @click.argument("name", metavar="G")
     @timeout
     @pass_settings
-    def ask(settings: Settings, name: str, timeout_ms: int) -> None:
+    def command(settings: Settings, name: str, timeout_ms: int) -> None:
         _carry_out(settings, name, request, timeout_ms)
 
-    return ask
+    return command
 
 
 @click.command(cls=Command)
@@ -88,7 +88,7 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
 
         def over() -> Answer | None:
             record = read_record(tree, layout, name)
-            left = [] if record is None else [wished for wished in STANDING if record.done.get(wished)]
+            left = [] if record is None else [name for name in STANDING if record.done.get(name)]
             return None if left else Answer(run="", state="resumed" if stood else "was neither held nor paused")
 
         answer = wait(f"resume of group {name}", timeout_ms, over, lambda: who_serves(tree, address))

@@ -23,8 +23,8 @@ from zkcoord.migrate import BlockingTree
 from zkcoord.shell.ports import TOO_LARGE, Outcome
 from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.request import requested
 from zkcoord.tree.snapshot import Node, Read
-from zkcoord.tree.wish import wished
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction, Write
 
 TURN_SECONDS = 0.1
@@ -124,13 +124,13 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
 
 
-def wish(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:
+def ask(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:
     """Write a request. Returns the run to wait for: that of a standing request, if there is one."""
     mine: Mapping[str, Any] = {**who_and_when(), **fields}
 
     def edit(record: GroupRecord) -> GroupRecord:
         standing = record.wish.get(name)
-        return record if standing is not None else wished(record, name, mine)
+        return record if standing is not None else requested(record, name, mine)
 
     standing = edit_record(tree, layout, group, edit).wish.get(name) or mine
     if standing.get("run") != mine["run"]:
@@ -146,7 +146,7 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
         nonlocal stood
         for name in names:
             stood = stood or record.wish.get(name) is not None or record.done.get(name) is not None
-            record = wished(record, name, None)
+            record = requested(record, name, None)
         return record
 
     edit_record(tree, layout, group, edit)

@@ -9,7 +9,7 @@ from click.testing import Result
 from tests.cli.program import Run, Spawn
 from tests.integration.world import Member, World, named
 from tests.waiting import wait_until
-from zkcoord.cli.wishing import wait
+from zkcoord.cli.requesting import wait
 from zkcoord.core.model import TopicPartition
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree

@@ -1,0 +1,29 @@
+"""Requests and responses in a group's record, where they stand under `wish` and `done`.
+
+A tool writes a request, `{"who":…,"when":…,"run":…,"expiry_ms":…}`, of a deletion also `"offsets":true`; a coordinator
+writes the response, `{"run":…,"state":…,"reason":…}`, under the same name. Keys of others are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from zkcoord.core.decisions import WriteResponse
+from zkcoord.core.record import GroupRecord
+
+
+def responded(record: GroupRecord, response: WriteResponse) -> GroupRecord:
+    """The record with this response."""
+    done = {name: value for name, value in record.done.items() if name != response.request}
+    if response.state is not None:
+        reason = {"reason": response.reason} if response.reason else {}
+        done[response.request] = {"run": response.run, "state": response.state, **reason}
+    wish = {**record.wish, response.request: None} if response.ends else record.wish
+    return replace(record, wish=wish, done=done)
+
+
+def requested(record: GroupRecord, name: str, request: Mapping[str, Any] | None) -> GroupRecord:
+    """The record with this request, or (None) with it taken back."""
+    return replace(record, wish={**record.wish, name: request})
