@@ -43,6 +43,18 @@ def test_a_wrong_option_is_told_before_anything_is_measured(words: list[str], wh
 @pytest.mark.long
 @pytest.mark.parametrize("name", OF_SPARK)
 def test_a_quick_run_ends_with_its_measures(name: str, tmp_path: Path, spark_java: None) -> None:
+    run_quickly(name, tmp_path)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.legacy
+@pytest.mark.long
+def test_a_quick_run_with_old_consumers_ends_with_its_measures(tmp_path: Path) -> None:
+    run_quickly("legacy", tmp_path)
+
+
+def run_quickly(name: str, tmp_path: Path) -> None:
+    """Run a benchmark with `--quick`; it prints the measures that it writes, and ends with the exit code for them."""
     told = tmp_path / "measures.json"
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", "--json", str(told)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,0 +1,81 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import kafka.consumer.ConsumerConfig;
+import kafka.javaapi.consumer.ZookeeperConsumerConnector;
+
+/**
+ * Many old high-level consumers of one group in one process, for benchmarks/legacy.py. They fetch nothing: only what
+ * they do in ZooKeeper is measured.
+ *
+ * Arguments: key=value; `topic` is what they subscribe to, every other key a property of the consumers.
+ * Commands, one a line: `join N` (so many more, side by side), `leave` (the oldest ends its session), `exit`.
+ * Prints a line for each: joined, left; `failed` and the error when a member could not start.
+ */
+public final class OldGroup {
+    private OldGroup() {}
+
+    public static void main(String[] arguments) throws Exception {
+        Properties properties = new Properties();
+        for (String argument : arguments) {
+            int at = argument.indexOf('=');
+            properties.setProperty(argument.substring(0, at), argument.substring(at + 1));
+        }
+        String topic = (String) properties.remove("topic");
+        Deque<ZookeeperConsumerConnector> members = new ArrayDeque<>();
+        int made = 0;
+        System.out.println("ready");
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] words = line.split(" ");
+            switch (words[0]) {
+                case "join":
+                    int count = Integer.parseInt(words[1]);
+                    join(members, properties, topic, made, count);
+                    made += count;
+                    System.out.println("joined");
+                    break;
+                case "leave":
+                    members.removeFirst().shutdown();
+                    System.out.println("left");
+                    break;
+                default:
+                    Runtime.getRuntime().halt(0);
+            }
+        }
+    }
+
+    private static void join(
+        Deque<ZookeeperConsumerConnector> members, Properties properties, String topic, int made, int count)
+        throws Exception {
+        List<Thread> starting = new ArrayList<>();
+        for (int number = made; number < made + count; number++) {
+            Properties own = new Properties();
+            own.putAll(properties);
+            own.setProperty("consumer.id", String.format("m%04d", number));
+            ZookeeperConsumerConnector member = new ZookeeperConsumerConnector(new ConsumerConfig(own), false);
+            members.addLast(member);
+            Map<String, Integer> streams = new HashMap<>();
+            streams.put(topic, 1);
+            starting.add(new Thread(() -> start(member, streams)));
+        }
+        starting.forEach(Thread::start);
+        for (Thread thread : starting) {
+            thread.join();
+        }
+    }
+
+    private static void start(ZookeeperConsumerConnector member, Map<String, Integer> streams) {
+        try {
+            member.createMessageStreams(streams);
+        } catch (RuntimeException error) { // it stays registered, and takes part in the next rebalance
+            System.out.println("failed " + error);
+        }
+    }
+}
