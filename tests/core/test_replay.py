@@ -10,7 +10,7 @@ from tests.core.groups import T0, T1, altered, channel, decided, group, member, 
 from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.replay import open_ranges, replays
+from zkcoord.core.replay import OpenRanges, replays
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand
@@ -58,7 +58,7 @@ def test_of_several_with_one_start_the_highest_generations_counts() -> None:
     view = orphaned({T0: EARLY}, replay={T0: PASSED})
     living = channel("a", announced={T0: LATE})  # stopped in the middle, and still a member
     view = replace(view, channels={**view.channels, "a": living})
-    assert dict(replays(view, open_ranges(view)).counting) == {T0: LATE}
+    assert dict(replays(view, OpenRanges().seen(view).found).counting) == {T0: LATE}
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_granted_or_purged_before_the_offset_is_known() -> None:
     view = orphaned({T0: EARLY}, committed={})
     assert grants(view) == []
     assert purged(view) == []
-    assert set(open_ranges(view)) == {T0}
+    assert set(OpenRanges().seen(view).found) == {T0}
 
 
 def kept_ranges(view: GroupView) -> list[dict[TopicPartition, Announced]]:
@@ -109,7 +109,7 @@ def test_the_state_holds_a_range_while_its_offset_is_not_known() -> None:
 def test_what_living_members_announce_of_what_they_own_is_not_looked_at() -> None:
     view = group([member("a", **OFFERS)], {T0: "a-0"}, topics={"t": (0,)})
     view = replace(view, channels={"a": channel("a", announced={T0: EARLY})})
-    assert open_ranges(view) == {}
+    assert OpenRanges().seen(view).found == {}
 
 
 def test_a_refused_start_is_removed_behind_the_write_that_keeps_its_range() -> None:
@@ -171,7 +171,7 @@ def test_a_refused_start_stands_until_the_state_has_room_for_its_ranges(monkeypa
 def test_a_range_of_another_incarnation_counts_not_and_one_that_does_not_say_it_does() -> None:
     for incarnation, counts in ((0, True), (1, False), (2, True)):
         view = orphaned({T0: EARLY._replace(incarnation=incarnation)}, incarnations={"t": 2})
-        assert bool(replays(view, open_ranges(view)).counting) is counts
+        assert bool(replays(view, OpenRanges().seen(view).found).counting) is counts
         assert purged(view) == ([] if counts else ["b"])
     unreadable = orphaned({T0: EARLY._replace(incarnation=1)}, incarnations={})
     assert purged(unreadable) == []

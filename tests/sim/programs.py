@@ -7,6 +7,7 @@ The checkers of `tests/sim/records.py` judge by this alone.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,7 +91,7 @@ class ProgramProcess(SimProcess):
         self.crew.kill()
 
 
-class Program:
+class Program(ABC):
     """What all programs have: a main thread, a way to be asked to leave, a journal."""
 
     def __init__(
@@ -110,10 +111,6 @@ class Program:
         self.threads = [self.crew.spawn(self._main, "main")]
 
     # for the world
-
-    def step(self, inputs: list[Any], now_ms: int) -> int | None:
-        """Its process steps its threads."""
-        raise NotImplementedError
 
     @property
     def loop(self) -> Program:
@@ -143,13 +140,13 @@ class Program:
             self.leaving = True
             self.threads.append(self.crew.spawn(self.stop, "stopper"))
 
+    @abstractmethod
     def stop(self) -> None:
         """On a thread of its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self) -> None:
         """The program."""
-        raise NotImplementedError
 
     def _main(self) -> None:
         try:

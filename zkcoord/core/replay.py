@@ -98,11 +98,6 @@ def _open(view: GroupView, living: Callable[[str], bool], channel: Channel) -> _
 _NOBODY = Owner("", -1)
 
 
-def open_ranges(view: GroupView) -> Ranges:
-    """Return the announced ranges, wherever they stand, of partitions that no living member owns."""
-    return OpenRanges().seen(view).found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replays:
     """One group's announced ranges that count: partition -> the range to be handed on with its grant."""

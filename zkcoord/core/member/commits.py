@@ -6,7 +6,7 @@ not written yet is sent again, without those that were taken away, or set by som
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.compare import at_rest, lose
@@ -29,10 +29,10 @@ def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     if not (asked or commit) or not view.ready or not at_rest(view, memory):
         return [], memory
     if commit is None:
-        return _send(view, memory, asked, asked)
+        return _send(view, memory, asked)
     failed = {n: spoiled for n in commit.requests if n in asked and (spoiled := _spoiled(commit, asked[n]))}
     if not failed:
-        return _send(view, memory, {n: asked[n] for n in commit.requests if n in asked}, asked)
+        return _send(view, memory, {n: asked[n] for n in commit.requests if n in asked})
     decisions: list[Decision] = []
     for number, partitions in failed.items():
         names = ", ".join(map(str, partitions[:5]))
@@ -55,16 +55,14 @@ def _spoiled(commit: Commit, request: CommitRequest) -> list[TopicPartition]:
     return sorted(commit.spoiled & request.offsets.keys())
 
 
-def _send(view: MemberView, memory: Memory, active: Requests, asked: Requests) -> tuple[list[Decision], Memory]:
+def _send(view: MemberView, memory: Memory, active: Requests) -> tuple[list[Decision], Memory]:
     """Commit what these ask for; who names a partition that does not run any more is told."""
     running, readable = view.application.running, memory.readable
     refused: list[Decision] = []
     for number, (offsets, starts) in active.items():
-        missing = [p for p in sorted(offsets) if p not in readable]
-        stale = [p for p in sorted(offsets) if starts.get(p, 0) != running.get(p, 0)]
-        if missing:
+        if missing := [p for p in offsets if p not in readable]:
             refused.append(_fenced(number, "not held by this consumer any more", missing))
-        elif stale:
+        elif stale := [p for p in offsets if starts.get(p, 0) != running.get(p, 0)]:
             refused.append(_fenced(number, "decided before these were started again", stale))
     if refused:
         told = {decision.number for decision in refused if isinstance(decision, AnswerRequest)}
@@ -91,6 +89,6 @@ def _send(view: MemberView, memory: Memory, active: Requests, asked: Requests) -
     return [*done, *(AnswerRequest(number=number) for number in active)], memory
 
 
-def _fenced(number: int, what: str, partitions: Sequence[TopicPartition]) -> AnswerRequest:
-    names = ", ".join(map(str, partitions))
+def _fenced(number: int, what: str, partitions: Iterable[TopicPartition]) -> AnswerRequest:
+    names = ", ".join(map(str, sorted(partitions)))
     return AnswerRequest(number=number, error=FencedError, why=f"{what}: {names[:200]}")
