@@ -193,6 +193,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
+    words += [f"NOT ADOPTED: `zkcoord group adopt {view.group}`"] if view.observed else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
         f"{REQUESTED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from zkcoord.cli.adoption_file import UNTOLD, WAVE
 from zkcoord.cli.group_waiting import at, count
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
@@ -24,7 +25,6 @@ COLUMNS = ("GROUP", "KIND", "MEMBERS", "OWNED", "OFFSETS", "NOTES")
 WIDTH = 80  # of a terminal
 GROUP_WIDTH_MIN = 12
 KAFKA_TIMEOUT_MS = 10_000
-UNTOLD = "?"
 
 Kafka = Callable[[Sequence[str]], Mapping[str, Mapping[TopicPartition, int]]]
 
@@ -48,9 +48,9 @@ def inventory(settings: Settings, names: tuple[str, ...], write: str | None) -> 
     sections: list[str] = []
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        kafka = _kafka(settings, stack)
+        kafka = kafka_offsets(settings, stack)
         wanted = _wanted(group_names(tree.read), names)
-        for found in _inventories(tree, wanted, kafka):
+        for found in inventories(tree, wanted, kafka):
             problems = problems_of(found)
             if settings.json:
                 print_json(_document(found, problems))
@@ -74,7 +74,7 @@ def _wanted(all_names: Sequence[str], names: Sequence[str]) -> list[str]:
     return [name for name in all_names if not names or name in names]
 
 
-def _inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterator[GroupInventory]:
+def inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterator[GroupInventory]:
     """Some groups at a time: no more are in memory."""
     cluster = read_cluster(tree.read)
     for first in range(0, len(names), GROUPS_AT_ONCE):
@@ -87,7 +87,7 @@ def _inventories(tree: Any, names: Sequence[str], kafka: Kafka | None) -> Iterat
                 yield take_inventory(nodes, cluster, there.get(nodes.group))
 
 
-def _kafka(settings: Settings, stack: ExitStack) -> Kafka | None:
+def kafka_offsets(settings: Settings, stack: ExitStack) -> Kafka | None:
     """Asks Kafka for offsets; None when nobody said where it is, or it cannot be asked."""
     from zkcoord.kafka.client import KafkaClient, librdkafka
     from zkcoord.offsets.kafka_store import KafkaCommits
@@ -241,7 +241,8 @@ def _section(found: GroupInventory, problems: Sequence[str]) -> str:
         notes += [f"# {line}" for line in textwrap.wrap(f"! {cell(problem)}", 110, break_on_hyphens=False)]
     if found.kind not in ("old", "mixed", "empty"):
         return "\n".join([f"# {heading} is left out: its members are {found.kind}", *notes, ""])
-    return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, questions_of(found)), ""])
+    wave = Question(WAVE, 1, "`zkcoord group adopt --from FILE --wave N` adopts the groups of one wave")
+    return "\n".join([f"[groups.{heading}]", *notes, *map(_setting, (*questions_of(found), wave)), ""])
 
 
 def _setting(question: Question) -> str:

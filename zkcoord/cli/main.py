@@ -16,6 +16,7 @@ from zkcoord.cli.coordinator import coordinator
 from zkcoord.cli.coordinators import coordinators
 from zkcoord.cli.demo import demo
 from zkcoord.cli.group import group
+from zkcoord.cli.group_adopt import VERBS as ADOPTING
 from zkcoord.cli.group_config import config
 from zkcoord.cli.group_plan import plan
 from zkcoord.cli.group_requests import VERBS
@@ -130,7 +131,7 @@ def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
 
 
-for verb in (*VERBS, config, plan):
+for verb in (*VERBS, *ADOPTING, config, plan):
     group.add_command(verb)
 for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, demo):
     cli.add_command(command)

@@ -129,6 +129,10 @@ def ask(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any
     mine: Mapping[str, Any] = {**who_and_when(), **fields}
 
     def edit(record: GroupRecord) -> GroupRecord:
+        if layout.adopts and record.adoption is None:
+            raise UsageError(
+                f"group {group} is not adopted: nothing is done with it before `zkcoord group adopt {group}`"
+            )
         standing = record.wish.get(name)
         return record if standing is not None else requested(record, name, mine)
 

@@ -1,0 +1,258 @@
+"""`zkcoord group adopt` and `release` on a real ZooKeeper with groups of old consumers; no coordinator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.old_world import AUDIT, ETL, OLDEST, OldWorld
+from tests.cli.program import Run
+from tests.old_members.groups import A, static
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.record import GroupRecord
+from zkcoord.migrate import upgrade
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Read
+
+pytestmark = pytest.mark.zookeeper
+
+RANGE = ("--offsets", "zookeeper", "--strategy", "range", "--kafka", "0.11")
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[OldWorld]:
+    """A deployment of old consumers, with a tree of the layout legacy beside it."""
+    with Tree(chroot) as tree:
+        made = OldWorld(tree, chroot)
+        upgrade(tree, run_id="test", layout="legacy")
+        made.group("g", ETL)
+        yield made
+
+
+def record_of(world: OldWorld, group: str) -> GroupRecord | None:
+    (node,) = world.tree.read([Read(LEGACY.record(group))])
+    return decode_record(node.data) if node.exists else None
+
+
+def adopted(world: OldWorld, group: str) -> Adoption | None:
+    record = record_of(world, group)
+    return None if record is None else record.adoption
+
+
+def results(run: Run, world: OldWorld, *arguments: str) -> tuple[dict[str, str], int]:
+    """What programs are told of each group, and the exit code."""
+    done = run("group", "adopt", "--output", "json", "--zookeeper", world.address, *arguments)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line["group"]: line["result"] for line in lines}, done.exit_code
+
+
+def test_a_group_is_adopted_with_what_was_told_and_again_without_a_change(world: OldWorld, run: Run) -> None:
+    told = ("--offsets", "kafka", "--dual-commit", "--strategy", "roundrobin", "--kafka", "0.10.1.1")
+    more = ("--retries", "10", "--backoff-ms", "500", "--auto-commit-interval-ms", "1000", "--exclude-internal", "no")
+    before = world.everything()
+    assert results(run, world, "g", *told, *more, "--broker", "0.10.2", "--dry-run") == ({"g": "adopted"}, 0)
+    assert world.everything() == before
+    assert results(run, world, "g", *told, *more, "--broker", "0.10.2") == ({"g": "adopted"}, 0)
+    record = record_of(world, "g")
+    assert record is not None
+    assert record.store_name == "dual"
+    assert record.adoption == Adoption(
+        offsets="kafka",
+        dual_commit=True,
+        strategy="roundrobin",
+        kafka="0.10.1.1",
+        retries=10,
+        backoff_ms=500,
+        auto_commit_interval_ms=1000,
+        exclude_internal=False,
+        broker="0.10.2",
+    )
+    assert results(run, world, "g", *told, *more, "--broker", "0.10.2") == ({"g": "unchanged"}, 0)
+    assert results(run, world, "g", *told) == ({"g": "changed"}, 0)
+    assert results(run, world, "g", *RANGE) == ({"g": "refused"}, 2)
+
+
+def test_an_adoption_writes_the_record_and_nothing_of_the_groups(world: OldWorld, run: Run) -> None:
+    before = dict(world.everything())
+    run("group", "adopt", "g", *RANGE, "--zookeeper", world.address)
+    after = dict(world.everything())
+    changed = {path for path in after if after[path] != before.get(path)}
+    assert changed == {"/zkcoord/groups", LEGACY.record("g")}
+
+
+def test_for_people(world: OldWorld, run: Run) -> None:
+    done = run("group", "adopt", "g", *RANGE, "--zookeeper", world.address)
+    assert done.stdout.splitlines() == ["GROUP  RESULT   NOTES  WHY", "g      adopted  -      -"]
+    done = run("group", "release", "g", "--zookeeper", world.address)
+    assert (done.exit_code, done.stdout) == (0, "group g: released; 1 node removed, offsets untouched\n")
+    done = run("group", "release", "g", "--zookeeper", world.address)
+    assert done.stdout == "group g: was not adopted; nothing of zkcoord is left of it\n"
+    assert record_of(world, "g") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("g",), "--offsets, --strategy, --kafka must be told"),
+        (("g", *RANGE[:4], "--kafka", "2.0"), "--kafka is '2.0', allowed is 0.8, 0.9, 0.10, 0.11, 1.0 or 1.1"),
+        (("g", *RANGE, "--dual-commit"), "--dual-commit is True, allowed is false, unless offsets is kafka"),
+        ((), "name one group, or give --from FILE"),
+        (("g", *RANGE, "--wave", "1"), "--wave chooses among the groups of a file"),
+        (("--from", "x", "--kafka", "1.1"), "--kafka: with --from the file says it"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_written(
+    world: OldWorld, run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run("group", "adopt", *arguments, "--zookeeper", world.address)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert adopted(world, "g") is None
+
+
+def test_what_the_tree_contradicts_is_refused_unless_it_is_forced(world: OldWorld, run: Run) -> None:
+    world.group("oldest", OLDEST)
+    world.group("audit", AUDIT)
+    swapped = {**ETL, "owners": {"clicks/1": f"{A}-0"}, "ids": {A: static(clicks=1)}}
+    world.group("swapped", {**swapped, "offsets": {}})
+    for group, message in (
+        ("oldest", "its members are of Kafka 0.7, which no later one can join: upgrade them first"),
+        ("audit", "is by pykafka (a bare topic name"),
+        ("swapped", "no offset of it is in ZooKeeper, and Kafka was not asked: give --bootstrap-servers"),
+    ):
+        done = run("group", "adopt", group, *RANGE, "--zookeeper", world.address)
+        assert done.exit_code == 2
+        assert message in done.stderr
+        assert adopted(world, group) is None
+    assert results(run, world, "swapped", *RANGE, "--force") == ({"swapped": "adopted"}, 0)
+
+
+def test_a_tree_of_the_layout_draft_has_nothing_to_adopt(chroot: str, run: Run) -> None:
+    with Tree(chroot) as tree:
+        upgrade(tree, run_id="test")
+    for arguments in (("adopt", "g", *RANGE), ("release", "g")):
+        done = run("group", *arguments, "--zookeeper", chroot)
+        assert done.exit_code == 2
+        assert "the tree has the layout draft, whose groups are zkcoord's own" in done.stderr
+
+
+def test_a_group_that_is_not_there_yet_is_adopted_and_told_of(world: OldWorld, run: Run) -> None:
+    done = run("group", "adopt", "new", *RANGE, "--zookeeper", world.address)
+    assert done.stdout.splitlines()[1].split(maxsplit=3) == ["new", "adopted", "-", "there is no such group yet"]
+    assert adopted(world, "new") is not None
+
+
+def test_a_group_that_is_not_adopted_is_shown_as_observed_and_nothing_is_asked_of_it(world: OldWorld, run: Run) -> None:
+    done = run("group", "describe", "g", "--state", "--zookeeper", world.address)
+    header, row = (line.split() for line in done.stdout.splitlines())
+    assert dict(zip(header, row, strict=False))["STATE"] == "Observed"
+    assert "NOT ADOPTED: `zkcoord group adopt g`" in done.stdout
+    done = run("group", "pause", "g", "--zookeeper", world.address)
+    assert done.exit_code == 2
+    assert "group g is not adopted: nothing is done with it before `zkcoord group adopt g`" in done.stderr
+    assert record_of(world, "g") is None
+
+
+def written(run: Run, world: OldWorld, path: Path, *told: tuple[str, str]) -> str:
+    """The inventory's file, filled in."""
+    done = run("inventory", "--write", str(path), "--zookeeper", world.address)
+    assert done.exit_code == 0, done.stderr
+    text = path.read_text()
+    for key, value in told:
+        text = text.replace(f'{key} = "?"', f"{key} = {value}")
+    path.write_text(text)
+    return text
+
+
+TOLD = (("offsets", '"zookeeper"'), ("dual_commit", "false"), ("strategy", '"range"'), ("kafka", '"0.11"'))
+
+
+def test_a_file_is_adopted_wave_by_wave_and_again_without_a_change(world: OldWorld, run: Run, tmp_path: Path) -> None:
+    for n in range(3):
+        world.group(
+            f"more{n}", {"ids": {f"more{n}_x-1416335000123-1a2b3c4d": static(views=1)}, "offsets": {"views/0": "1"}}
+        )
+    path = tmp_path / "groups.toml"
+    text = written(run, world, path, *TOLD)
+    head, *sections = text.split("[groups.")
+    later = [s.replace("wave = 1", "wave = 2") if s.startswith('"more1"') else s for s in sections]
+    path.write_text("[groups.".join([head, *later]))
+
+    assert results(run, world, "--from", str(path), "--wave", "1") == (
+        {"g": "adopted", "more0": "adopted", "more2": "adopted"},
+        0,
+    )
+    assert adopted(world, "more1") is None
+    assert results(run, world, "--from", str(path)) == (
+        {"g": "unchanged", "more0": "unchanged", "more1": "adopted", "more2": "unchanged"},
+        0,
+    )
+
+
+def test_a_file_with_something_untold_adopts_nothing_and_names_line_and_key(
+    world: OldWorld, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "groups.toml"
+    text = written(run, world, path, *TOLD[:3])
+    line = next(n for n, each in enumerate(text.splitlines(), 1) if each.startswith("kafka"))
+    done = run("group", "adopt", "--from", str(path), "--zookeeper", world.address)
+    assert done.exit_code == 2
+    assert (
+        f"line {line}: group 'g': kafka is still '?': somebody who knows the group's configuration must" in done.stderr
+    )
+    path.write_text(text.replace('kafka = "?"', 'kafka = "3.9"'))
+    done = run("group", "adopt", "--from", str(path), "--zookeeper", world.address)
+    assert f"line {line}: group 'g': kafka is '3.9', allowed is 0.8" in done.stderr
+    path.write_text(text.replace('kafka = "?"', 'kafka = "1.1"\ncolour = "red"'))
+    done = run("group", "adopt", "--from", str(path), "--zookeeper", world.address)
+    assert f"line {line + 1}: group 'g': 'colour' is no key: choose from offsets, " in done.stderr
+    assert adopted(world, "g") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is no table [groups.NAME]"),
+        ("groups = 1", "there is no table [groups.NAME]"),
+        ("[groups.g", "Expected"),
+        ("[groups.g]\nwave = 0", "line 2: group 'g': wave is 0, allowed is an integer from 1"),
+        ("[groups.g]\n", "line 1: group 'g': offsets is missing"),
+        ('[groups.g]\noffsets="kafka"\nstrategy="range"\nkafka="1.1"\nwave=3', "it has no group of wave 1"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(world: OldWorld, run: Run, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "groups.toml"
+    path.write_text(text)
+    wave = ("--wave", "1") if "wave=3" in text else ()
+    done = run("group", "adopt", "--from", str(path), *wave, "--zookeeper", world.address)
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
+def test_of_a_file_what_the_tree_contradicts_is_refused_and_the_rest_adopted(
+    world: OldWorld, run: Run, tmp_path: Path
+) -> None:
+    world.group("audit", AUDIT)
+    path = tmp_path / "groups.toml"
+    table = "\n".join(f"{key} = {value}" for key, value in TOLD)
+    path.write_text(f'[groups.audit]\n{table}\n[groups.g]\n{table}\n[groups."a b"]\n{table}\n')
+    found, code = results(run, world, "--from", str(path))
+    assert (found, code) == ({"audit": "refused", "g": "adopted", "a b": "refused"}, 2)
+
+
+def test_a_release_is_refused_while_a_consumer_of_ours_is_registered(world: OldWorld, run: Run) -> None:
+    run("group", "adopt", "g", *RANGE, "--zookeeper", world.address)
+    name = "g_h-1416335000123-z1a2b3c4"
+    document: dict[str, Any] = {**json.loads(static(clicks=1)), "coordination": "zkcoord/1"}
+    world.put(f"/consumers/g/ids/{name}", json.dumps(document))
+    done = run("group", "release", "g", "--zookeeper", world.address)
+    assert done.exit_code == 2
+    assert f"group g is not released: {name} of zkcoord is registered there" in done.stderr
+    done = run("group", "release", "g", "--wait", "--timeout-ms", "300", "--zookeeper", world.address)
+    assert done.exit_code == 5
+    assert adopted(world, "g") is not None
