@@ -16,7 +16,7 @@ from zkcoord.cli.inventory import inventories, kafka_offsets
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, say, table
 from zkcoord.cli.releasing import release as release_group
-from zkcoord.cli.wishing import PROGRESS_SECONDS, TURN_SECONDS, edit_record
+from zkcoord.cli.requesting import PROGRESS_SECONDS, TURN_SECONDS, edit_record
 from zkcoord.core.adoption import OLD_STORES, OLD_STRATEGIES, Adoption
 from zkcoord.core.record import GroupRecord
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError

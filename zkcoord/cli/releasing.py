@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from zkcoord.cli.wishing import edit_record, read_record
+from zkcoord.cli.requesting import edit_record, read_record
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import consumer_of
 from zkcoord.errors import UnavailableError, UsageError
