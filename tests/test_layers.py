@@ -42,9 +42,25 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.legacy": PURE | {"zkcoord.core", "zkcoord.tree", "zkcoord.legacy", "zkcoord.errors"},
     "zkcoord.shell": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors", "zkcoord.shell"},
     "zkcoord.member": PURE
-    | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.member", "zkcoord.errors"},
+    | {
+        "concurrent",
+        "zkcoord.core",
+        "zkcoord.tree",
+        "zkcoord.legacy",
+        "zkcoord.shell",
+        "zkcoord.member",
+        "zkcoord.errors",
+    },
     "zkcoord.serving": PURE
-    | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving", "zkcoord.errors"},
+    | {
+        "concurrent",
+        "zkcoord.core",
+        "zkcoord.tree",
+        "zkcoord.legacy",
+        "zkcoord.shell",
+        "zkcoord.serving",
+        "zkcoord.errors",
+    },
     "zkcoord.shell.ports": PURE | {"concurrent", "zkcoord.core", "zkcoord.tree", "zkcoord.errors"},
     "zkcoord.shell.clock": {"zkcoord.clock"},
     "zkcoord.shell.inbox": {"queue", "zkcoord.shell.ports"},

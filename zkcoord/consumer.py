@@ -299,8 +299,8 @@ class Consumer:
 
 
 def new_consumer_id(group: str, instance: str | None) -> str:
-    """A name that is never used twice: `<group>_<host or instance>-<ms>-z<7 hex>`; old consumers have no `z` there."""
-    return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-z{uuid.uuid4().hex[:7]}"
+    """A name that is never used twice: `<group>_<host or instance>-<ms>-<8 hex>` (as the old consumers spell it)."""
+    return f"{group}_{instance or socket.gethostname()}-{_wall_ms()}-{uuid.uuid4().hex[:8]}"
 
 
 def why_nothing_is_held(consumer_id: str | None) -> str:

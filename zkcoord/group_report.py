@@ -23,6 +23,7 @@ from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.errors import CorruptError, SchemaError, UsageError
+from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
 from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
@@ -237,6 +238,7 @@ class _Reading:
         self._tree, self._layout, self._group = tree, layout, group
         self._problems: dict[str, str] = {}
         self._topics = KnownTopics()
+        self._modes = ModeWatch(group)  # it finds old members only where there can be any
 
     def report(self) -> GroupReport:
         """Read all of it."""
@@ -285,6 +287,8 @@ class _Reading:
                 address = layout.parse(node.path)
                 if address is not None and address.place is Place.OFFSET and address.partition is not None:
                     offsets[address.partition] = self._offset(node)
+                elif address is not None and layout.adopts:
+                    self._modes.take(address, node)
             reads = wants(answers, layout)
         return nodes, offsets
 
@@ -308,7 +312,8 @@ class _Reading:
         members = expanded(nodes.view.members, cache(self._taken))
         nodes = replace(nodes, view=replace(nodes.view, members=members))
         wanted = needs(members, nodes.view.instances)
-        self._read_topics(wanted.topics)
+        adoption = nodes.view.record.adoption
+        self._read_topics(wanted.topics | self._modes.topics(adoption, self._topics.listed or frozenset()))
         environment = Environment(
             topics=self._topics,
             racks=self._read_racks() if wanted.racked else {},
@@ -316,7 +321,7 @@ class _Reading:
             protocols=protocols,
         )
         view, _ = view_of(nodes, wanted, environment)
-        return replace(nodes, view=view)
+        return replace(nodes, view=replace(view, mode=self._modes.mode(adoption, self._topics, 0)))
 
     def _taken(self, wildcard: Wildcard) -> dict[str, int]:
         """The topics that a wildcard takes, with its threads."""

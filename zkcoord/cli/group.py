@@ -194,6 +194,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
     words += [f"NOT ADOPTED: `zkcoord group adopt {view.group}`"] if view.observed else []
+    words += [f"{view.mode.mode.value}: {view.mode.why}"] if not (view.mode.coordinated or view.observed) else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
     words += [
         f"{REQUESTED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
@@ -280,6 +281,9 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "failed": None if view.state.failed is None else view.state.failed.error,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.state.quarantined.items())},
         "problem": view.state.problem,
+        "mode": view.mode.mode.value,
+        "mode_reason": view.mode.why or None,
+        "old_members": sorted(view.mode.old),
         "changed_topics": _changed(report),
         "awaited": {
             name: {

@@ -1,4 +1,4 @@
-"""`zkcoord group rebalance|hold|pause|resume|delete`: operators' requests."""
+"""`zkcoord group rebalance|hold|pause|resume|poke|delete`: operators' requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.requesting import Answer, answer_to, ask, read_record, take_back, wait, who_serves
-from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
 from zkcoord.core.requests import DONE, REFUSED, STANDING
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group, read_tree
@@ -121,6 +121,11 @@ VERBS: tuple[click.Command, ...] = (
     ),
     _asking(HOLD, "Keep group G as it is until `resume`: nothing is stopped, free partitions are still given out."),
     _asking(PAUSE, "Stop all consumers of group G, and give them nothing until `resume`. They stay members."),
+    _asking(
+        POKE,
+        "Have the old members of group G claim their partitions again.\n\n"
+        "It frees what one of them gave up: each releases and claims all of its share once. At most once a minute.",
+    ),
     resume,
     delete,
 )

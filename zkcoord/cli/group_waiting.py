@@ -9,14 +9,14 @@ from functools import partial
 from zkcoord.cli.output import say
 from zkcoord.cli.requesting import PROGRESS_SECONDS, TURN_SECONDS
 from zkcoord.core.model import Phase
-from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
 from zkcoord.group_report import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current
 from zkcoord.tree.paths import Layout
 
 WAIT_TIMEOUT_MS = 60_000
-REQUESTED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced"}
+REQUESTED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced", POKE: "to be poked"}
 
 
 class FairQueue:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.beside import changes_mode, mode_changes, problem_beside, responses_beside
 from zkcoord.core.budget import limited
 from zkcoord.core.decisions import (
     Decision,
@@ -37,7 +38,7 @@ from zkcoord.core.replay_quota import ReplayQuota, pings
 from zkcoord.core.requests import paused, rebalancing, responses
 from zkcoord.core.retention import clear
 from zkcoord.core.state import Failure, GroupState
-from zkcoord.core.target import Digest
+from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Owner, QueuedCommand
 
@@ -64,6 +65,8 @@ def decide(
     if view.record_version is None or view.state_version is None:
         return Decided(decisions=(FoundGroup(why="first sight of the group"),), memory=memory)
     memory = memory.seen(view, now_ms)
+    if not view.mode.coordinated or changes_mode(view):
+        return _beside_old_members(view, memory, now_ms)
     memory = fast_replace(memory, negotiation=memory.negotiation.of(view, assignors.keys()))
     admission = memory.negotiation.answer
     eligible = [m for m in admission.members if not memory.static_timers.held_off(m, now_ms)]
@@ -102,6 +105,23 @@ def decide(
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
     pending |= memory.initial_delay.waits(now_ms)
     decisions += responses(view, free, waiting=pending)  # last: who takes over in between finds the request
+    return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
+
+
+def _beside_old_members(view: GroupView, memory: Memory, now_ms: int) -> Decided:
+    """Finish what is outstanding, and begin nothing. See `core.beside`."""
+    memory = memory.aiming(view, Target(assignment=view.mode.plan or {}))
+    announced = replays(view, memory.open_ranges.found)
+    keeping, waiting = kept(view, announced)
+    decisions = [*keeping, *_refused_commands(view, waiting)]
+    decisions += mode_changes(view, decisions)
+    if not view.mode.coordinated:
+        decisions += _problem(view, decisions, problem_beside(view, memory.looker, now_ms))
+        decisions += _overdue(view, memory, decisions, now_ms)
+        decisions += _purges(view, memory, announced, now_ms)
+        answered, looker = responses_beside(view, memory.looker, now_ms)
+        decisions += answered
+        memory = fast_replace(memory, looker=looker)
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 
@@ -145,7 +165,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """The next moment at which a wait ends."""
-    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.replay_quotas)
+    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.replay_quotas, memory.looker)
     times = (
         memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),
@@ -282,7 +302,8 @@ def _overdue(view: GroupView, memory: Memory, before: Sequence[Decision], now_ms
     Members that are dead inside, or were rejected and do not go, are evicted by any policy: waiting would not help.
     """
     timeouts = memory.ack_timeouts
-    evictions = {c: _evict(view, c, None, why) for c, why in memory.liveness.dead_inside(view)}
+    hopeless = (*memory.liveness.dead_inside(view), *memory.looker.overdue(view, now_ms))
+    evictions = {c: _evict(view, c, None, why) for c, why in hopeless}
     error, known = None, view.state.failed.error if view.state.failed is not None else None
     for consumer_id, command in timeouts.overdue(view, now_ms):
         why = f"{command.option} {command.sequence} was not acknowledged within its retries"

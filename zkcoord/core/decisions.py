@@ -45,6 +45,7 @@ class StateEvent(Enum):
     REPLAY_KEPT = "replay_kept"  # the announced ranges that stand nowhere else have changed
     ASSIGNMENT_PROBLEM = "assignment_problem"  # why the assignment is not what was asked for, and who must act
     ASSIGNMENT_AS_ASKED = "assignment_as_asked"
+    MODE_CHANGED = "mode_changed"  # coordinated, mixed or observed: old members came, or have gone
     GROUP_EMPTY = "group_empty"  # the time without members, as far as coordinators have seen it
 
 
@@ -122,6 +123,11 @@ class WriteResponse(_Decided):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PokeMembers(_Decided):
+    """Make old members rebalance: register somebody without topics, and remove it in the same transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveGroup(_Decided):
     """Remove all nodes of the group, except those of its present members; record and state at the end."""
 
@@ -176,6 +182,7 @@ Decision = (
     | GrantPartitions
     | EvictMember
     | WriteResponse
+    | PokeMembers
     | RemoveGroup
     | RejectMember
     | RememberInstances

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zkcoord.core.ack_timeouts import AckTimeouts
+from zkcoord.core.beside import OnLooker
 from zkcoord.core.difference import KeptDifference
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.initial_delay import InitialDelay
@@ -39,6 +40,7 @@ class Memory:
     retention: Retention = field(default_factory=Retention)
     replay_quotas: ReplayQuotas = field(default_factory=ReplayQuotas)
     open_ranges: OpenRanges = field(default_factory=OpenRanges)
+    looker: OnLooker = field(default_factory=OnLooker)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     rebalanced: str = ""  # the run of the last requested rebalance for which the target was asked for again
 
@@ -54,6 +56,7 @@ class Memory:
             topics=self.topics.seen(view, now_ms),
             retention=self.retention.seen(view, now_ms),
             open_ranges=self.open_ranges.seen(view),
+            looker=self.looker.seen(view, now_ms),
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:

@@ -12,6 +12,7 @@ from zkcoord.core.decisions import (
     StateEvent,
     StopFetching,
 )
+from zkcoord.core.mode import Mode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.record import DELETE, PAUSE
 from zkcoord.core.requests import deleting, has_paused
@@ -31,7 +32,7 @@ def pending(decision: Decision) -> bool:
 
 def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisions: Sequence[Decision]) -> Phase:
     """The group's phase, given what is decided now; `owning` as of `phase`."""
-    if view.observed:
+    if view.observed or view.mode.mode is Mode.OBSERVE:
         return Phase.OBSERVED
     if deleting(view):
         return Phase.DEAD
@@ -39,6 +40,8 @@ def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisi
     if now is not Phase.EMPTY and has_paused(view):
         return Phase.PAUSED
     if now is Phase.STABLE and any(map(pending, decisions)):
+        return Phase.PREPARING_REBALANCE
+    if now is Phase.STABLE and not view.mode.coordinated and _misplaced(view, target):
         return Phase.PREPARING_REBALANCE
     if now is Phase.STABLE and target.reserved:
         return Phase.AWAITING_MEMBER
@@ -50,7 +53,7 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
     next_step = next((decision.why for decision in decisions if pending(decision)), "")
     commands = [command.option for channel in view.channels.values() for command in channel.commands]
     if now is Phase.OBSERVED:
-        return "it is not adopted"
+        return "it is not adopted" if view.observed else view.mode.why
     if now is Phase.DEAD:
         return f"it is being deleted (run {view.record.requests[DELETE].run})"
     if now is Phase.EMPTY:
@@ -71,6 +74,11 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
     wanted = target.assignment
     waiting = [p for p in wanted if p not in view.owners or view.owners[p].thread not in living]
     return f"without a living owner: {len(waiting)} of {len(wanted)} partitions"
+
+
+def _misplaced(view: GroupView, target: Target) -> bool:
+    owners = view.owners
+    return any(p not in owners or owners[p].thread != thread for p, thread in target.assignment.items())
 
 
 def _consumers(assignment: Mapping[TopicPartition, str]) -> set[str]:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 
-HOLD, PAUSE, REBALANCE, DELETE = "hold", "pause", "rebalance", "delete"
+HOLD, PAUSE, REBALANCE, DELETE, POKE = "hold", "pause", "rebalance", "delete", "poke"
 
 REQUESTS = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
-"""The requests that a record can hold. `reset` is kept, and not carried out by this version."""
+"""The requests that every record names. `reset` is kept, and not carried out by this version."""
 
-CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE)
+CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE, POKE)
 """Requests that this version answers; another one stands in the record until a version comes that does."""
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3

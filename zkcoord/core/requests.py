@@ -4,6 +4,7 @@
     pause      everything is stopped, nothing granted                                until it is taken back
     rebalance  the target is asked for again, a failure forgotten                    once
     delete     what the group leaves behind is removed                               once
+    poke       old members are made to claim again (`core.beside`)                   once
 
 A response names the request's run, so that a tool recognises its own. One to a refused request says why.
 """
@@ -11,7 +12,7 @@ A response names the request's run, so that a tool recognises its own. One to a 
 from __future__ import annotations
 
 from zkcoord.core.decisions import WriteResponse
-from zkcoord.core.record import DELETE, HOLD, PAUSE, REBALANCE, Request, Response
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, Request, Response
 from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView
 
@@ -78,7 +79,10 @@ def _response(view: GroupView, name: str, request: Request, available: Available
         state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
         return WriteResponse(request=name, run=request.run, state=state, reason=obstacle, ends=True, why=why)
     if name == DELETE:
-        return _begin_deletion(view, request)
+        return begin_deletion(view, request)
+    if name == POKE:
+        reason = "no old member is there to be poked"
+        return WriteResponse(request=name, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)
     return None
 
 
@@ -89,7 +93,8 @@ _OBSTACLES = {
 }
 
 
-def _begin_deletion(view: GroupView, request: Request) -> WriteResponse:
+def begin_deletion(view: GroupView, request: Request) -> WriteResponse:
+    """Begin a deletion, or refuse it while anybody is registered, or it is of old consumers."""
     if view.record.adoption is not None:
         reason = "it was adopted from old consumers: release it, then delete it with their tool"
         return WriteResponse(request=DELETE, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)

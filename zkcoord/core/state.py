@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 
 
@@ -47,6 +48,7 @@ class GroupState:
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges that no channel holds any more
     incarnations: int = 0  # the highest number in a mark that was removed
     until: TopicPartition | None = None  # moves that count stop here, see `core.budget`
+    mode: Mode = Mode.COORDINATED  # as noted; the next coordinator renews marks when it finds the group coordinated
     problem: str | None = None  # why the assignment is not what was asked for
     empty_ms: int = 0  # how long coordinators have seen it without members
     deleted: bool = False  # it was deleted, its offsets were kept, and no member has been seen since

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from zkcoord.core.mode import COORDINATED, GroupMode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
 from zkcoord.core.state import Announced, GroupState
@@ -185,6 +186,7 @@ class GroupView:
     state_version: int | None = None  # None: there is no state yet
     draft_stops: frozenset[TopicPartition] = frozenset()  # their owners know only the draft, and were told to stop
     instances: Mapping[str, Instance] = field(default_factory=dict)  # static members, by instance
+    mode: GroupMode = COORDINATED  # other than coordinated only beside old members, in the layout `legacy`
     unreadable: str | None = None  # record or state, of which nothing was known before: the group is left alone
 
     @property

@@ -21,6 +21,7 @@ from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.legacy.reading import OldSubscription, WildcardError, read_as
 from zkcoord.legacy.versions import OldVersion, old_version
 from zkcoord.tree.codec import shown
+from zkcoord.tree.registration import POKE
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.topic_filter import INTERNAL
 
@@ -29,9 +30,6 @@ GRACE_MS = 10_000
 
 NAMED_MAX = 5
 """Members or partitions that a reason names one by one."""
-
-POKE = "zpoke"
-"""Behind the group's name, how the name of a poke begins: a registration without topics, which nobody counts."""
 
 
 @lru_cache(maxsize=1_000)

@@ -15,7 +15,8 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import OpenRanges
-from zkcoord.core.view import Instance, Member, Wildcard
+from zkcoord.core.view import GroupView, Instance, Member, Wildcard
+from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
 from zkcoord.serving.group_listing import USUAL, GroupListing
 from zkcoord.serving.topics import TopicTable
@@ -54,6 +55,8 @@ class GroupWatch:
     _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # it is served, or was until its release was read: more than its record is followed
+    modes: ModeWatch | None = None  # where groups may have old members
+    _of_plan: frozenset[str] = frozenset()  # topics that the old members' plan depends on
     _read_for: str | None = None  # the run of the requested rebalance for which everything was read again
 
     @classmethod
@@ -61,6 +64,7 @@ class GroupWatch:
         """Follow a group from now on."""
         nothing = empty(group, adopts=layout.adopts)
         following = cls(group, layout, tracker, nothing, Channels(group, layout, tracker), whole=not layout.adopts)
+        following.modes = ModeWatch(group) if layout.adopts else None
         tracker.want_all(first(group, layout), group)
         return following
 
@@ -107,13 +111,19 @@ class GroupWatch:
             if wrong or node.path in before.problems:
                 self._watch_until_mended(address, node, wrong)
             if address.place is not Place.OWNER:  # there are many, and they lead to nothing
+                if self.modes is not None:
+                    self.modes.take(address, node)
                 self._follow(before, address, node)
         channels.end()
 
     def subscribe(self, table: TopicTable) -> None:
         """Tell the table which topics the group wants, and give each wildcard's member the topics that it takes now."""
         members, instances = self.nodes.view.members, self.nodes.view.instances
-        if members is self._members and instances is self._instances and table.changes == self._changes:
+        record, of_plan = self.nodes.view.record, self._of_plan
+        if self.modes is not None:
+            of_plan = self.modes.topics(record.adoption, table.listed or frozenset())
+        same = members is self._members and instances is self._instances and of_plan == self._of_plan
+        if same and table.changes == self._changes:
             return
         if members is not self._members:
             self.wildcards = frozenset(m.wildcard for m in members.values() if m.wildcard is not None)
@@ -122,12 +132,14 @@ class GroupWatch:
             members = expanded(members, table.threads)
             if members is not self.nodes.view.members:
                 self.nodes = fast_replace(self.nodes, view=fast_replace(self.nodes.view, members=members))
-        if members is not self._members or instances is not self._instances:
+        if members is not self._members or not same:
             before, self.needs = self.needs.topics, needs(members, instances)
+            self.needs = self.needs._replace(topics=self.needs.topics | of_plan)
             for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
             table.want(self.group, self.needs.topics)
         self._members, self._instances, self._changes = members, instances, table.changes
+        self._of_plan = of_plan
 
     def complete(self, environment: Environment) -> None:
         """Complete the view with its surroundings and with what was looked up; follow the owners of partitions that
@@ -140,6 +152,16 @@ class GroupWatch:
             if known and before.topics.get(topic) != partitions:
                 self._want_owners(_numbered(topic, partitions))
         self._take_leftovers()
+
+    def with_mode(self, table: TopicTable | None, now_ms: int) -> GroupView:
+        """The view with the group's mode as it is now."""
+        view = self.nodes.view
+        if self.modes is None or table is None:
+            return view
+        mode = self.modes.mode(view.record.adoption, table, now_ms)
+        if mode is not view.mode:
+            self.nodes = fast_replace(self.nodes, view=fast_replace(view, mode=mode))
+        return self.nodes.view
 
     def look_up(self, topics: Set[str]) -> None:
         """Read what is left of these topics; follow no other topic's remains."""

@@ -14,6 +14,7 @@ from zkcoord.core.decisions import (
     LookUpTopic,
     MarkTopic,
     PingMember,
+    PokeMembers,
     PurgeChannel,
     RejectMember,
     ReleaseForDraftMember,
@@ -37,6 +38,9 @@ CONSUMERS = {
     RemoveRefused: "command_removed",
 }
 """Decisions about one consumer, by the name of their event."""
+
+ONCE = {FoundGroup: "group_found", RemoveGroup: "group_removed", PokeMembers: "old_members_poked"}
+"""Decisions about a whole group, by the name of their event."""
 
 
 class Reporter:
@@ -93,8 +97,8 @@ class Reporter:
                 name = "topic_dropped"
                 offsets = {partition: seen.text for partition, seen in decision.offsets.items()}
                 fields |= {"topic": decision.topic, "offsets": offsets, "level": "warning"}
-            case FoundGroup() | RemoveGroup():
-                name = "group_found" if isinstance(decision, FoundGroup) else "group_removed"
+            case FoundGroup() | RemoveGroup() | PokeMembers():
+                name = ONCE[type(decision)]
             case _:
                 assert_never(decision)
         self.event(name, fields)
@@ -169,6 +173,8 @@ def _of_state(decision: SetState) -> dict[str, Any]:
             return {"partitions": sorted(state.replay)}
         case StateEvent.GROUP_EMPTY:
             return {"ms": state.empty_ms, "level": "debug"}
+        case StateEvent.MODE_CHANGED:
+            return {"mode": state.mode.value}
         case StateEvent.STOPPING | StateEvent.STOPPED | StateEvent.ASSIGNMENT_AS_ASKED:
             return {}
         case _:

@@ -359,7 +359,7 @@ class CoordinatorRole:
         group, term = following.group, self.term
         if term is None:
             return
-        view = following.nodes.view
+        view = following.with_mode(self._topics, now_ms)
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
         decisions = decided.decisions[:DECISIONS_MAX]  # in order; their writes have the group decided on again

@@ -1,4 +1,4 @@
-"""Writes that remove a consumer's registration, its channel, or a command that it refused.
+"""Writes that remove a consumer's registration, its channel, or a command that it refused; and a poke.
 
 Each is guarded by the versions that it was decided from: the consumer may be acknowledging, or registering, just now.
 """
@@ -12,6 +12,7 @@ from zkcoord.core.decisions import EvictMember, RemoveRefused
 from zkcoord.core.model import consumer_of
 from zkcoord.core.view import Channel, GroupView
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
+from zkcoord.tree.registration import MARKER, POKE, Registration, encode_registration
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, Write, parts
 
 
@@ -28,6 +29,14 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
         DeleteNode(layout.registration(view.group, decision.consumer_id), member.version),
         CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
     ]
+
+
+def poke(group: str, epoch: int, layout: Layout) -> list[Write]:
+    """Register somebody without topics and remove it at once: each old member rebalances once, and none ever finds it
+    in its list, which would be a failed attempt if it were gone when it is read."""
+    path = layout.registration(group, f"{group}_{POKE}-{epoch}")
+    data = encode_registration(Registration(subscription={}, coordination=MARKER, timestamp="0"))
+    return [CreateNode(path, data, ephemeral=True), DeleteNode(path, 0)]
 
 
 def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]:

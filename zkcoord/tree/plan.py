@@ -21,6 +21,7 @@ from zkcoord.core.decisions import (
     LookUpTopic,
     MarkTopic,
     PingMember,
+    PokeMembers,
     PurgeChannel,
     RejectMember,
     ReleaseForDraftMember,
@@ -36,7 +37,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, DELETE
 from zkcoord.core.requests import DONE
 from zkcoord.core.state import GroupState
-from zkcoord.tree.channel import evict, purge, remove_refused
+from zkcoord.tree.channel import evict, poke, purge, remove_refused
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
@@ -114,6 +115,8 @@ class _Planner:
                 for named in self._parts(dict.fromkeys(decision.partitions, "")):
                     owners = [(self._layout.owner(self._view.group, p), self._view.owners[p].version) for p in named]
                     yield self._guarded([self._layout.ownership.free(*owner) for owner in owners], decision.why)
+            case PokeMembers():
+                yield self._guarded(poke(self._view.group, self._term.epoch, self._layout), decision.why)
             case RemoveGroup():
                 yield from self._remove_group(decision.why)
             case WriteResponse():

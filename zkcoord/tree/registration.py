@@ -21,6 +21,9 @@ from zkcoord.tree.scala_json import parse_scala_json
 from zkcoord.tree.topic_filter import normal_filter, topic_pattern
 
 MARKER = "zkcoord/1"
+POKE = "zpoke"
+"""Behind `<group>_`, how the name of a poke begins: a registration without topics, which counts as nobody."""
+
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 THREADS_MAX = 65_536  # of one consumer and topic; more would let one registration fill every reader's memory
 _WHAT = "registration"

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced, Failure, GroupState, Quarantine
 from zkcoord.tree.broker import broker_id
@@ -41,6 +42,8 @@ def encode_state(state: GroupState) -> bytes:
         document["incarnations"] = state.incarnations
     if state.until is not None:
         document["until"] = str(state.until)
+    if state.mode is not Mode.COORDINATED:
+        document["mode"] = state.mode.value
     if state.problem is not None:
         document["problem"] = state.problem
     if state.empty_ms:
@@ -76,6 +79,7 @@ def decode_state(data: bytes) -> GroupState:
         incarnations=document.integer("incarnations", default=0, high=INT32_MAX),
         replay=replay.by_partition(lambda key: Announced(*replay.offsets(key, *RANGE_NUMBERS))),
         until=_until(document),
+        mode=_mode(document),
         problem=document.optional_text("problem"),
         brokers={
             number: rack
@@ -88,6 +92,14 @@ def decode_state(data: bytes) -> GroupState:
 
 def _quarantine(section: Document) -> Quarantine:
     return Quarantine(section.text("why", default=""), section.integer("czxid"))
+
+
+def _mode(document: Document) -> Mode:
+    text = document.text("mode", default=Mode.COORDINATED.value)
+    known = {mode.value: mode for mode in Mode}
+    if text not in known:
+        raise document.wrong("mode", text, " or ".join(known))
+    return known[text]
 
 
 def _until(document: Document) -> TopicPartition | None:

@@ -1,0 +1,207 @@
+"""A coordinator beside old members: what it finishes, whom it evicts, what it tells, and what it never begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, runs, states
+from zkcoord.core.beside import GIVEN_UP_MS, POKE_AGAIN_MS
+from zkcoord.core.decisions import (
+    EvictMember,
+    PokeMembers,
+    PurgeChannel,
+    RenewMark,
+    SetState,
+    StateEvent,
+    WriteResponse,
+)
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.mode import GroupMode, Mode
+from zkcoord.core.model import Phase, TopicPartition
+from zkcoord.core.phase import planned_phase
+from zkcoord.core.requests import DONE, REFUSED
+from zkcoord.core.state import Announced
+from zkcoord.core.view import START, STOP, GroupView, TopicChange
+
+OURS, OLD = "g_us", "g_old"
+PATIENCE_MS, SESSION_MS = 6_000, 10_000
+PLAN = {T0: f"{OLD}-0", T1: f"{OLD}-0", T2: f"{OURS}-0", T3: f"{OURS}-0"}
+MIXED = GroupMode(mode=Mode.MIXED, why="an old member", old=frozenset({OLD}), plan=PLAN, patience_ms=PATIENCE_MS)
+OBSERVED = GroupMode(mode=Mode.OBSERVE, why="pykafka", old=frozenset({OLD}))
+
+
+def shared(
+    owners: Mapping[TopicPartition, str], mode: GroupMode = MIXED, *, noted: Mode | None = None, **values: object
+) -> GroupView:
+    """A group of one member of ours and an old one, whose mode is noted unless told."""
+    members = [member(OURS, 1, session_timeout_ms=SESSION_MS), member(OLD, 2, speaks_protocol=False, assignors=())]
+    view = group(members, owners, **values)
+    channels = {OURS: view.channels[OURS], **{c: v for c, v in view.channels.items() if c not in (OURS, OLD)}}
+    state = fast_replace(view.state, mode=mode.mode if noted is None else noted)
+    return fast_replace(view, mode=mode, channels=channels, state=state)
+
+
+@pytest.mark.parametrize("mode", [MIXED, OBSERVED])
+def test_beside_old_members_nothing_is_started_or_stopped_wherever_partitions_are(mode: GroupMode) -> None:
+    as_planned, against = dict(PLAN), dict.fromkeys((T0, T1, T2, T3), f"{OURS}-0")
+    for owners in (as_planned, against, {}, {T2: "g_dead-0"}):
+        assert decided(shared(owners, mode, problem=problem_of(mode))) == [], owners
+
+
+def problem_of(mode: GroupMode) -> str | None:
+    return None if mode.plan is not None else f"nothing is begun in this group: {mode.why}"
+
+
+def test_the_mode_is_noted_when_it_changes_both_ways() -> None:
+    steps = Steps()
+    joined = shared(PLAN, noted=Mode.COORDINATED)
+    (noted,) = decided(joined, steps)
+    assert isinstance(noted, SetState)
+    assert (noted.event, noted.state.mode, noted.why) == (StateEvent.MODE_CHANGED, Mode.MIXED, "mixed: an old member")
+    gone = shared(PLAN, GroupMode(), noted=Mode.MIXED)
+    (over,) = decided(gone, steps)
+    assert isinstance(over, SetState)
+    assert (over.event, over.state.mode) == (StateEvent.MODE_CHANGED, Mode.COORDINATED)
+
+
+def test_f94_who_holds_on_to_what_old_members_plan_for_another_is_evicted_after_their_patience_and_its_session() -> (
+    None
+):
+    steps, view = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
+    assert steps.step(view)[0] == ()
+    assert steps.step(view, NOW + PATIENCE_MS + SESSION_MS - 1) == ((), NOW + PATIENCE_MS + SESSION_MS)
+    ((evicted,), _) = steps.step(view, NOW + PATIENCE_MS + SESSION_MS)
+    assert isinstance(evicted, EvictMember)
+    assert (evicted.consumer_id, evicted.sequence) == (OURS, None)
+    assert "t-1" in evicted.why
+
+
+def test_f94_who_gives_up_what_is_not_its_own_any_more_is_not_evicted_for_the_next_partition() -> None:
+    steps = Steps()
+    steps.step(shared({**PLAN, T1: f"{OURS}-0"}))
+    steps.step(shared({**PLAN, T0: f"{OURS}-0"}), NOW + PATIENCE_MS + SESSION_MS)
+    assert steps.step(shared({**PLAN, T0: f"{OURS}-0"}), NOW + 2 * (PATIENCE_MS + SESSION_MS) - 1)[0] == ()
+
+
+def test_an_old_member_is_never_evicted_whatever_it_holds() -> None:
+    steps, view = Steps(), shared({**PLAN, T2: f"{OLD}-0"})
+    for after_ms in (0, 100_000, 1_000_000):
+        assert steps.step(view, NOW + after_ms)[0] == ()
+
+
+def test_without_a_plan_nobody_holds_anything_against_it() -> None:
+    waiting = fast_replace(MIXED, plan=None, grace_ends_ms=NOW + 10)
+    view = shared({T0: f"{OURS}-0"}, waiting, problem="nothing is begun in this group: an old member")
+    steps = Steps()
+    assert steps.step(view) == ((), NOW + 10)
+    assert steps.step(view, NOW + 1_000_000)[0] == ()
+
+
+def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it_is_claimed() -> None:
+    steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T1})
+    due_ms = NOW + PATIENCE_MS + GIVEN_UP_MS
+    assert steps.step(view) == ((), due_ms)
+    ((told,), _) = steps.step(view, due_ms)
+    assert isinstance(told, SetState)
+    assert told.event is StateEvent.ASSIGNMENT_PROBLEM
+    assert told.state.problem is not None
+    for words in ("t-1", OLD, "zkcoord group poke g", "rebalance.max.retries"):
+        assert words in told.state.problem
+    ((over,), _) = steps.step(shared(PLAN, problem=told.state.problem), due_ms + 1)
+    assert isinstance(over, SetState)
+    assert over.state.problem is None
+
+
+def test_f95_what_a_member_of_ours_is_to_claim_is_no_orphan() -> None:
+    steps, view = Steps(), shared({p: t for p, t in PLAN.items() if p != T2})
+    steps.step(view)
+    assert steps.step(view, NOW + 1_000_000)[0] == ()
+
+
+def test_f95_old_members_are_poked_on_request_and_a_second_request_waits_for_a_minute() -> None:
+    steps, view = Steps(), shared(PLAN, wish=runs(poke="r1"))
+    poked, done = decided(view, steps)
+    assert isinstance(poked, PokeMembers)
+    assert isinstance(done, WriteResponse)
+    assert (done.request, done.run, done.state, done.ends) == ("poke", "r1", DONE, True)
+    again = shared(PLAN, wish=runs(poke="r2"))
+    assert steps.step(again, NOW + 1) == ((), NOW + POKE_AGAIN_MS)
+    second, _ = steps.step(again, NOW + POKE_AGAIN_MS)
+    assert [type(d) for d in second] == [PokeMembers, WriteResponse]
+
+
+@pytest.mark.parametrize("mode", [OBSERVED, GroupMode()])
+def test_f95_a_poke_is_refused_where_no_old_member_shares_the_group(mode: GroupMode) -> None:
+    found = decided(shared(PLAN, mode, wish=runs(poke="r"), problem=problem_of(mode)))
+    assert [(d.request, d.state) for d in found if isinstance(d, WriteResponse)] == [("poke", REFUSED)]
+    assert not [d for d in found if isinstance(d, PokeMembers)]
+
+
+@pytest.mark.parametrize("name", ["hold", "pause", "rebalance", "delete"])
+@pytest.mark.parametrize("mode", [MIXED, OBSERVED])
+def test_what_needs_a_coordinated_group_is_refused_with_the_reason_and_over(name: str, mode: GroupMode) -> None:
+    view = shared(PLAN, mode, wish=runs(**{name: "r"}), problem=problem_of(mode))
+    (answer,) = decided(view)
+    assert isinstance(answer, WriteResponse)
+    assert (answer.request, answer.run, answer.state, answer.ends) == (name, "r", REFUSED, True)
+    assert answer.reason == ("it has 2 members: stop its consumers first" if name == "delete" else answer.why)
+    assert name == "delete" or mode.why in answer.reason
+
+
+def test_an_old_member_that_joins_ends_a_pause_that_was_carried_out() -> None:
+    view = shared(PLAN, wish=runs(pause="r"), done={"pause": {"run": "r", "state": "paused"}})
+    (answer,) = decided(view)
+    assert isinstance(answer, WriteResponse)
+    assert (answer.state, answer.ends) == (REFUSED, True)
+
+
+def test_begun_starts_and_stops_stand_beside_old_members_and_their_consumer_has_its_whole_time() -> None:
+    steps = Steps()
+    view = shared(PLAN, max_rebalance_retries=0, noted=Mode.MIXED)
+    begun = fast_replace(
+        view, channels={OURS: channel(OURS, command(START, T2, thread=f"{OURS}-0"), command(STOP, T0, sequence=1))}
+    )
+    assert steps.step(begun)[0] == ()
+    ((evicted, *_), _) = steps.step(begun, NOW + 60_000)
+    assert isinstance(evicted, EvictMember)
+    assert evicted.sequence == "0000000000"
+
+
+def test_a_dead_member_s_channel_is_purged_beside_old_members_once_its_ranges_are_handed_on() -> None:
+    dead = channel("g_dead", announced={T2: Announced(5, 9, 1)})
+    view = shared({p: t for p, t in PLAN.items() if p != T2})
+    view = fast_replace(view, channels={**view.channels, "g_dead": dead}, committed={T2: 5})
+    assert decided(view) == []
+    (purged,) = decided(fast_replace(view, committed={T2: 9}))
+    assert isinstance(purged, PurgeChannel)
+
+
+def test_f96_when_the_old_members_have_gone_marks_are_renewed_and_nothing_is_dropped() -> None:
+    view = shared(PLAN, GroupMode(), noted=Mode.MIXED, changed={"t": TopicChange.RECREATED})
+    steps = Steps()
+    (renewed,) = decided(view, steps)
+    assert isinstance(renewed, RenewMark)
+    assert renewed.topic == "t"
+    (noted,) = decided(fast_replace(view, changed={}), steps)
+    assert isinstance(noted, SetState)
+    assert noted.state.mode is Mode.COORDINATED
+
+
+def test_f96_beside_old_members_no_topic_is_dropped() -> None:
+    for change in (TopicChange.RECREATED, TopicChange.DELETED, TopicChange.RENEWED):
+        steps, view = Steps(), shared({}, changed={"t": change})
+        assert decided(view, steps) == []
+        assert states(decided(view, steps, NOW + 1_000_000), StateEvent.MODE_CHANGED) == []
+
+
+def test_a_mixed_group_is_stable_once_everybody_has_what_the_plan_says() -> None:
+    def phase(owners: Mapping[TopicPartition, str]) -> Phase:
+        steps, view = Steps(), shared(owners)
+        steps.step(view)
+        return planned_phase(view, steps.last.target, steps.last.difference.value.owning, ())
+
+    assert phase(PLAN) is Phase.STABLE
+    assert phase({**PLAN, T0: f"{OURS}-0"}) is Phase.PREPARING_REBALANCE
+    assert phase({p: t for p, t in PLAN.items() if p != T0}) is Phase.PREPARING_REBALANCE

@@ -1,0 +1,158 @@
+"""A coordinator beside old members (layout `legacy`): it starts and stops nothing, and looks on.
+
+    mixed     members follow the old members' plan by themselves. One of ours that holds on to what the plan gives to
+              another is evicted, since old members would give up. What an old member gave up is told, and poked on
+              request
+    observe   nothing is begun
+
+What is outstanding is finished in both. The state notes the mode, so that the next coordinator knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from zkcoord.core.decisions import Decision, PokeMembers, RenewMark, SetState, StateEvent, WriteResponse, written
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.record import DELETE, POKE
+from zkcoord.core.requests import DONE, REFUSED, begin_deletion
+from zkcoord.core.topics import recreated
+from zkcoord.core.view import GroupView, Owner
+
+GIVEN_UP_MS = 10_000
+"""This long after an old member's patience a partition of its share that has no owner counts as given up."""
+
+POKE_AGAIN_MS = 60_000
+"""A poke has all old members release and claim everything, so there is one in this time at most."""
+
+NAMED_MAX = 5
+"""Partitions that a problem names one by one."""
+
+_NOBODY = Owner("", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class OnLooker:
+    """First sights of one group beside old members. `seen` is called with every view before anything else."""
+
+    against: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    # (member of ours, partition that it holds and the plan gives to another) -> first sight
+    missing: Mapping[TopicPartition, int] = field(default_factory=dict)  # an old member's, without an owner
+    poked: tuple[str, int] | None = None  # the run that asked for the last poke, and when it was
+
+    def seen(self, view: GroupView, now_ms: int) -> OnLooker:
+        """Return a copy with what is seen for the first time, and without what is over."""
+        mode, plan = view.mode, view.mode.plan
+        ours = view.members.keys() & view.channels.keys() - mode.old
+        if plan is None:
+            return self if not (self.against or self.missing) else OnLooker(poked=self.poked)
+        held = (
+            (consumer_of(owner.thread), partition)
+            for partition, owner in view.owners.items()
+            if owner.thread and plan.get(partition) != owner.thread
+        )
+        against = [key for key in held if key[0] in ours]
+        missing = [
+            partition
+            for partition, thread in plan.items()
+            if consumer_of(thread) in mode.old and not view.owners.get(partition, _NOBODY).thread
+        ]
+        return OnLooker(
+            {key: self.against.get(key, now_ms) for key in against},
+            {partition: self.missing.get(partition, now_ms) for partition in missing},
+            self.poked,
+        )
+
+    def overdue(self, view: GroupView, now_ms: int) -> list[tuple[str, str]]:
+        """Members of ours that do not give up what the plan gives to others, with what they hold; sorted."""
+        found: dict[str, TopicPartition] = {}
+        for (consumer_id, partition), since_ms in sorted(self.against.items()):
+            if now_ms >= since_ms + self._patience_ms(view, consumer_id):
+                found.setdefault(consumer_id, partition)
+        why = "holds {} against the plan of the old members, which would give up"
+        return [(consumer_id, why.format(partition)) for consumer_id, partition in found.items()]
+
+    def given_up(self, view: GroupView, now_ms: int) -> list[TopicPartition]:
+        """What old members that stay registered do not claim any more; sorted."""
+        return sorted(p for p, since_ms in self.missing.items() if now_ms >= since_ms + _given_up_ms(view))
+
+    def may_poke(self, run: str, now_ms: int) -> bool:
+        """True when the last poke is long enough ago, or was for this run: then it may not have been carried out."""
+        return self.poked is None or self.poked[0] == run or now_ms >= self.poked[1] + POKE_AGAIN_MS
+
+    def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
+        """The next moment at which a wait ends."""
+        times = [since_ms + self._patience_ms(view, c) for (c, _), since_ms in self.against.items()]
+        times += [since_ms + _given_up_ms(view) for since_ms in self.missing.values()]
+        if self.poked is not None:
+            times.append(self.poked[1] + POKE_AGAIN_MS)
+        if view.mode.grace_ends_ms is not None:
+            times.append(view.mode.grace_ends_ms)
+        return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+
+    def _patience_ms(self, view: GroupView, consumer_id: str) -> int:
+        return view.mode.patience_ms + view.members[consumer_id].session_timeout_ms
+
+
+def _given_up_ms(view: GroupView) -> int:
+    return view.mode.patience_ms + GIVEN_UP_MS
+
+
+def changes_mode(view: GroupView) -> bool:
+    """True when the state tells of another mode than the present one."""
+    return view.state.mode is not view.mode.mode
+
+
+def mode_changes(view: GroupView, before: Sequence[Decision]) -> list[Decision]:
+    """Note another mode in the state. In a group that is coordinated again the topics' marks are renewed first, and
+    nothing is dropped: nobody of ours saw what became of a topic while old members read it."""
+    if not changes_mode(view):
+        return []
+    again = sorted(recreated(view)) if view.mode.coordinated else []
+    if again:
+        why = "the topic was created again while old members read it: what they committed stays"
+        return [RenewMark(topic=topic, why=why) for topic in again]
+    why = view.mode.why or "all members are zkcoord's"
+    state = replace(written(view.state, before), mode=view.mode.mode)
+    return [SetState(state=state, event=StateEvent.MODE_CHANGED, why=f"{view.mode.mode.value}: {why}")]
+
+
+def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None:
+    """What people must know or do about a group that is shared with old members."""
+    if view.mode.plan is None:
+        return f"nothing is begun in this group: {view.mode.why}"
+    given_up = looker.given_up(view, now_ms)
+    if not given_up:
+        return None
+    names = ", ".join(map(str, given_up[:NAMED_MAX])) + (" and more" if len(given_up) > NAMED_MAX else "")
+    owners = sorted({consumer_of(view.mode.plan[partition]) for partition in given_up})
+    return (
+        f"{len(given_up)} partitions have no reader ({names}): old members gave up claiming them "
+        f"({', '.join(owners[:NAMED_MAX])}). `zkcoord group poke {view.group}` has them claim again; "
+        "larger rebalance.max.retries or rebalance.backoff.ms prevent it"
+    )
+
+
+def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:
+    """Refuse what needs a coordinated group, with the reason; poke when it is asked for and due."""
+    decisions: list[Decision] = []
+    for name, request in sorted(view.record.requests.items()) if view.answerable else ():
+        if name == DELETE:
+            decisions.append(begin_deletion(view, request))
+        elif name != POKE or view.mode.mode is not Mode.MIXED:
+            reason = f"the group is shared with old members ({view.mode.mode.value}): {view.mode.why}"
+            decisions.append(_response(name, request.run, REFUSED, reason))
+        elif looker.may_poke(request.run, now_ms):
+            why = f"asked for (run {request.run}): old members claim again"
+            decisions += [PokeMembers(why=why), _response(name, request.run, DONE, "")]
+            if looker.poked is None or looker.poked[0] != request.run:
+                looker = fast_replace(looker, poked=(request.run, now_ms))
+    return decisions, looker
+
+
+def _response(name: str, run: str, state: str, reason: str) -> WriteResponse:
+    why = reason or "the old members were poked"
+    return WriteResponse(request=name, run=run, state=state, reason=reason, ends=True, why=why)
