@@ -10,19 +10,18 @@ from typing import Any
 import click
 
 from zkcoord.cli.group_waiting import at, count
+from zkcoord.cli.offset_files import export_offsets, import_offsets
+from zkcoord.cli.offset_stores import groups_of, kafka_client
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError, ZkcoordError
-from zkcoord.group_report import group_names, may_name_a_group, no_such_group, read_tree
+from zkcoord.group_report import no_such_group
 from zkcoord.kafka.client import KafkaClient
-from zkcoord.legacy.walk import group_names as old_group_names
-from zkcoord.migrate import BlockingTree, current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.parquet import ParquetFile
 from zkcoord.offsets.verdict import Log, Verdict, source_name
 from zkcoord.offsets.verify import GroupVerified, PartitionVerified, verify
-from zkcoord.tree.paths import LEGACY, Layout
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "WRITTEN", "KAFKA", "COMMITTED", "COUNTS", "OWNER", "VERDICT")
 NAMED_MAX = 3  # partitions that a line about what to do spells out
@@ -47,7 +46,7 @@ PARQUET = {
 
 @click.group(cls=Group)
 def offsets() -> None:
-    """Compare the groups' offsets in ZooKeeper and in Kafka."""
+    """Compare, export and import the groups' offsets."""
 
 
 @offsets.command(name="verify", cls=Command)
@@ -72,9 +71,9 @@ def verify_offsets(
     groups = 0
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
-        client = stack.enter_context(_client(settings))
+        client = stack.enter_context(kafka_client(settings))
         file = None if parquet is None else stack.enter_context(ParquetFile(parquet, PARQUET))
-        layout, tree_id, names = _groups(tree, settings.zookeeper_address())
+        layout, tree_id, names = groups_of(tree, settings.zookeeper_address())
         wanted = names if name is None else [name]
         for found in verify(tree.read, KafkaCommits(client), _logs(client), layout, wanted, tree=tree_id):
             if name is not None and name not in names and not found.partitions:
@@ -93,28 +92,6 @@ def verify_offsets(
     if problems:
         what = f"{count(len(problems), 'group')} could not be compared as a whole; the first"
         raise type(problems[0])(f"{what}: {problems[0]}")
-
-
-def _client(settings: Settings) -> KafkaClient:
-    """Return a client that has reached Kafka; UsageError if nobody said where that is."""
-    servers = settings.kafka_address()
-    if servers is None:
-        raise UsageError("where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
-    client = KafkaClient(servers, settings.kafka_settings())
-    silent = client.check_credentials()
-    if silent is not None:
-        client.close()
-        raise silent
-    return client
-
-
-def _groups(tree: BlockingTree, address: str) -> tuple[Layout, str, Sequence[str]]:
-    """Return the layout, the tree's id and all groups. A deployment without zkcoord is one of old consumers."""
-    schema = current(tree)
-    if schema is None:
-        return LEGACY, "", old_group_names(tree.read)
-    layout = read_tree(tree, address).layout
-    return layout, schema.tree_id, [name for name in group_names(tree, layout) if may_name_a_group(name)]
 
 
 def _logs(client: KafkaClient) -> Any:
@@ -204,3 +181,7 @@ def _summary(groups: int, totals: Counter[Verdict]) -> str:
     words = [f"{totals[verdict]} {verdict.value}" for verdict in Verdict if totals[verdict]]
     everything = f"{count(groups, 'group')}, {count(totals.total(), 'partition')}"
     return f"{everything}: {', '.join(words)}" if words else f"{everything} with an offset"
+
+
+for command in (export_offsets, import_offsets):
+    offsets.add_command(command)

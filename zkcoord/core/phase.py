@@ -37,7 +37,7 @@ def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisi
     if deleting(view):
         return Phase.DEAD
     now = phase(view, owning)
-    if now is not Phase.EMPTY and has_paused(view):
+    if now is not Phase.EMPTY and has_paused(view.record):
         return Phase.PAUSED
     if now is Phase.STABLE and any(map(pending, decisions)):
         return Phase.PREPARING_REBALANCE

@@ -12,7 +12,7 @@ A response names the request's run, so that a tool recognises its own. One to a 
 from __future__ import annotations
 
 from zkcoord.core.decisions import WriteResponse
-from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, Request, Response
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, GroupRecord, Request, Response
 from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView
 
@@ -31,9 +31,9 @@ def paused(view: GroupView) -> bool:
     return PAUSE in view.record.requests or deleting(view)
 
 
-def has_paused(view: GroupView) -> bool:
+def has_paused(record: GroupRecord) -> bool:
     """True once a pause was carried out: nobody reads."""
-    request, response = view.record.requests.get(PAUSE), view.record.responses.get(PAUSE)
+    request, response = record.requests.get(PAUSE), record.responses.get(PAUSE)
     return request is not None and response == Response(request.run, PAUSED)
 
 

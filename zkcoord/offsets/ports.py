@@ -1,14 +1,17 @@
-"""The interface of a store of offsets in Kafka: read many, commit many, group by group."""
+"""The interfaces of the two stores: offsets of groups in Kafka, read and committed; ZooKeeper for tools."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import KafkaCommit
 from zkcoord.errors import ZkcoordError
+from zkcoord.shell.ports import CommitDone
+from zkcoord.tree.snapshot import Node, Read
+from zkcoord.tree.writes import Transaction
 
 Commits = Mapping[TopicPartition, KafkaCommit]
 
@@ -49,3 +52,13 @@ class CommitStore(Protocol):
 
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit these offsets. Kafka refuses while a consumer of Kafka's own protocol uses the group id."""
+
+
+class OffsetTree(Protocol):
+    """ZooKeeper, as the tools that write offsets need it; each call waits for its answer."""
+
+    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]: ...
+
+    def commit(self, transaction: Transaction) -> CommitDone: ...
+
+    def sync(self) -> None: ...

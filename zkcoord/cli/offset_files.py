@@ -1,0 +1,238 @@
+"""`zkcoord offsets export` and `import`: offsets as text, also for and from Kafka's old tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from zkcoord.cli.group_waiting import count
+from zkcoord.cli.offset_stores import groups_of
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, say, table, warn
+from zkcoord.cli.wishing import PROGRESS_SECONDS
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group
+from zkcoord.offsets.export import export
+from zkcoord.offsets.lines import FORMATS, LINE_MAX, LINES, Exported, parsed, written
+from zkcoord.offsets.ports import OffsetTree
+from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.tree.bulk import NODES_AT_ONCE
+from zkcoord.tree.paths import Layout
+
+STANDARD = "-"
+CHANGED = ("GROUP", "TOPIC", "PARTITION", "BEFORE", "AFTER")
+WRITTEN = ("GROUP", "OFFSETS", "CHANGED", "CREATED")
+
+file_argument = click.argument("file", metavar="FILE")
+group_option = click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+
+
+class _Progress:
+    """Says now and then how far a long command has come."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing, self._said, self._count = doing, time.monotonic(), 0
+
+    def add(self, more: int) -> None:
+        self._count += more
+        if time.monotonic() - self._said >= PROGRESS_SECONDS:
+            say("progress", f"{self._count} offsets {self._doing}")
+            self._said = time.monotonic()
+
+
+@click.command(name="export", cls=Command)
+@file_argument
+@group_option
+@click.option("--format", "form", type=click.Choice(FORMATS), default=LINES, show_default=True, help="Of each line.")
+@pass_settings
+def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: str) -> None:
+    """Write the offsets in ZooKeeper of all groups, or of groups G, to a new FILE (- is standard output).
+
+    The format `lines` is that of Kafka's old tools ExportZkOffsets and ImportZkOffsets, `json` one object a line. Reads
+    only, and needs no coordinator. Exit code 6 when a node holds no offset; all others are written.
+    """
+    problems: list[CorruptError] = []
+    groups: Counter[str] = Counter()
+    progress = _Progress("exported")
+    with settings.tree() as tree:
+        layout, _, known = groups_of(tree, settings.zookeeper_address())
+        for name in names:
+            if name not in known:
+                raise UsageError(no_such_group(name))
+        with _new_file(file) as out:
+            for found in export(tree.read, layout, [name for name in known if not names or name in names]):
+                if isinstance(found, CorruptError):
+                    warn(str(found))
+                    problems.append(found)
+                    continue
+                out.write(written(found, form) + "\n")
+                groups[found.group] += 1
+                progress.add(1)
+    say("notice", f"{count(groups.total(), 'offset')} of {count(len(groups), 'group')} exported")
+    if problems:
+        raise CorruptError(f"{count(len(problems), 'node')} could not be exported; the first: {problems[0]}")
+
+
+@contextmanager
+def _new_file(name: str) -> Iterator[TextIO]:
+    """A file that appears when it is whole."""
+    if name == STANDARD:
+        yield sys.stdout
+        return
+    path = Path(name)
+    if path.exists():
+        raise UsageError(f"{name}: the file is there already; name another one")
+    try:
+        draft = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is renamed or removed below
+            "w", encoding="utf-8", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
+        )
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}; name a file that can be made") from None
+    try:
+        with draft:
+            yield draft  # type: ignore[misc]
+            draft.flush()
+            os.fsync(draft.fileno())
+        Path(draft.name).rename(path)
+    except BaseException:
+        Path(draft.name).unlink(missing_ok=True)
+        raise
+
+
+@click.command(name="import", cls=Command)
+@file_argument
+@group_option
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--force", is_flag=True, help="Also while old consumers read a group. They may overwrite the offsets.")
+@pass_settings
+def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_run: bool, force: bool) -> None:
+    """Set offsets in ZooKeeper to those in FILE (- is standard input): lines of Kafka's old tools, or JSON lines.
+
+    The whole file is checked before anything is written. An import is refused while consumers read a group: stop them,
+    or pause the group; old consumers can be overruled (--force). Offsets that are not in the file stay as they are. An
+    import that was broken off is run again.
+    """
+    with _opened(file) as lines, settings.tree() as tree:
+        layout, _, _ = groups_of(tree, settings.zookeeper_address())
+        wanted = _checked(lines, names)
+        for name in wanted:
+            readers_of(tree.read, layout, name).refuse(name, force=force)
+        lines.seek(0)
+        totals = {name: Counter[str]() for name in wanted}
+        progress = _Progress("compared" if dry_run else "imported")
+        for group, offsets in _parts(_offsets(lines, names)):
+            changed = _carry_out(tree, layout, group, offsets, dry_run=dry_run, force=force)
+            totals[group].update(
+                offsets=len(offsets), changed=len(changed), created=sum(change.version is None for change in changed)
+            )
+            if dry_run:
+                _print_changes(settings, group, changed)
+            progress.add(len(offsets))
+    _print_totals(settings, totals, dry_run)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[TextIO]:
+    """A file that can be read twice: what comes from standard input is kept on disk meanwhile."""
+    if name != STANDARD:
+        try:
+            file = Path(name).open(encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror or error}; name a file that can be read") from None
+        with file:
+            yield file
+        return
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as kept:
+        while text := sys.stdin.read(1 << 20):
+            kept.write(text)
+        kept.seek(0)
+        yield kept
+
+
+def _offsets(lines: TextIO, names: tuple[str, ...]) -> Iterator[Exported]:
+    number = 0
+    while line := lines.readline(LINE_MAX):
+        number += 1
+        found = parsed(line, number)
+        if found is not None and (not names or found.group in names):
+            yield found
+
+
+def _checked(lines: TextIO, names: tuple[str, ...]) -> list[str]:
+    """Return the groups in the file, in order; UsageError for a line that nobody can read."""
+    groups = sorted({found.group for found in _offsets(lines, names)})
+    wrong = next((name for name in groups if not may_name_a_group(name)), None)
+    if wrong is not None:
+        raise UsageError(f"no group can be called {wrong!r}: mend the file")
+    missing = sorted(set(names) - set(groups))
+    if missing:
+        raise UsageError(f"the file has no offset of group {missing[0]}")
+    return groups
+
+
+def _parts(offsets: Iterable[Exported]) -> Iterator[tuple[str, Mapping[TopicPartition, int]]]:
+    """Some offsets at a time, by group; of a partition that is named twice the last offset counts."""
+    rest = iter(offsets)
+    while part := list(islice(rest, NODES_AT_ONCE)):
+        groups: dict[str, dict[TopicPartition, int]] = {}
+        for found in part:
+            groups.setdefault(found.group, {})[found.partition] = found.offset
+        yield from groups.items()
+
+
+def _carry_out(
+    tree: OffsetTree,
+    layout: Layout,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    dry_run: bool,
+    force: bool,
+) -> list[Change]:
+    readers = readers_of(tree.read, layout, group)
+    readers.refuse(group, force=force)  # again: somebody may have joined meanwhile
+    if dry_run:
+        return changes(tree.read, layout, group, offsets)
+    return write_offsets(tree, layout, group, offsets, guard=readers.guard, why="an import of offsets")
+
+
+def _print_changes(settings: Settings, group: str, changed: list[Change]) -> None:
+    if settings.json:
+        for change in changed:
+            p = change.partition
+            print_json(
+                {
+                    "group": group,
+                    "topic": p.topic,
+                    "partition": p.partition,
+                    "before": change.before,
+                    "after": change.after,
+                }
+            )
+    elif changed:
+        rows = [[group, c.partition.topic, c.partition.partition, c.before, c.after] for c in changed]
+        click.echo(table(CHANGED, rows))
+
+
+def _print_totals(settings: Settings, totals: Mapping[str, Counter[str]], dry_run: bool) -> None:
+    if dry_run:
+        changed = sum(each["changed"] for each in totals.values())
+        say("notice", f"{count(changed, 'offset')} of {count(len(totals), 'group')} would change; nothing was written")
+    elif settings.json:
+        for group, each in totals.items():
+            document = {"offsets": each["offsets"], "changed": each["changed"], "created": each["created"]}
+            print_json({"group": group, **document})
+    else:
+        rows = [[cell(group), each["offsets"], each["changed"], each["created"]] for group, each in totals.items()]
+        click.echo(table(WRITTEN, rows))

@@ -1,0 +1,35 @@
+"""Where the commands about offsets find groups and Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkcoord.cli.options import Settings
+from zkcoord.errors import UsageError
+from zkcoord.group_report import group_names, may_name_a_group, read_tree
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.legacy.walk import group_names as old_group_names
+from zkcoord.migrate import BlockingTree, current
+from zkcoord.tree.paths import LEGACY, Layout
+
+
+def kafka_client(settings: Settings) -> KafkaClient:
+    """Return a client that has reached Kafka; UsageError if nobody said where that is."""
+    servers = settings.kafka_address()
+    if servers is None:
+        raise UsageError("where is Kafka? give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
+    client = KafkaClient(servers, settings.kafka_settings())
+    silent = client.check_credentials()
+    if silent is not None:
+        client.close()
+        raise silent
+    return client
+
+
+def groups_of(tree: BlockingTree, address: str) -> tuple[Layout, str, Sequence[str]]:
+    """Return the layout, the tree's id and all groups. A deployment without zkcoord is one of old consumers."""
+    schema = current(tree)
+    if schema is None:
+        return LEGACY, "", old_group_names(tree.read)
+    layout = read_tree(tree, address).layout
+    return layout, schema.tree_id, [name for name in group_names(tree, layout) if may_name_a_group(name)]

@@ -1,0 +1,50 @@
+"""Reads the offsets of whole deployments from ZooKeeper, one part at a time: what is in memory does not grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import CorruptError
+from zkcoord.offsets.lines import Exported
+from zkcoord.offsets.reading import GROUPS_LISTED
+from zkcoord.tree.bulk import NODES_AT_ONCE, Reading, children, data
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import Layout, partition_numbers
+from zkcoord.tree.snapshot import Node
+
+
+def export(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[Exported | CorruptError]:
+    """Return all offsets of these groups, ordered by group, topic and partition.
+
+    For a node that nobody can read as an offset the error that says so. Nodes without an offset are left out.
+    """
+    named = _partitions(read, layout, groups)
+    while part := list(islice(named, NODES_AT_ONCE)):
+        nodes = data(read, [layout.offset(group, partition) for group, partition in part])
+        for (group, partition), node in zip(part, nodes, strict=True):
+            found = _offset(node)
+            if isinstance(found, CorruptError):
+                yield found
+            elif found is not None:
+                yield Exported(group, partition, found)
+
+
+def _partitions(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[tuple[str, TopicPartition]]:
+    rest = iter(groups)
+    while listed := list(islice(rest, GROUPS_LISTED)):
+        topics = children(read, [layout.offsets(group) for group in listed])
+        named = [(group, topic) for group, node in zip(listed, topics, strict=True) for topic in node.children]
+        for (group, topic), node in zip(
+            named, children(read, [layout.topic_offsets(*each) for each in named]), strict=True
+        ):
+            for number in sorted(partition_numbers(node.children)):
+                yield group, TopicPartition(topic, number)
+
+
+def _offset(node: Node) -> int | CorruptError | None:
+    try:
+        return decode_offset(node.data)
+    except CorruptError as error:
+        return CorruptError(f"{node.path}: {error}; an operator must set it to a number")

@@ -1,0 +1,165 @@
+"""Writes offsets of one group into ZooKeeper for a tool: by version, and only while nobody of ours reads.
+
+A tool checks first that nobody reads. Every multi then checks the group's record: whoever resumes the group or asks
+something else of it meanwhile ends the writing. A consumer that joins in between starts from what it finds; where the
+tool writes under it, its next commit is refused by the offset's version and it goes on from the tool's offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.core.requests import has_paused
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
+from zkcoord.offsets.ports import OffsetTree
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.bulk import Reading, children, data
+from zkcoord.tree.decoders import member_of
+from zkcoord.tree.offset import decode_offset, encode_offset
+from zkcoord.tree.paths import Layout, parents
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Transaction, Write, parts
+
+ATTEMPTS_MAX = 5
+"""How often a refused part is read and sent again: somebody else writes the same nodes only now and then."""
+
+NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """Members of a group that may read: zkcoord's, and all others (old consumers, and what nobody can parse).
+
+    `guard` is checked by every write: it refuses once people ask something else of the group.
+    """
+
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    paused: bool = False
+    guard: tuple[CheckNode, ...] = ()
+
+    def refuse(self, group: str, *, force: bool) -> None:
+        """UsageError that says who must act, unless nobody reads. `force`: old consumers do not matter."""
+        if self.ours and not self.paused:
+            raise UsageError(
+                f"group {group} is read by {_some(self.ours)}: stop these consumers, or run"
+                f" `zkcoord group pause {group}` first"
+            )
+        if self.others and not force:
+            raise UsageError(
+                f"group {group} is read by {_some(self.others)}, which would overwrite the offsets:"
+                " stop these consumers first, or force it (--force)"
+            )
+
+
+def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
+    """Return who may read the group now; CorruptError with its path for a record that nobody can parse."""
+    (record,), (ids,) = data(read, [layout.record(group)]), children(read, [layout.ids(group)])
+    paused = False
+    try:
+        paused = has_paused(decode_record(record.data) if record.exists else DEFAULT_RECORD)
+    except CorruptError as error:
+        raise CorruptError(f"{record.path}: {error}; an operator must mend it") from error
+    registrations = data(read, [layout.registration(group, name) for name in ids.children])
+    known = {
+        name: member_of(name, node).speaks_protocol
+        for name, node in zip(ids.children, registrations, strict=True)
+        if node.exists
+    }
+    return Readers(
+        ours=tuple(name for name, ours in known.items() if ours),
+        others=tuple(name for name, ours in known.items() if not ours),
+        paused=paused,
+        guard=() if record.stat is None else (CheckNode(record.path, record.stat.version),),
+    )
+
+
+class Change(NamedTuple):
+    """One offset that differs from the wanted one. `before` None: there is no node, or it holds no offset."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+    version: int | None  # of the node; None: it must be created
+
+
+def changes(read: Reading, layout: Layout, group: str, wanted: Mapping[TopicPartition, int]) -> list[Change]:
+    """Return what must be written so that the tree holds these offsets, in order."""
+    partitions = sorted(wanted)
+    nodes = data(read, [layout.offset(group, partition) for partition in partitions])
+    found = (
+        Change(partition, _before(node), wanted[partition], None if node.stat is None else node.stat.version)
+        for partition, node in zip(partitions, nodes, strict=True)
+    )
+    return [change for change in found if change.before != change.after]
+
+
+def _before(node: Node) -> int | None:
+    try:
+        return decode_offset(node.data) if node.exists else None
+    except CorruptError:  # it is written over
+        return None
+
+
+def write_offsets(
+    tree: OffsetTree,
+    layout: Layout,
+    group: str,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    guard: Sequence[CheckNode],
+    why: str,
+) -> list[Change]:
+    """Make the tree hold these offsets; returns what was changed.
+
+    UsageError when the guard refuses, or the right to write is missing. UnavailableError when others write the same
+    offsets all the time, or ZooKeeper does not answer. What was written until then stands; it can be run again.
+    """
+    done: dict[TopicPartition, Change] = {}
+    for _ in range(ATTEMPTS_MAX):
+        left = changes(tree.read, layout, group, wanted)
+        if not left:
+            return [done[partition] for partition in sorted(done)]
+        _make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
+        done = {change.partition: change for change in left} | done
+        for part in parts(left, lambda change: WRITE_BYTES + len(layout.offset(group, change.partition))):
+            _commit(tree, (*guard, *_writes(layout, group, part)), len(guard), group, why)
+        tree.sync()
+    raise UnavailableError(f"group {group}: others wrote the same offsets {ATTEMPTS_MAX} times meanwhile: try again")
+
+
+def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Write]:
+    for change in part:
+        path, text = layout.offset(group, change.partition), encode_offset(change.after)
+        yield CreateNode(path, text) if change.version is None else SetNode(path, text, change.version)
+
+
+def _commit(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> None:
+    """Send one multi; what came of it the next reading shows. UsageError where another attempt would be in vain."""
+    done = tree.commit(Transaction(writes=writes, why=why))
+    if done.outcome is Outcome.REFUSED:
+        path = writes[max(done.failed_at, 0)].path
+        if done.reason == "NoAuth":
+            raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
+        if 0 <= done.failed_at < guards:
+            what = f"group {group}: somebody changed its record ({path}) meanwhile"
+            raise UsageError(f"{what}: look there, then run it again")
+
+
+def _make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collection[str]) -> None:
+    """Create the folders of these topics' offsets; whoever is faster is welcome."""
+    folders = [layout.topic_offsets(group, topic) for topic in sorted(topics)]
+    wanted = dict.fromkeys(path for folder in folders for path in (*parents(folder), folder))
+    missing = [node.path for node in data(tree.read, list(wanted)) if not node.exists]
+    for path in missing:
+        _commit(tree, (CreateNode(path),), 0, group, "the folder of a topic's offsets")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
