@@ -19,7 +19,7 @@ from zkcoord.cli.group_waiting import count
 from zkcoord.cli.offset_stores import groups_of
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, say, table, warn
-from zkcoord.cli.wishing import PROGRESS_SECONDS
+from zkcoord.cli.requesting import PROGRESS_SECONDS
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group
