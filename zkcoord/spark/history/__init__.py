@@ -1,0 +1,1 @@
+"""Jobs over Kafka's offset log, `__consumer_offsets`: what every group committed, and when."""

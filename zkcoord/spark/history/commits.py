@@ -1,0 +1,162 @@
+"""What is in Kafka's offset log, as DataFrames: every commit that it still has, and a report for each partition.
+
+The log is compacted: of old segments Kafka keeps the last commit of each partition of a group. So rates and rewinds are
+those of what is left, as a rule at least the last days.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from zkcoord.core.assignors.legacy.java_order import java_hash
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import RefusedError, UsageError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
+from zkcoord.spark.readers.ranges import read_plan, register, tasks_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+OFFSET_LOG = "__consumer_offsets"
+TASK_RECORDS_MAX = 250_000  # a busy group's commits are all in one partition of the log: its range is cut for all cores
+RETENTION_MS = 7 * 24 * 3_600_000  # `offsets.retention.minutes` of brokers since 2.0
+KEYS = ["group", "topic", "partition"]
+
+
+def commits(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    groups: Collection[str] | None = None,
+    *,
+    since_ms: int | None = None,
+    config: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the commits and tombstones of these groups (None: of all), with the columns of `decoding.COMMIT`.
+
+    `since_ms`: only records of that time or later, in milliseconds since 1970. `config`: librdkafka's settings. The log
+    is read by confluent-kafka in Python workers, in parallel; without a jar. UsageError without pyarrow or
+    confluent-kafka, RefusedError when these credentials may not see the offset log.
+    """
+    try:
+        from zkcoord.spark.history import decoding, source
+        from zkcoord.spark.readers import python
+    except ImportError as error:
+        raise UsageError(f"this needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
+    with KafkaClient(bootstrap_servers, config) as client:
+        ranges = log_ranges(client, groups, since_ms)
+    register(spark, source.OffsetLogSource, python, decoding, source)
+    plan = read_plan(bootstrap_servers, "zkcoord-offset-log", config or {}, headers=False, timeout_ms=POLL_TIMEOUT_MS)
+    plan["tasks"] = tasks_of(ranges, TASK_RECORDS_MAX)
+    chosen = None if groups is None else sorted(groups)
+    reader = spark.read.format(source.FORMAT).option("plan", json.dumps(plan)).option("groups", json.dumps(chosen))
+    return reader.load()
+
+
+def log_ranges(client: KafkaClient, groups: Collection[str] | None, since_ms: int | None) -> list[OffsetRange]:
+    """Return what must be read of the offset log: of single groups only their partitions of it."""
+    found = [partition for partition in client.partitions() if partition.topic == OFFSET_LOG]
+    if not found:
+        raise RefusedError(
+            f"Kafka shows no {OFFSET_LOG}: no group has ever committed to Kafka, or these credentials lack the right to"
+            " describe and read that topic"
+        )
+    if groups is not None:
+        mine = {log_partition(group, len(found)) for group in groups}
+        found = [partition for partition in found if partition.partition in mine]
+    starts = client.beginning_offsets(found)
+    if since_ms is not None:
+        starts = {p: max(at, starts[p]) for p, at in client.reset_positions(found, since_ms).items()}
+    ends = client.end_offsets(found)
+    return [OffsetRange(*p, starts[p], ends[p]) for p in found if starts[p] < ends[p]]
+
+
+def log_partition(group: str, partitions: int) -> int:
+    """Return the partition of the offset log that holds a group (Kafka's `partitionFor`).
+
+    >>> [log_partition(group, 50) for group in ("test", "my-group", "group1", "polygenelubricants")]
+    [48, 12, 40, 0]
+    """
+    code = java_hash(group)
+    return (0 if code == -(2**31) else abs(code)) % partitions
+
+
+def report(commits: DataFrame, *, retention_ms: int = RETENTION_MS) -> DataFrame:
+    """Return one row for each group, topic and partition, in their order.
+
+    `commits` of offsets, `first_ms` and `last_ms` of these, the last `offset`, `changed_ms`: when it became that;
+    `rewinds`: commits below the one before, `furthest`: the largest such step in offsets; `earlier_tenure`: commits of
+    a consumer that had lost the partition before (docs/offsets.md); `foreign`: commits without zkcoord's metadata;
+    `unreadable` records; `removed_ms`: when the last commit was removed, null while it stands; `expired`: that was when
+    its retention was over (`retention_ms`, for commits that do not say when they expire), so nobody deleted it.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    in_order = Window.partitionBy(*KEYS).orderBy("log_offset")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    offset, ours = (
+        fn.col("offset"),
+        fn.col("metadata").startswith('{"zkcoord":'),
+    )  # as zkcoord.offsets.metadata writes it
+    mzxid = fn.when(ours, fn.get_json_object("metadata", "$.mzxid").cast("bigint"))
+    seen = commits.withColumns(
+        {
+            # a tombstone ends what was before: a commit behind it is no rewind
+            "previous": fn.when(~fn.lag("tombstone").over(in_order), fn.last(offset, ignorenulls=True).over(before)),
+            "mzxid": mzxid,
+            "tenure": fn.max(mzxid).over(before),
+            "ends_ms": fn.lag(fn.coalesce("expire_ms", fn.col("commit_ms") + retention_ms)).over(in_order),
+        }
+    )
+    back = seen["previous"] - seen["offset"]
+    changed = fn.col("previous").isNull() | (back != 0)
+    last_is_tombstone = fn.max_by("tombstone", "log_offset")
+
+    def count(condition: Column) -> Column:
+        return fn.count(fn.when(condition, True))
+
+    rows = seen.groupBy(*KEYS).agg(
+        fn.count("offset").alias("commits"),
+        fn.min("commit_ms").alias("first_ms"),
+        fn.max("commit_ms").alias("last_ms"),
+        fn.max_by("offset", fn.when(offset.isNotNull(), fn.col("log_offset"))).alias("offset"),
+        fn.max(fn.when(offset.isNotNull() & changed, fn.col("commit_ms"))).alias("changed_ms"),
+        count(back > 0).alias("rewinds"),
+        fn.max(fn.when(back > 0, back)).alias("furthest"),
+        count(fn.col("mzxid") < fn.col("tenure")).alias("earlier_tenure"),
+        count(offset.isNotNull() & fn.col("mzxid").isNull()).alias("foreign"),
+        count(offset.isNull() & ~fn.col("tombstone")).alias("unreadable"),
+        fn.when(last_is_tombstone, fn.max_by("log_ms", "log_offset")).alias("removed_ms"),
+        (last_is_tombstone & (fn.max_by(fn.col("log_ms") >= fn.col("ends_ms"), "log_offset"))).alias("expired"),
+    )
+    return rows.orderBy(*KEYS)
+
+
+def progress(commits: DataFrame, bucket_ms: int) -> DataFrame:
+    """Return, for each partition and each time span of `bucket_ms` in which it was committed, the number of commits and
+    the last offset: columns `at_ms` (the span's end), `commits`, `rewinds`, `offset`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    in_order = Window.partitionBy(*KEYS).orderBy("log_offset")
+    said = commits.where("offset is not null")
+    at_ms = (fn.floor(fn.col("log_ms") / bucket_ms) + 1) * bucket_ms
+    told = said.withColumns({"at_ms": at_ms, "back": fn.lag("offset").over(in_order) > fn.col("offset")})
+    rows = told.groupBy(*KEYS, "at_ms").agg(
+        fn.count("offset").alias("commits"),
+        fn.count(fn.when(fn.col("back"), True)).alias("rewinds"),
+        fn.max_by("offset", "log_offset").alias("offset"),
+    )
+    return rows.orderBy(*KEYS, "at_ms")
+
+
+def ends_at(client: KafkaClient, partitions: Collection[TopicPartition], at_ms: int) -> dict[TopicPartition, int]:
+    """Return where each partition's log ended at that time, by its records' timestamps; not of those that are gone."""
+    found, _ = client.ask_offsets(partitions, at_ms, "read_uncommitted")
+    later = [partition for partition, offset in found.items() if offset < 0]  # nothing came since
+    ends, _ = client.ask_offsets(later, "latest", "read_uncommitted") if later else ({}, {})
+    return {**found, **ends}

@@ -1,0 +1,55 @@
+"""The offset log as a Python data source: reads slices of it, and returns commits. Runs in Spark's Python workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from zkcoord.spark.history.decoding import COMMIT, commits_of
+from zkcoord.spark.readers.python import Slices, as_task, forget_archives, read_in_worker
+
+FORMAT = "zkcoord-offset-log"
+TYPES = {pa.bool_(): "boolean", pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
+
+
+class OffsetLogSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format(FORMAT)` with the option `plan`, as `RangesSource`, and `groups`: JSON, null for all."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As Spark asks for it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of `COMMIT`."""
+        forget_archives()
+        return ", ".join(f"{field.name} {TYPES[field.type]}" for field in COMMIT)
+
+    def reader(self, schema: object) -> OffsetLogReader:
+        """As Spark asks for it."""
+        return OffsetLogReader(json.loads(self.options["plan"]), json.loads(self.options["groups"]))
+
+
+class OffsetLogReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the commits of each task's slices."""
+
+    def __init__(self, plan: Mapping[str, Any], groups: Sequence[str] | None) -> None:
+        self._plan, self._groups = plan, None if groups is None else pa.array(groups, pa.string())
+
+    def partitions(self) -> Sequence[Slices]:
+        """Return the tasks in the order of the plan."""
+        forget_archives()
+        return [as_task(each) for each in self._plan["tasks"]]
+
+    def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
+        """The commits of one task."""
+        for records in () if partition is None else read_in_worker(self._plan, partition):
+            commits = commits_of(records)
+            if self._groups is not None:
+                commits = commits.filter(pa.compute.is_in(commits.column("group"), self._groups))
+            if commits.num_rows:
+                yield commits
