@@ -62,8 +62,8 @@ def test_waiting_names_the_node_that_nobody_can_read_and_who_must_act(world: Wor
     assert result.exit_code == 5
     assert result.stderr.splitlines()[-1].startswith(
         "error: group g is not stable yet (PreparingRebalance, 0 commands outstanding);"
-        f" {DRAFT.owner('g', P0)}: b'no thread' is no thread id: an operator must set it empty once no"
-        " consumer reads it, then run `zkcoord group rebalance g`"
+        f" {DRAFT.owner('g', P0)}: b'no thread' is no thread id: an operator must set it empty, then run `zkcoord group"
+        " rebalance g`"
     )
 
 

@@ -76,5 +76,5 @@ def test_a_deleted_topic_with_an_operators_node_is_left() -> None:
 
 def test_of_many_topics_only_so_many_go_in_one_step() -> None:
     changed = {f"t{n}": TopicChange.RECREATED for n in range(DROPS_MAX + 5)}
-    found = drops(GroupView(group="g", changed=changed), TopicMemory(), lambda p, owner: True, NOW)
+    found = drops(GroupView(group="g", changed=changed), TopicMemory(), lambda p, owner: True, (), NOW)
     assert found == [LookUpTopic(topic=topic, why=AGAIN) for topic in sorted(changed)[:DROPS_MAX]]

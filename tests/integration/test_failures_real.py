@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from zkcoord.cli.wishing import wish
 
 from tests.integration.processes import (
     COORDINATOR,
@@ -31,7 +32,7 @@ from zkcoord import Coordinator
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.logs import EVENTS, plain
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH
-from zkcoord.tree.writes import DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, DeleteNode, SetNode
 
 pytestmark = pytest.mark.zookeeper
 
@@ -218,3 +219,23 @@ def test_f15_a_consumer_in_a_black_hole_stops_reading_before_another_begins(
         wait_until(share([cut, other]), "it comes back under a new name")
         assert len({event["consumer"] for event in cut.of("registered")}) == 2
         judge([cut, other])
+
+
+@pytest.mark.parametrize("sees", [True, False], ids=["served_on", "another_serves"])
+def test_f98_an_owner_that_is_set_empty_under_its_reader_has_one_reader_all_the_time(chroot: str, sees: bool) -> None:
+    """Its readers commit nothing, so that no refused commit tells them. Another coordinator never saw the owners."""
+    with Scene(chroot) as scene:
+        coordinator = scene.child(COORDINATOR)
+        readers = [scene.child(READER), scene.child(READER)]
+        wait_until(share(readers), "two share")
+        if not sees:
+            coordinator.close()
+        scene.write(*(SetNode(f"{DRAFT.owners(GROUP)}/t/{n}", b"", ANY_VERSION) for n in range(PARTITIONS)))
+        if sees:
+            wish(scene.tree, DRAFT, GROUP, "rebalance")
+        else:
+            scene.child(COORDINATOR).wait("elected")
+        readers.append(scene.child(READER))
+        wait_until(scene.owners_are_members, "everything is given anew")
+        wait_until(share(readers), "three share")
+        judge(readers)

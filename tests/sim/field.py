@@ -308,16 +308,20 @@ class Field:
 
     def _take_acknowledged(self, command: Command, facts: Facts) -> None:
         if command.option == STOP and self.owned_by(facts.session, command.group, command.consumer):
-            for partition in command.partitions or ():  # of one that knows only the draft: it releases nothing itself
-                if self.owners.get((command.group, partition), "").startswith("!"):
-                    self.holdings.pop((command.group, partition), None)
+            for partition in command.partitions or ():  # it releases nothing if it knows only the draft, or is no owner
+                key = command.group, partition
+                owner, holding = self.owners.get(key, ""), self.holdings.get(key)
+                released = owner.startswith("!") or consumer_of(owner) != command.consumer
+                if holding is not None and holding.consumer == command.consumer and released:
+                    del self.holdings[key]
         if command.option != START or not self.owned_by(facts.session, command.group, command.consumer):
             return
         if any(command[:3] == made[:3] for made in facts.made_commands):
             return  # refused as a whole: it stands, with what is wrong in its place
         for partition in command.partitions or ():
             key = command.group, partition
-            if consumer_of(self.owners.get(key, "")) == command.consumer:
+            owner = consumer_of(self.owners.get(key, ""))  # "": somebody set it empty, perhaps once it was read
+            if owner == command.consumer or (not owner and partition in _said(facts, command)):
                 self.holdings[key] = Holding(command.consumer, facts.session.client)
 
     def _take_offset(self, value: Value, *, reset: bool) -> None:
@@ -335,6 +339,20 @@ class Field:
             self.may_go_back.discard(key)
             if reset or key not in self.covered:
                 self.covered[key] = self.offsets[key]
+
+
+def _said(facts: Facts, command: Command) -> set[TopicPartition]:
+    """What the status that is written beside this command's deletion says that its consumer holds."""
+    channel = f"/consumers/groups/{command.group}/channel/{command.consumer}"
+    written = [w.data for w in facts.txn.writes if isinstance(w, SetNode) and w.path == channel]
+    found = set[TopicPartition]()
+    for data in written:
+        for topics in parse_json(data).get("held", {}).values():
+            for topic, text in topics.items():
+                for part in text.split(","):
+                    low, _, high = part.partition("-")
+                    found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
+    return found
 
 
 def _text(data: bytes | None) -> str | None:

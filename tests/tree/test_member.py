@@ -86,17 +86,17 @@ def test_a_large_release_deletes_its_command_with_the_last_part_only() -> None:
     assert max(t.payload_bytes() for t in member.release(PATHS, many, offsets, DONE)) < 256 * 1024
 
 
-def test_the_last_multi_of_an_early_release_tells_who_watches_the_channel() -> None:
+def test_the_last_multi_of_an_early_release_says_what_is_left_and_tells_who_watches_the_channel() -> None:
     many = {TopicPartition("t", n): held(5) for n in range(1_001)}
-    first, last = member.release(PATHS, many, {}, None, tell=True)
+    first, last = member.release(PATHS, many, {}, Acknowledgement(commands={}, status=b"{}", status_version=6))
     assert len(first.writes) == 1_001
     assert last.writes == (
         FENCE,
         SetNode(f"{GROUP}/owners/t/1000", b"", held(5).owner_version),
+        SetNode(f"{GROUP}/channel/c", b"{}", 6),
         CreateNode(f"{GROUP}/channel/c/released"),
         DeleteNode(f"{GROUP}/channel/c/released", 0),
     )
-    assert member.release(PATHS, {}, {}, None, tell=True) == []
 
 
 def test_stopping_what_is_not_held_is_acknowledged_as_done() -> None:

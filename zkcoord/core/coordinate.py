@@ -83,7 +83,7 @@ def decide(
     decisions += _quarantine(view, barred, decisions)
     held = memory.static_timers.held(view, now_ms)
     target = memory.target.asked(view, admission.assignor, eligible, digest, assignors, held, barred)
-    memory = _spent(view, memory.aiming(view, target), now_ms, digest)
+    memory = _spent(view, _with_holders(view, memory.aiming(view, target), now_ms), now_ms, digest)
     turned_away = memory.turned_away.seen(admission.rejected, anybody=bool(eligible))
     memory = fast_replace(memory, turned_away=turned_away)
     decisions += _problem(view, decisions, admission.problem, memory.target.problem, turned_away.problem)
@@ -97,14 +97,17 @@ def decide(
     def free(owner: Owner | None) -> bool:
         return available(view, memory.ack_timeouts, owner, now_ms)
 
-    decisions += drops(view, memory.topics, free, now_ms)
+    def still(owner: Owner | None) -> bool:
+        return not memory.holders.astray and free(owner)
+
+    decisions += drops(view, memory.topics, free, memory.holders.astray, now_ms)
     decisions += _overdue(view, memory, decisions, now_ms)
     decisions += pings(view, memory.replay_quotas, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
     pending |= memory.initial_delay.waits(now_ms)
-    decisions += responses(view, free, waiting=pending)  # last: who takes over in between finds the request
+    decisions += responses(view, still, waiting=pending)  # last: who takes over in between finds the request
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 
@@ -136,6 +139,19 @@ def _asked_to_rebalance(view: GroupView, memory: Memory) -> Memory:
     return fast_replace(
         memory, rebalanced=run, target=memory.target.forgotten(), ack_timeouts=memory.ack_timeouts.trying_again()
     )
+
+
+def _with_holders(view: GroupView, memory: Memory, now_ms: int) -> Memory:
+    """With the partitions that a consumer reads though their owners were set empty."""
+
+    def may_read(consumer_id: str) -> bool:
+        return consumer_id in view.members or memory.ack_timeouts.in_grace(view, consumer_id, now_ms)
+
+    def free(owner: Owner | None) -> bool:
+        return available(view, memory.ack_timeouts, owner, now_ms)
+
+    holders = memory.holders.seen(view, memory.difference.value.lacking, may_read, free)
+    return fast_replace(memory, holders=holders)
 
 
 def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None) -> list[Decision]:

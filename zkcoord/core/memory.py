@@ -8,6 +8,7 @@ from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.beside import OnLooker
 from zkcoord.core.difference import KeptDifference
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.holders import Holders
 from zkcoord.core.initial_delay import InitialDelay
 from zkcoord.core.instances import StaticMemberTimers
 from zkcoord.core.liveness import Liveness
@@ -34,6 +35,7 @@ class Memory:
     negotiation: Negotiation = field(default_factory=Negotiation)
     target: Target = field(default_factory=Target)
     difference: KeptDifference = field(default_factory=KeptDifference)  # of the owners and the target's assignment
+    holders: Holders = field(default_factory=Holders)
     initial_delay: InitialDelay = field(default_factory=InitialDelay)
     rebalance_reason: RebalanceReason = field(default_factory=RebalanceReason)
     topics: TopicMemory = field(default_factory=TopicMemory)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
@@ -34,7 +35,8 @@ def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_m
 
 
 def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "") -> list[StopFetching]:
-    """Stop partitions that the target gives to others; with a reason `everything`, stop all that is owned."""
+    """Stop partitions that the target gives to others, and what a consumer reads though its owner was set empty; with a
+    reason `everything`, stop all that is owned."""
     found: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     target, again = memory.target.assignment, recreated(view)
     moving: Iterable[tuple[TopicPartition, str]] = memory.difference.value.misplaced
@@ -44,8 +46,8 @@ def stops(view: GroupView, memory: Memory, now_ms: int, *, everything: str = "")
             for p, (thread, _) in view.owners.items()
             if thread and (everything or target.get(p) != thread or p.topic in again)
         )
-    for partition, thread in moving:
-        holder = consumer_of(thread)
+    owned = ((partition, consumer_of(thread)) for partition, thread in moving)
+    for partition, holder in chain(owned, memory.holders.astray.items()):
         channel = view.channels.get(holder)
         if holder not in view.members or channel is None or partition in view.draft_stops:
             continue
@@ -64,14 +66,14 @@ def grants(
     granted: dict[str, dict[TopicPartition, str]] = defaultdict(dict)
     replay: dict[str, dict[TopicPartition, tuple[int, int]]] = defaultdict(dict)
     timeouts, owners, not_now = memory.ack_timeouts, view.owners, withheld(view)
-    lacking = memory.difference.value.lacking
+    lacking, astray = memory.difference.value.lacking, memory.holders.astray
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
     for partition, thread in lacking:
         receiver = receivers[thread]
         channel = view.channels.get(receiver)
         if channel is None or receiver not in view.members or channel.names(partition):
             continue
-        if partition.topic in not_now or partition in announced.unknown:
+        if partition.topic in not_now or partition in announced.unknown or partition in astray:
             continue
         if not available(view, timeouts, owners.get(partition), now_ms):
             continue

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.decisions import Decision, DropTopic, LookUpTopic, RenewMark
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import GroupView, Owner, TopicChange
 
 DELETED_MS = 60_000
@@ -53,8 +54,13 @@ def withheld(view: GroupView) -> frozenset[str]:
     return frozenset(topic for topic, change in view.changed.items() if change in waiting)
 
 
-def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: int) -> list[Decision]:
-    """Decide what can be done now for topics that were deleted or created again, or whose mark is out of date."""
+def drops(
+    view: GroupView, memory: TopicMemory, available: Available, astray: Collection[TopicPartition], now_ms: int
+) -> list[Decision]:
+    """Decide what can be done now for topics that were deleted or created again, or whose mark is out of date.
+
+    `astray`: partitions that a consumer reads though they are available.
+    """
     if not view.changed:
         return []
     decisions: list[Decision] = [
@@ -68,7 +74,7 @@ def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: in
         if view.changed[topic] is TopicChange.RECREATED
         or (view.changed[topic] is TopicChange.DELETED and now_ms >= memory.deleted[topic] + DELETED_MS)
     ]
-    for topic in _drained(view, due, available)[:DROPS_MAX]:
+    for topic in _drained(view, due, available, astray)[:DROPS_MAX]:
         again = view.changed[topic] is TopicChange.RECREATED
         why = "the topic was deleted and created again" if again else "the topic was deleted"
         left = view.leftovers.get(topic)
@@ -79,11 +85,13 @@ def drops(view: GroupView, memory: TopicMemory, available: Available, now_ms: in
     return decisions
 
 
-def _drained(view: GroupView, topics: Collection[str], available: Available) -> list[str]:
+def _drained(
+    view: GroupView, topics: Collection[str], available: Available, astray: Collection[TopicPartition]
+) -> list[str]:
     """The topics that no member reads or will read: every owner is available, no command names a partition."""
     if not topics:
         return []
-    busy, asked = set[str](), frozenset(topics)
+    busy, asked = {partition.topic for partition in astray}, frozenset(topics)
     for partition, owner in view.owners.items():
         if partition.topic in asked and not available(owner):
             busy.add(partition.topic)

@@ -125,6 +125,7 @@ class Channel:
     commands: tuple[QueuedCommand, ...] = ()  # by sequence
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
+    held: frozenset[TopicPartition] = frozenset()  # what its consumer says that it holds
     announced: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges, by its consumer
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered

@@ -30,7 +30,7 @@ from zkcoord.tree.command import (
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node, Stat
-from zkcoord.tree.status import Status, decode_status
+from zkcoord.tree.status import Status, decode_status, held_partitions
 
 OFFSET_TEXT_MAX = 40
 """Characters of an offset that is shown: more than a number of 63 bits takes."""
@@ -114,13 +114,16 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     problem = None
     try:
         status = decode_status(node.data)
+        held = held_partitions(status)
     except CorruptError as error:
         status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.announced)
+        held = channel.held
         problem = f"{error}: its consumer must be mended; its status is left out"
     read = fast_replace(
         channel,
         version=channel.version if node.stat is None else node.stat.version,
         refusals=status.refused,
+        held=held,
         announced=status.batch,
         pinged=status.pinged,
         progress=status.progress,

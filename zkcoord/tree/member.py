@@ -149,14 +149,13 @@ def release(
     offsets: Mapping[TopicPartition, int],
     done: Acknowledgement | None,
     *,
-    tell: bool = False,
     without: Collection[TopicPartition] = (),
 ) -> list[Transaction]:
     """Release partitions with their final offsets; the last multi also deletes the command that asked for it.
 
+    Without commands in `done` that one stands on, and the last multi makes a child of the channel and removes it: who
+    watches the channel's list looks at the owners.
     `without`: those of which somebody has deleted the offset's node.
-    `tell`: the command stands on, and the last multi makes a child of the channel and removes it: who watches the
-    channel's list looks at the owners.
     """
     partitions, claimed = sorted(held), paths.layout.ownership.claimed
     transactions: list[Transaction] = []
@@ -171,15 +170,14 @@ def release(
                 written = unchanged(path, None if partition in without else mine.offset_version)
             writes += [*written, paths.free(partition, mine.owner_version)]
         transactions.append(Transaction(writes=tuple(writes), why="release"))
-    if tell and transactions:
-        mark = f"{paths.channel}/{RELEASED_MARK}"
-        told = (*transactions.pop().writes, CreateNode(mark), DeleteNode(mark, 0))
-        transactions.append(Transaction(writes=told, why="release a part"))
     if done is None:
         return transactions
-    last = transactions.pop().writes if transactions else (paths.check(),)
-    why = f"acknowledge stop {', '.join(done.commands)}"
-    return [*transactions, Transaction(writes=(*last, *_acknowledge(paths, done)), why=why)]
+    last = [*(transactions.pop().writes if transactions else (paths.check(),)), *_acknowledge(paths, done)]
+    why = f"acknowledge stop {', '.join(done.commands)}" if done.commands else "release a part"
+    if not done.commands:
+        mark = f"{paths.channel}/{RELEASED_MARK}"
+        last += [CreateNode(mark), DeleteNode(mark, 0)]
+    return [*transactions, Transaction(writes=tuple(last), why=why)]
 
 
 def commit(

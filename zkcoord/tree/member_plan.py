@@ -48,11 +48,10 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
                 missing = nodes.missing_parents([*first, *without])
                 return [claims.acknowledge_claims(paths, decision, positions, missing, done)]
             return [member.start(paths, first, nodes.missing_parents(first), refused, done)]
-        case ReleasePartitions(held=held, offsets=offsets, commands=commands, tell=tell):
+        case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said):
             acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
             gone = [p for p in held if positions.get(p, NOWHERE).version is None]
-            done_by = acknowledged if commands else None
-            return member.release(paths, held, offsets, done_by, tell=tell, without=gone)
+            return member.release(paths, held, offsets, acknowledged if said is not None else None, without=gone)
         case AnswerPing(commands=commands):
             return [
                 member.acknowledge(paths, Acknowledgement(commands=commands, status=status, status_version=version))

@@ -1,7 +1,8 @@
 """The only place that reads and writes a member's status: the data of its channel, written by the member alone.
 
-The coordinator reads `batch` (ranges that were announced and perhaps half processed), `refused`, and, if it probes the
-member, `pinged`, `progress` and `lag`. `held` and `store` (the offset store that it commits to) are for people.
+The coordinator reads `batch` (ranges that were announced and perhaps half processed), `refused`, `held` (should
+somebody set an owner empty under its reader), and, if it probes the member, `pinged`, `progress` and `lag`. `store`
+(the offset store that it commits to) is for people.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 from zkcoord.tree.codec import INT32_MAX, Document, compact, corrupt, read_document
 
-STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut: it is for people, the rest is not
+STATUS_BYTES_MAX = 64 * 1024  # above it `held` is cut
 REASON_CHARS_MAX = 200
 REFUSED_BYTES_MAX = 128 * 1024  # above it refusals are written by their starts; above it still the oldest are left out
 PARTITIONS_MAX = 1_000_000  # what one ranges text may unfold into
@@ -136,6 +137,18 @@ def _held(section: Document) -> dict[int, dict[str, str]]:
             if not _RANGES.fullmatch(ranges):
                 raise topics.wrong(topic, ranges, 'ranges of partitions as "0-9,12"')
     return held
+
+
+def held_partitions(status: Status) -> frozenset[TopicPartition]:
+    """What the member holds, as far as `held` was not cut; CorruptError for more than PARTITIONS_MAX.
+
+    >>> sorted(held_partitions(Status(held={7: {"clicks": "0-1"}})))
+    [TopicPartition(topic='clicks', partition=0), TopicPartition(topic='clicks', partition=1)]
+    """
+    found = [(topic, text) for topics in status.held.values() for topic, text in topics.items()]
+    if sum(_count(text) for _, text in found) > PARTITIONS_MAX:
+        raise corrupt(_WHAT, f"{len(found)} ranges of held partitions", f"more than {PARTITIONS_MAX} partitions")
+    return frozenset(as_partitions((topic, number) for topic, text in found for number in parse_ranges(text)))
 
 
 def _told_alone(document: Document) -> dict[TopicPartition, Refusal]:

@@ -269,8 +269,7 @@ class _Folder:
             self._map("owners")[partition] = owner
         if owner.thread == UNREADABLE_OWNER:
             wrong = f"{node.data[:80]!r} is no thread id"
-            run = f"run `zkcoord group rebalance {self._before.view.group}`"
-            act = f"an operator must set it empty once no consumer reads it, then {run}"
+            act = f"an operator must set it empty, then run `zkcoord group rebalance {self._before.view.group}`"
             self._problem(node.path, f"{wrong}: {act}")
         elif self._problems:
             self._problem(node.path, None)

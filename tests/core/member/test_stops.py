@@ -79,7 +79,8 @@ def test_nothing_is_released_before_the_application_has_stopped() -> None:
 def test_what_has_stopped_early_is_released_while_the_command_stands_on() -> None:
     member = stopping()
     member.answers(((T1,), {T1: 9}), part=True)
-    assert member.decides() == [ReleasePartitions(held={T1: HELD}, offsets={T1: 9}, tell=True)]
+    early = MemberStatus(held={T0: HELD, T2: HELD})
+    assert member.decides() == [ReleasePartitions(held={T1: HELD}, offsets={T1: 9}, status=early)]
     member.reads({T1: Position(9, 4)}, {T1: FREE})
     assert member.decides() == [stopped({T1: 9}), LetGo(partitions=(T1,))]
     assert member.decides() == []

@@ -101,16 +101,15 @@ class AcknowledgeStarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePartitions:
-    """Write final offsets and release; with `commands` acknowledge the stop, else the stop stands on.
+    """Write final offsets and release; with `commands` acknowledge the stop.
 
-    `tell`: it stands on, and who watches the channel is told to look.
+    With a status and no commands the stop stands on, and who watches the channel is told to look.
     """
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
     commands: Mapping[str, int] = field(default_factory=dict)
-    status: MemberStatus | None = None  # None: nothing is acknowledged
-    tell: bool = False
+    status: MemberStatus | None = None  # None: the session's end tells of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,11 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     if not held and not (received is not None and stop.answered):
         return _end(memory, stop)
     memory = fast_replace(memory, writing=finals, stop=fast_replace(stop, released=True))
+    if stop.sequence is None or (received is None and stop.answered):
+        return [ReleasePartitions(held=held, offsets=finals)], memory
+    status, memory = memory.saying(view, {p: mine for p, mine in memory.held.items() if p not in held})
     if received is None or not stop.answered:
-        return [ReleasePartitions(held=held, offsets=finals, tell=not stop.answered)], memory
-    status, memory = memory.saying(view, {p: mine for p, mine in memory.held.items() if p not in stop.left})
+        return [ReleasePartitions(held=held, offsets=finals, status=status)], memory
     commands = {received.sequence: received.version}
     return [ReleasePartitions(held=held, offsets=finals, commands=commands, status=status)], memory
 

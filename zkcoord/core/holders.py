@@ -1,0 +1,68 @@
+"""Partitions that are free by their owner nodes, though a consumer reads them: somebody set the node empty under it.
+
+Whoever reads a partition says so in a node: in its status from the start's acknowledgement on, before that the start
+stands in its channel. So a coordinator finds such a reader also when it never saw the owner before. The reader is
+stopped before anybody else is granted the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import START, Channel, GroupView, Owner
+
+_NOTHING: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Who holds what, by statuses and starts. Invariant: `_holder` tells of `_channels`, as far as these count.
+
+    A channel counts while its consumer may read: it is a member, or was evicted and is in its grace.
+    """
+
+    astray: Mapping[TopicPartition, str] = field(default_factory=dict)  # free by its owner -> the consumer that has it
+    _holder: Mapping[TopicPartition, str] = field(default_factory=dict)
+    _channels: Mapping[str, Channel] = field(default_factory=dict)
+
+    def seen(
+        self,
+        view: GroupView,
+        lacking: Iterable[tuple[TopicPartition, str]],
+        may_read: Callable[[str], bool],
+        free: Callable[[Owner | None], bool],
+    ) -> Holders:
+        """Return a copy whose `astray` is about these partitions; `lacking` as in `core.difference`."""
+        if not lacking:  # as in most steps; what has changed meanwhile is made up for when it counts
+            return self if not self.astray else Holders({}, self._holder, self._channels)
+        known = self._with(view, may_read)
+        astray = {
+            partition: holder
+            for partition, _ in lacking
+            if (holder := known._holder.get(partition)) is not None and free(view.owners.get(partition))
+        }
+        return Holders(astray, known._holder, known._channels)
+
+    def _with(self, view: GroupView, may_read: Callable[[str], bool]) -> Holders:
+        channels = {c: channel for c, channel in view.channels.items() if may_read(c)}
+        changed = [c for c, channel in channels.items() if self._channels.get(c) is not channel]
+        gone = self._channels.keys() - channels.keys()
+        if not changed and not gone:
+            return self
+        holder = dict(self._holder)
+        for consumer_id in (*sorted(gone), *changed):
+            before = self._channels.get(consumer_id)
+            for partition in _held(before) if before is not None else ():
+                if holder.get(partition) == consumer_id:
+                    del holder[partition]
+        for consumer_id in changed:
+            holder.update(dict.fromkeys(_held(channels[consumer_id]), consumer_id))
+        return Holders({}, holder, channels)
+
+
+def _held(channel: Channel) -> frozenset[TopicPartition]:
+    """What the consumer holds, or is to start: it may have read the owner before that was set empty."""
+    starts = [c.threads for c in channel.commands if c.option == START and c.error is None and c.threads]
+    return channel.held.union(*starts) if starts else channel.held
