@@ -26,6 +26,7 @@ from zkcoord.cli.offsets import offsets
 from zkcoord.cli.offsets_history import history
 from zkcoord.cli.options import Group
 from zkcoord.cli.output import say
+from zkcoord.cli.uninstall import uninstall
 from zkcoord.errors import InvariantError, ZkcoordError
 from zkcoord.logs import json_log
 
@@ -135,7 +136,7 @@ def cli() -> None:
 for verb in (*VERBS, *ADOPTING, config, plan):
     group.add_command(verb)
 offsets.add_command(history)
-for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, demo):
+for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, uninstall, demo):
     cli.add_command(command)
 
 

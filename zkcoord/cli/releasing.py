@@ -43,7 +43,7 @@ def release(tree: BlockingTree, layout: Layout, group: str, waits: Waits) -> int
 
 
 def ours(tree: BlockingTree, layout: Layout, group: str) -> list[str]:
-    """The consumers of ours that are registered in the group, or still own something in it."""
+    """The consumers of ours that are registered in the group, or still own something by their session."""
     listed, topics = tree.read([Read(layout.ids(group), Kind.CHILDREN), Read(layout.owners(group), Kind.CHILDREN)])
     registrations = _data(tree, [listed])
     found = {
@@ -52,6 +52,8 @@ def ours(tree: BlockingTree, layout: Layout, group: str) -> list[str]:
         if node.stat is not None
         and client_of(group, node.path.rpartition("/")[2], node.data, node.stat.version).library is Library.ZKCOORD
     }
+    if not layout.adopts:  # owners of the layout draft outlive their consumers
+        return sorted(found)
     lists = tree.read([Read(f"{topics.path}/{name}", Kind.CHILDREN) for name in topics.children])
     owners = {consumer_of(node.data.decode("utf-8", "replace")) for node in _data(tree, lists)}
     return sorted(found | {name for name in owners if named_as_ours(group, name)})

@@ -1,0 +1,115 @@
+"""`zkcoord uninstall` on a tree in memory, where it may break off anywhere, and on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.old_world import ETL, OldWorld
+from tests.cli.program import Run
+from tests.cli.test_releasing import GROUP_OF_THEIRS, OF_OURS, OURS, REGISTERED, put
+from tests.migrate.memory_tree import CrashError, MemoryTree
+from zkcoord.cli.uninstall import obstacles_of, take_away
+from zkcoord.errors import SchemaError, UsageError
+from zkcoord.migrate import current, upgrade
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.snapshot import Read
+
+
+def made(layout: str = "legacy") -> MemoryTree:
+    """A tree with an adopted group of old consumers."""
+    tree = MemoryTree()
+    upgrade(tree, run_id="test", layout=layout)
+    put(tree, GROUP_OF_THEIRS)
+    put(tree, OF_OURS if layout == "legacy" else {})
+    tree.commits.clear()
+    return tree
+
+
+def test_an_uninstallation_leaves_what_stands_below_consumers() -> None:
+    tree = made()
+    take_away(tree, current(tree))
+    assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
+
+
+@pytest.mark.parametrize("fault", ["crash-before", "crash-after"])
+@pytest.mark.parametrize("at", range(4))
+def test_an_uninstallation_that_broke_off_anywhere_lets_nobody_serve_and_is_ended_by_the_next_one(
+    at: int, fault: str
+) -> None:
+    tree = made()
+    tree.fault = lambda n: fault if n == at else ""
+    with pytest.raises(CrashError):
+        take_away(tree, current(tree))
+    begun = (at, fault) > (0, "crash-before")
+    if begun and current(tree) is not None:
+        with pytest.raises(SchemaError, match="resume it with the program that began it"):
+            upgrade(tree, run_id="somebody")
+    assert obstacles_of(tree, current(tree)) == []
+    take_away(tree, current(tree))
+    assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
+
+
+def test_a_consumer_that_registers_in_between_has_it_given_up_and_coordinators_may_serve_again() -> None:
+    tree = made()
+    registered = {f"/consumers/g/ids/{OURS}": REGISTERED}
+    before = {**tree.data(), **{path: text.encode() for path, text in registered.items()}}
+    tree.meanwhile = lambda n: put(tree, registered) if n == 1 else None
+    with pytest.raises(UsageError, match=f"not all was removed: {OURS} of zkcoord is registered"):
+        take_away(tree, current(tree))
+    assert tree.data() == {**before, "/zkcoord/epoch": b"1"}
+    assert obstacles_of(tree, current(tree)) == [f"group g: {_there()}: stop them"]
+
+
+def _there() -> str:
+    return f"{OURS} of zkcoord is registered there, or still is an owner"
+
+
+def test_coordinators_members_and_migrations_are_in_its_way() -> None:
+    tree = made("draft")
+    put(tree, {"/zkcoord/coordinators/3": "{}", "/consumers/groups/g": "", "/consumers/groups/g/ids": ""})
+    put(tree, {f"/consumers/groups/g/ids/{OURS}": REGISTERED})
+    mark: dict[str, Any] = {"from": "0001", "to": "0002", "run": "ann-1"}
+    schema = {"version": 1, "revision": "0001", "layout": "draft", "migration": mark}
+    put(tree, {"/zkcoord/schema": json.dumps(schema)})
+    assert obstacles_of(tree, current(tree)) == [
+        "the migration 0001 -> 0002 is in progress: end it with `zkcoord migrate upgrade`",
+        "coordinator 3: stop them (a killed one goes with its session)",
+        f"group g: {_there()}: stop them",
+    ]
+
+
+@pytest.mark.zookeeper
+def test_for_people_and_programs(chroot: str, run: Run) -> None:
+    with Tree(chroot) as tree:
+        world = OldWorld(tree, chroot)
+        world.group("g", ETL)
+        theirs = [path for path, _ in world.everything()]
+        upgrade(tree, run_id="test", layout="legacy")
+        told = ("--offsets", "zookeeper", "--strategy", "range", "--kafka", "0.11")
+        assert run("group", "adopt", "g", *told, "--zookeeper", chroot).exit_code == 0
+        before = world.everything()
+
+        done = run("uninstall", "--dry-run", "--zookeeper", chroot)
+        assert (done.exit_code, "it would be 7 nodes" in done.stderr) == (0, True)
+        assert [line.split() for line in done.stdout.splitlines()] == [
+            ["PATH", "NODES"],
+            ["/zkcoord", "1"],
+            ["/zkcoord/channels", "1"],
+            ["/zkcoord/coordinators", "1"],
+            ["/zkcoord/epoch", "1"],
+            ["/zkcoord/groups", "2"],
+            ["/zkcoord/schema", "1"],
+        ]
+        assert world.everything() == before
+
+        done = run("uninstall", "--output", "json", "--zookeeper", chroot)
+        document = json.loads(done.stdout)
+        assert (document["obstacles"], document["dry_run"], sum(document["removed"].values())) == ([], False, 7)
+        assert tree.read([Read("/zkcoord")])[0].exists is False
+        assert [path for path, node in world.everything() if node.exists] == [
+            path for path in theirs if not path.startswith("/zkcoord")
+        ]
+        assert run("uninstall", "--zookeeper", chroot).exit_code == 2
