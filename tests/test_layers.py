@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.zk": (STDLIB - {"time"})
     | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings"},
     "zkcoord.kafka": STDLIB
-    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings"}
+    | {"zkcoord.kafka", "zkcoord.consumer", "zkcoord.core", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"}
     | {"zkcoord.logs"},
     "zkcoord.kafka.client": STDLIB | {"confluent_kafka", "zkcoord.kafka", "zkcoord.core", "zkcoord.errors"},
     "zkcoord.offsets": STDLIB

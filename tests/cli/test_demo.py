@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import Run
+from zkcoord.demo import Options
 
 
 @pytest.mark.parametrize(
@@ -21,16 +22,16 @@ from tests.cli.program import Run
 def test_options_and_exit_code_are_the_demos(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], options: dict[str, Any], code: int
 ) -> None:
-    calls: list[dict[str, Any]] = []
+    calls: list[Options] = []
 
-    def play(**given: Any) -> int:
+    def play(given: Options) -> int:
         calls.append(given)
         return code
 
     monkeypatch.setattr("zkcoord.demo.run", play)
 
     assert run("demo", *words).exit_code == code
-    assert calls == [options]
+    assert calls == [Options(**options)]
 
 
 @pytest.mark.parametrize("option", ["--zookeeper", "--bootstrap-servers"])

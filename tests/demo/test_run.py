@@ -66,7 +66,7 @@ def fail(places: Places) -> None:
 
 def test_nothing_is_left_of_a_run_that_is_fine(play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(log)
-    assert run() == 0
+    assert run(Options()) == 0
     assert (list(tmp_path.iterdir()), capsys.readouterr().err) == ([], "")
 
 
@@ -75,7 +75,7 @@ def test_a_run_that_fails_before_anything_is_written_leaves_nothing(
 ) -> None:
     play(fail)
     with pytest.raises(UnavailableError):
-        run(keep=True)
+        run(Options(keep=True))
     assert (list(tmp_path.iterdir()), capsys.readouterr().err) == ([], "")
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_fails_later_leaves_its_logs_and_says_where(
 ) -> None:
     play(lambda places: (log(places), fail(places)))
     with pytest.raises(UnavailableError):
-        run()
+        run(Options())
     (folder,) = tmp_path.iterdir()
     assert capsys.readouterr().err.endswith(f"logs and output are in {folder}\n")
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.log"]
@@ -107,7 +107,7 @@ def test_a_signal_ends_it_and_leaves_nothing(play: Any, tmp_path: Path, number: 
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
     play(lambda places: (log(places), os.kill(os.getpid(), number)))
     with pytest.raises(KeyboardInterrupt):
-        run()
+        run(Options())
     assert list(tmp_path.iterdir()) == []
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)) == before
 
@@ -116,7 +116,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(play: Any, monkeypatch: pytest.M
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         play(lambda places: os.kill(os.getpid(), signal.SIGHUP))
-        assert run() == 0
+        assert run(Options()) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -130,7 +130,7 @@ def test_without_its_packages_the_line_that_installs_them_is_told_before_anythin
         "importlib.util.find_spec", lambda name: None if name in ("pyspark", "pyarrow") else found(name)
     )
     with pytest.raises(UsageError) as told:
-        run()
+        run(Options())
     assert str(told.value) == (
         "the demo needs extra packages (pyspark, pyarrow): pip install 'zkcoord[demo]'; in a checkout scripts/demo "
         "installs them in an environment of its own"

@@ -26,7 +26,7 @@ def demo(settings: Settings, keep: bool, **chosen: int | None) -> None:
     for option, value in (("--zookeeper", settings.zookeeper), ("--bootstrap-servers", settings.bootstrap_servers)):
         if value is not None:
             raise UsageError(f"the demo starts servers of its own: leave {option} out")
-    from zkcoord.demo import run
+    from zkcoord.demo import Options, run
 
     given = {name: value for name, value in chosen.items() if value is not None}
-    click.get_current_context().exit(run(keep=keep, output=settings.output, **given))
+    click.get_current_context().exit(run(Options(keep=keep, output=settings.output, **given)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.group_waiting import REQUESTED, WAIT_TIMEOUT_MS, FairQueue, at, count, waits_for
+from zkcoord.cli.group_waiting import REQUESTED, WAIT_TIMEOUT_MS, GroupWait, at, count, waits_for
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, say, table, warn
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -90,7 +90,7 @@ def describe(
         raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
     address = settings.zookeeper_address()
     with settings.tree() as tree:
-        waiting = FairQueue(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
+        waiting = GroupWait(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
         if waiting is not None:
             waiting.for_the_tree()
         above = read_tree(tree, address)

@@ -19,7 +19,7 @@ WAIT_TIMEOUT_MS = 60_000
 REQUESTED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced", POKE: "to be poked"}
 
 
-class FairQueue:
+class GroupWait:
     """Waits until a deadline that counts for all groups. Every few seconds it prints the reason on standard error."""
 
     def __init__(self, tree: BlockingTree, address: str, timeout_ms: int) -> None:

@@ -1,5 +1,6 @@
 """The main job on servers of its own: a group is rebalanced while records flow, and every record is accounted for."""
 
+from zkcoord.demo.options import Options
 from zkcoord.demo.run import run
 
-__all__ = ["run"]
+__all__ = ["Options", "run"]

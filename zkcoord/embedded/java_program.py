@@ -17,7 +17,7 @@ from zkcoord.errors import UsageError
 COMPILER_MAIN = "org.eclipse.jdt.internal.compiler.batch.Main"
 COMPILE_TIMEOUT_S = 120
 JAVA_LEVEL = "17"
-SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-Djava.net.preferIPv4Stack=true")
+SMALL = ("-XX:TieredStopAtLevel=1", "-Xss512k")
 
 
 def compiled(source: Path, jars: Sequence[Path]) -> Path:
@@ -51,6 +51,5 @@ def java_command(
     source: Path, jars: Sequence[Path], arguments: Sequence[str], *, heap: str, options: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the command line that runs the class that has the name of the file `source`."""
-    class_path = ":".join(map(str, (compiled(source, jars), *jars)))
-    java = str(find_java().executable)
-    return (java, f"-Xmx{heap}", *SMALL, *options, "-cp", class_path, source.stem, *arguments)
+    class_path = (compiled(source, jars), *jars)
+    return find_java().command(source.stem, class_path, *arguments, heap=heap, options=(*SMALL, *options))

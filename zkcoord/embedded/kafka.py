@@ -11,7 +11,7 @@ from typing import Self
 
 from zkcoord.embedded.artifacts import KAFKA_VERSION, kafka_jars
 from zkcoord.embedded.java import find_java
-from zkcoord.embedded.server import LOOPBACK, Server
+from zkcoord.embedded.server import LOOPBACK, NO_SETTINGS, Server
 from zkcoord.errors import UnavailableError
 
 MAIN = "kafka.Kafka"
@@ -24,7 +24,6 @@ STILL_REGISTERED = re.compile(
     r"NodeExistsException|CheckedEphemeral\.getAfterNodeExists|A broker is already registered"
 )
 # A killed broker's node lives as long as its ZooKeeper session: it is there, or goes while Kafka looks whose it is.
-NO_SETTINGS: Mapping[str, str] = {}
 LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -139,15 +138,13 @@ class EmbeddedKafka(Server):
         settings: Mapping[str, str] = NO_SETTINGS,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        super().__init__(data_dir, port)
+        super().__init__(data_dir, port, settings, jvm_options)
         self.broker_id = broker_id
         self.version = version
         self._release = tuple(int(part) for part in version.split("."))
         self._zookeeper_hosts = zookeeper_hosts
         self._heap = heap
         self._zookeeper_session_timeout_ms = zookeeper_session_timeout_ms
-        self._settings = dict(settings)
-        self._jvm_options = tuple(jvm_options)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -181,9 +178,9 @@ class EmbeddedKafka(Server):
                 if not STILL_REGISTERED.search(str(error)) or time.monotonic() > end:
                     raise
 
-    def configuration(self) -> str:
-        """Return the text of its server.properties."""
-        lines = {
+    def _configuration(self) -> dict[str, str]:
+        """Return its server.properties."""
+        return {
             "broker.id": str(self.broker_id),
             **self._listening(),
             "log.dirs": str(self.data_dir / "data"),
@@ -202,7 +199,6 @@ class EmbeddedKafka(Server):
             "background.threads": "2",
             "log.cleaner.dedupe.buffer.size": "4194304",
         }
-        return "".join(f"{key}={value}\n" for key, value in {**lines, **self._settings}.items())
 
     def _listening(self) -> dict[str, str]:
         if self._release < (0, 9):
@@ -213,15 +209,5 @@ class EmbeddedKafka(Server):
         config, log4j = self.data_dir / "server.properties", self.data_dir / "log4j.properties"
         config.write_text(self.configuration(), encoding="utf-8")
         log4j.write_text(LOG4J, encoding="utf-8")
-        return (
-            str(find_java().executable),
-            f"-Xmx{self._heap}",
-            "-XX:+UseSerialGC",
-            "-Djava.net.preferIPv4Stack=true",
-            f"-Dlog4j.configuration={log4j.as_uri()}",
-            *self._jvm_options,
-            "-cp",
-            ":".join(str(jar) for jar in kafka_jars(self.version)),
-            MAIN,
-            str(config),
-        )
+        options = (f"-Dlog4j.configuration={log4j.as_uri()}", *self._jvm_options)
+        return find_java().command(MAIN, kafka_jars(self.version), config, heap=self._heap, options=options)

@@ -6,7 +6,7 @@ import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ from zkcoord.embedded.child import POLL_MS, Child
 from zkcoord.errors import UnavailableError, UsageError
 
 LOOPBACK = "127.0.0.1"
+NO_SETTINGS: Mapping[str, str] = {}
 PORT_MIN = 20_000  # below the range that systems take outgoing ports from (Linux: from 32768): a client that retries
 PORT_MAX = 32_000  # while the server is down may otherwise be given this very port, and connect to itself
 PORT_TRIES = 200
@@ -54,12 +55,23 @@ class Server(ABC):
     name = "server"
     start_deadline_ms = 60_000  # a quiet machine needs one to five seconds
 
-    def __init__(self, data_dir: Path | str | None, port: int | None) -> None:
+    def __init__(
+        self, data_dir: Path | str | None, port: int | None, settings: Mapping[str, str], jvm_options: Sequence[str]
+    ) -> None:
         self._temporary = data_dir is None
         made = Path(tempfile.mkdtemp(prefix=f"zkcoord-{self.name.lower()}-")) if data_dir is None else Path(data_dir)
         self.data_dir = made.absolute()
         self.port = free_ports(1)[0] if port is None else port
+        self._settings, self._jvm_options = dict(settings), tuple(jvm_options)
         self._child: Child | None = None
+
+    @abstractmethod
+    def _configuration(self) -> dict[str, str]:
+        """Return the lines of its configuration; `settings` win over them."""
+
+    def configuration(self) -> str:
+        """Return the text of its configuration."""
+        return "".join(f"{key}={value}\n" for key, value in {**self._configuration(), **self._settings}.items())
 
     @abstractmethod
     def _command(self) -> Sequence[str]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkcoord.embedded.java import find_java, pyspark_jars
-from zkcoord.embedded.server import LOOPBACK, Server
+from zkcoord.embedded.server import LOOPBACK, NO_SETTINGS, Server
 from zkcoord.errors import UnavailableError
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 ASK_TIMEOUT_S = 2.0
 ANSWER_BYTES_MAX = 1 << 20
-NO_SETTINGS: Mapping[str, str] = {}
 
 
 def four_letters(port: int, word: str) -> str:
@@ -48,10 +47,8 @@ class EmbeddedZooKeeper(Server):
         settings: Mapping[str, str] = NO_SETTINGS,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        super().__init__(data_dir, port)
+        super().__init__(data_dir, port, {**({} if fsync else {"forceSync": "no"}), **settings}, jvm_options)
         self._max_session_timeout_ms = max_session_timeout_ms
-        self._settings = {**({} if fsync else {"forceSync": "no"}), **settings}
-        self._jvm_options = tuple(jvm_options)
 
     @property
     def hosts(self) -> str:
@@ -72,8 +69,8 @@ class EmbeddedZooKeeper(Server):
             raise UnavailableError(f"ZooKeeper on port {self.port} does not serve: no answer to 'mntr'")
         return counters
 
-    def configuration(self) -> str:
-        """Return the text of its zoo.cfg. A greatest session timeout of None is the server's own, 20 ticks."""
+    def _configuration(self) -> dict[str, str]:
+        """Return its zoo.cfg. A greatest session timeout of None is the server's own, 20 ticks."""
         lines = {
             "dataDir": str(self.data_dir / "data"),
             "clientPortAddress": LOOPBACK,
@@ -87,22 +84,13 @@ class EmbeddedZooKeeper(Server):
         }
         if self._max_session_timeout_ms is not None:
             lines["maxSessionTimeout"] = str(self._max_session_timeout_ms)
-        return "".join(f"{key}={value}\n" for key, value in {**lines, **self._settings}.items())
+        return lines
 
     def _command(self) -> Sequence[str]:
         (self.data_dir / "data").mkdir(parents=True, exist_ok=True)
         config = self.data_dir / "zoo.cfg"
         config.write_text(self.configuration(), encoding="utf-8")
-        return (
-            str(find_java().executable),
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-Djava.net.preferIPv4Stack=true",
-            "-Dlog4j2.level=WARN",
-            "-Dzookeeper.jmx.log4j.disable=true",
-            *self._jvm_options,
-            "-cp",
-            f"{pyspark_jars()}/*",
-            MAIN,
-            str(config),
+        quiet = ("-Dlog4j2.level=WARN", "-Dzookeeper.jmx.log4j.disable=true")
+        return find_java().command(
+            MAIN, [f"{pyspark_jars()}/*"], config, heap="256m", options=(*quiet, *self._jvm_options)
         )

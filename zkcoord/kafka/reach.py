@@ -7,11 +7,11 @@ question to the cluster confirms, again and again until it is answered.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 from zkcoord import logs
+from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.log_throttle import LogThrottle
 
@@ -36,7 +36,7 @@ class Reach:
     """Knows whether one consumer's Kafka can be reached. Belongs to the polling thread."""
 
     def __init__(self, group: str, asked: Asked, now_ms: Callable[[], int] | None = None) -> None:
-        self._group, self._asked, self._now_ms = group, asked, now_ms or _mono_ms
+        self._group, self._asked, self._now_ms = group, asked, now_ms or mono_ms
         self._suspicion: UnavailableError | None = None
         self._ask_at_ms = 0
         self.error: UnavailableError | None = None  # why Kafka cannot be reached, as it was told; None: it can
@@ -69,7 +69,3 @@ class Reach:
         if self.error is not None:
             self.error = None
             logs.emit("kafka_back", group=self._group)
-
-
-def _mono_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

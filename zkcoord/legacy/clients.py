@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from zkcoord.tree.codec import INT32_MAX, is_topic, parse_json
-from zkcoord.tree.registration import MARKER, WHITE_LIST
+from zkcoord.tree.codec import INT32_MAX, is_topic
+from zkcoord.tree.registration import MARKER, WHITE_LIST, as_1_1, with_backslashes_doubled
 from zkcoord.tree.scala_json import parse_scala_json
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -69,21 +69,13 @@ def client_of(group: str, consumer_id: str, data: bytes, times_set: int = 0) -> 
 
 def _document(text: str) -> tuple[dict[str, Any] | None, bool]:
     """The object that the text is to anybody, and whether it is JSON."""
-    for parse, valid in ((_with_more, True), (parse_scala_json, False), (_doubled, False)):
+    for parse, valid in ((as_1_1, True), (parse_scala_json, False), (with_backslashes_doubled, False)):
         try:
             found = parse(text)
         except ValueError:
             continue
         return (found, valid) if isinstance(found, dict) else (None, valid)
     return None, False
-
-
-def _with_more(text: str) -> Any:
-    return parse_json(text, trailing=True)
-
-
-def _doubled(text: str) -> Any:
-    return parse_json(text.replace("\\", "\\\\"), trailing=True)
 
 
 def _foreign(group: str, consumer_id: str, document: Mapping[str, Any], times_set: int) -> Client | None:

@@ -24,7 +24,7 @@ def jobs_of(spark: SparkSession) -> Jobs:
     return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
 
 
-class ClassicJobs:
+class ClassicJobs(Jobs):
     """Job tags of the SparkContext (the session's own tags do not cancel anything here)."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -32,7 +32,7 @@ class ClassicJobs:
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """As `ports.Jobs`; the description is the one that the Spark UI shows."""
+        """The description is the one that the Spark UI shows."""
         before = self._context.getLocalProperty(DESCRIPTION)
         self._context.addJobTag(tag)
         self._context.setLocalProperty(DESCRIPTION, description)
@@ -43,11 +43,11 @@ class ClassicJobs:
             self._context.setLocalProperty(DESCRIPTION, before)
 
     def cancel(self, tag: str) -> None:
-        """As `ports.Jobs`: ends active jobs only, so a batch that is still planning goes on."""
+        """Ends active jobs only, so a batch that is still planning goes on."""
         self._context.cancelJobsWithTag(tag)
 
 
-class ConnectJobs:
+class ConnectJobs(Jobs):
     """Operation tags of the remote session. A server shows no description of ours, only the tag."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -55,7 +55,6 @@ class ConnectJobs:
 
     @contextmanager
     def running(self, tag: str, description: str) -> Iterator[None]:
-        """As `ports.Jobs`."""
         self._spark.addTag(tag)
         try:
             yield
@@ -63,5 +62,4 @@ class ConnectJobs:
             self._spark.removeTag(tag)
 
     def cancel(self, tag: str) -> None:
-        """As `ports.Jobs`."""
         self._spark.interruptTag(tag)

@@ -59,12 +59,11 @@ class ConnectMeter(Meter):
         self._thread = 0
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """As `ports.Meter`."""
         self._thread = threading.get_ident()
         return df
 
     def activity(self, tag: str) -> object:
-        """As `ports.Meter`: of what the batch's own thread waits for."""
+        """Of what the batch's own thread waits for."""
         return self._steps.of(self._thread) or ()
 
 
@@ -75,14 +74,13 @@ class StageMeter(Meter):
         self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr,unused-ignore]
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
-        """As `ports.Meter`."""
         try:
             return self._rows(tag), None
         except Exception:  # counters are not worth a batch: another Spark may have other insides
             return None, None
 
     def activity(self, tag: str) -> object:
-        """As `ports.Meter`: jobs begun, and what the active ones have done. Rows come with the executors' heartbeats,
+        """Jobs begun, and what the active ones have done. Rows come with the executors' heartbeats,
         every 10 s (`spark.executor.heartbeatInterval`), finished tasks at once."""
         try:
             return self._done(tag)
@@ -122,7 +120,6 @@ class ObservedMeter(Meter):
         self._missed = 0
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """As `ports.Meter`."""
         df = self._meter.watch(df)
         self._seen = None
         if self._missed >= NOTHING_SEEN_MAX:
@@ -134,7 +131,6 @@ class ObservedMeter(Meter):
         return df.observe(self._seen, rows, functions.sum(functions.expr(SIZE)).alias("bytes"))
 
     def read(self, tag: str) -> tuple[int | None, int | None]:
-        """As `ports.Meter`."""
         try:
             found = self._figures() if self._seen is not None else None
         except Exception:  # of the action that failed, though `process` went on (Spark 4.2)
@@ -155,7 +151,6 @@ class ObservedMeter(Meter):
         return self._seen.get if self._seen is not None else None
 
     def activity(self, tag: str) -> object:
-        """As `ports.Meter`."""
         return self._meter.activity(tag)
 
 

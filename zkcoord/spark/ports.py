@@ -104,9 +104,11 @@ class Reader(Protocol):
 
     def lacks(self, error: Exception) -> str | None:
         """Return what to add to this session, if its lack is why an action on such a DataFrame failed; else None."""
+        return None
 
     def away(self, error: Exception) -> bool:
         """Return True if an action on such a DataFrame failed because Kafka did not answer: it may succeed later."""
+        return False
 
 
 class Jobs(Protocol):

@@ -161,7 +161,7 @@ def _read(data: bytes) -> Mapping[str, Any]:
 def _read_by_any(text: str, data: bytes) -> Any:
     """The value that the newest old client reads, or else an older one; CorruptError when none does."""
     why = ""
-    for read in (_as_1_1, _with_backslashes_doubled, parse_scala_json):
+    for read in (as_1_1, with_backslashes_doubled, parse_scala_json):
         try:
             return read(text)
         except ValueError as error:
@@ -169,11 +169,12 @@ def _read_by_any(text: str, data: bytes) -> Any:
     raise corrupt(_WHAT, data, why)
 
 
-def _as_1_1(text: str) -> Any:
+def as_1_1(text: str) -> Any:
+    """As Jackson reads it, which ignores what stands behind the value."""
     return parse_json(text, trailing=True)
 
 
-def _with_backslashes_doubled(text: str) -> Any:
+def with_backslashes_doubled(text: str) -> Any:
     """0.8.0 and 0.8.1 write a regex's backslashes unescaped."""
     return parse_json(text.replace("\\", "\\\\"), trailing=True)
 

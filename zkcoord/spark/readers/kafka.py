@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import UsageError
 from zkcoord.spark.jobs import is_connect
+from zkcoord.spark.ports import Reader
 from zkcoord.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def connector_coordinate(spark_version: str) -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
 
 
-class KafkaReader:
+class KafkaReader(Reader):
     """Reads ranges with `spark.read.format("kafka")`.
 
     Takes `kafka` out of the session's list of V1 sources, which is a setting of the SQL session: its other batch reads
@@ -56,7 +57,7 @@ class KafkaReader:
         _quiet(spark)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """As `ports.Reader`: one task for each range, in order; several for one above `max_offsets_per_task`."""
+        """One task for each range, in order; several for one above `max_offsets_per_task`."""
         try:
             return self._spark.read.format("kafka").options(**self._options, **assignment(ranges)).load()
         except Exception as error:
@@ -65,11 +66,9 @@ class KafkaReader:
             raise UsageError(how_to_add(self._spark.version, error)) from error
 
     def lacks(self, error: Exception) -> str | None:
-        """As `ports.Reader`."""
         return how_to_add(self._spark.version, error) if is_unusable(error) else None
 
     def away(self, error: Exception) -> bool:
-        """As `ports.Reader`."""
         return AWAY.search(str(error)) is not None
 
 

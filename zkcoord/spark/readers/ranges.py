@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import UsageError
+from zkcoord.spark.ports import Reader
 from zkcoord.spark.ranges import OffsetRange
 from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
 
@@ -26,7 +27,7 @@ LACKING = (
 _known: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
-class PythonReader:
+class PythonReader(Reader):
     """Reads ranges with confluent-kafka in Python workers. UsageError without pyarrow."""
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
@@ -44,16 +45,14 @@ class PythonReader:
         register(spark, reader_python.RangesSource, reader_python)
 
     def read(self, ranges: Collection[OffsetRange]) -> DataFrame:
-        """As `ports.Reader`: the tasks of `tasks_of`."""
+        """The tasks of `tasks_of`."""
         plan = json.dumps({**self._plan, "tasks": tasks_of(ranges, self._most, self._least)})
         return self._spark.read.format(self._module.FORMAT).option("plan", plan).load()
 
     def lacks(self, error: Exception) -> str | None:
-        """As `ports.Reader`."""
         return LACKING if self._module.NO_CLIENT in str(error) else None
 
     def away(self, error: Exception) -> bool:
-        """As `ports.Reader`."""
         return self._module.SILENT in str(error)
 
 

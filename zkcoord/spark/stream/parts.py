@@ -210,8 +210,8 @@ class StreamParts:
             self._known.commit(self._membership)
 
 
-class HeardEnds:
-    """`ports.LogEnds` that tells `StreamPositions` the ends."""
+class HeardEnds(LogEnds):
+    """Tells `StreamPositions` the ends."""
 
     def __init__(self, client: LogEnds, known: StreamPositions) -> None:
         self._client, self._known = client, known
@@ -219,49 +219,36 @@ class HeardEnds:
     def ask_offsets(
         self, partitions: Collection[TopicPartition], which: Where, isolation: Isolation | None, timeout_ms: int | None
     ) -> tuple[Positions, Mapping[TopicPartition, ZkcoordError]]:
-        """As `ports.LogEnds`."""
         found, failed = self._client.ask_offsets(partitions, which, isolation, timeout_ms)
         if which == "latest":
             self._known.heard(found)
         return found, failed
 
     def reset_positions(self, partitions: Collection[TopicPartition], policy: Where) -> Positions:
-        """As `ports.LogEnds`."""
         return self._client.reset_positions(partitions, policy)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """As `ports.LogEnds`."""
         return self._client.partitions()
 
     def close(self) -> None:
-        """As `ports.LogEnds`."""
         self._client.close()
 
 
-class NoReader:
-    """`ports.Reader` without a DataFrame: Spark makes it from the ranges."""
+class NoReader(Reader):
+    """Spark makes the DataFrame from the ranges, and keeps a batch's errors to itself."""
 
     def read(self, ranges: Collection[OffsetRange]) -> Any:
-        """As `ports.Reader`."""
         return None
-
-    def lacks(self, error: Exception) -> str | None:
-        """As `ports.Reader`."""
-        return None
-
-    def away(self, error: Exception) -> bool:
-        """As `ports.Reader`: Spark keeps a batch's errors to itself."""
-        return False
 
 
 class UnseenMeter(Meter):
-    """`ports.Meter` of what only Spark sees."""
+    """Only Spark sees what its tasks read."""
 
     def __init__(self) -> None:
         self._looks = count()
 
     def activity(self, tag: str) -> object:
-        """As `ports.Meter`: another value each time. A batch lasts until the next trigger, however little it does."""
+        """Another value each time. A batch lasts until the next trigger, however little it does."""
         return next(self._looks)
 
 
