@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from zkcoord.cli.wishing import wish
 
 from tests.integration.processes import (
     COORDINATOR,
@@ -29,6 +28,7 @@ from tests.integration.processes import (
 from tests.shell.zk_world import Proxy
 from tests.waiting import wait_until
 from zkcoord import Coordinator
+from zkcoord.cli.requesting import ask
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.logs import EVENTS, plain
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH
@@ -232,7 +232,7 @@ def test_f98_an_owner_that_is_set_empty_under_its_reader_has_one_reader_all_the_
             coordinator.close()
         scene.write(*(SetNode(f"{DRAFT.owners(GROUP)}/t/{n}", b"", ANY_VERSION) for n in range(PARTITIONS)))
         if sees:
-            wish(scene.tree, DRAFT, GROUP, "rebalance")
+            ask(scene.tree, DRAFT, GROUP, "rebalance")
         else:
             scene.child(COORDINATOR).wait("elected")
         readers.append(scene.child(READER))
