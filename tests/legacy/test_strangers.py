@@ -40,6 +40,26 @@ def test_a_member_that_used_up_its_tries_stays_registered_and_its_share_is_nobod
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
+def test_a_poke_that_is_made_and_removed_in_one_transaction_makes_each_member_rebalance_once(
+    lab: Lab, version: str
+) -> None:
+    """Nobody can read it, so no member fails at it, and its end is no second event."""
+    lab.topic("t", 4)
+    a, b = lab.join("a", version), lab.join("b", version)
+    lab.await_owners(shares("t", *"aabb"))
+    lab.zk.delete(lab.path("owners", "t", "3"))
+    before = (a.rebalances(), b.rebalances())
+    path, poke = lab.path("ids", f"{lab.group}_zpoke-1"), lab.zk.transaction()
+    poke.create(path, b"", ephemeral=True)
+    poke.delete(path)
+    assert [type(result) for result in poke.commit()] == [str, bool]
+    lab.await_owners(shares("t", *"aabb"))
+    lab.join("c", version)
+    lab.await_owners(shares("t", *"aabc"))
+    assert (a.rebalances(), b.rebalances()) == (before[0] + 2, before[1] + 2)  # for the poke, and for c
+
+
+@pytest.mark.parametrize("version", EACH_AT_LENGTH)
 def test_one_owner_node_of_a_stranger_costs_its_claimer_the_whole_share(lab: Lab, version: str) -> None:
     lab.topic("t", 4)
     stranger = lab.claim("t", 3, "g_x-0")
