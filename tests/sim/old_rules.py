@@ -2,8 +2,9 @@
 
 One reader: a record is read under an owner node of the reader's own session, which no other can make meanwhile. An old
 member reads on, as real ones do, beyond its own session, after another one deleted its node (deletions are
-unconditional), and on a node of another session that had equal data. Offsets go backwards by old members only, whose
-commits are unconditional. Nothing is skipped: reading goes on at most at what was processed without a gap.
+unconditional), and on a node of another session that had equal data. A member of ours reads on only until it sees that
+an old one deleted its node; it commits nothing then. Offsets go backwards by old members only, whose commits are
+unconditional. Nothing is skipped: reading goes on at most at what was processed without a gap.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.sim.old_member import OldMember
+from tests.sim.old_settings import OldSettings
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Change, Session, Txn
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.legacy.planning import OldGroup, plan_of
 from zkcoord.tree.paths import BROKERS, TOPICS
 
@@ -27,6 +29,7 @@ EQUAL_DATA = "read on an owner node of another session with equal data"
 LATE_COMMIT = "offset moved backwards by a late commit"
 READ_BEFORE_CLAIM = "offset moved backwards by an owner that read it before its claim"
 EXCEPTIONS = (BEYOND_SESSION, NODE_DELETED, EQUAL_DATA, LATE_COMMIT, READ_BEFORE_CLAIM)
+OURS_NOT_SEEN = "a member of ours read before it saw that an old member had deleted its owner node"
 
 
 def is_old(process: str) -> bool:
@@ -42,14 +45,16 @@ class Claim(NamedTuple):
 
 
 class OldRules:
-    """The rules of one group of the legacy layout, from its first transaction on."""
+    """The rules of one group of the layout legacy, from its first transaction on."""
 
     def __init__(self, world: World, group: str) -> None:
         self._world, self._group = world, group
         below = f"/consumers/{re.escape(group)}"
         self._owner = re.compile(rf"{below}/owners/([^/]+)/([0-9]+)$")
         self._offset = re.compile(rf"{below}/offsets/([^/]+)/([0-9]+)$")
+        self._member = re.compile(rf"{below}/ids/([^/]+)$")
         self.excused: Counter[str] = Counter()
+        self.registered: dict[str, Session] = {}  # consumer -> whose session
         self.claims: dict[TopicPartition, Claim] = {}
         self.claimed: dict[tuple[str, TopicPartition], Session] = {}  # client -> the session of its last claim
         self.deleted: dict[tuple[str, TopicPartition], Session] = {}  # whose node was last deleted by whom
@@ -61,25 +66,34 @@ class OldRules:
     # -- transactions
 
     def _applied(self, txn: Txn) -> None:
+        before = dict(self.claims) if len(txn.changes) > 1 else self.claims
         for change in txn.changes:
-            if (found := self._owner.match(change.path)) is not None:
+            if (found := self._member.match(change.path)) is not None:
+                if change.after is None:
+                    self.registered.pop(found[1], None)
+                else:
+                    self.registered[found[1]] = txn.session
+            elif (found := self._owner.match(change.path)) is not None:
                 self._take_owner(txn, TopicPartition(found[1], int(found[2])), change)
             elif (found := self._offset.match(change.path)) is not None:
-                self._take_offset(txn, TopicPartition(found[1], int(found[2])), change)
+                partition = TopicPartition(found[1], int(found[2]))
+                self._take_offset(txn, partition, change, before.get(partition))
 
     def _take_owner(self, txn: Txn, partition: TopicPartition, change: Change) -> None:
-        former = self.claims.pop(partition, None)
-        if former is not None and former.session is not txn.session:
-            self.deleted[former.session.client, partition] = txn.session
-            if not is_old(txn.session.process) and txn.session is not self._world.ensemble.operator:
-                self._world.fail(
-                    f"{txn.session.client} deleted the owner node of {former.session.client}: {change.path}"
-                )
+        if change.before is not None and change.after is not None:  # ours are set in the multi that creates them
+            self.claims[partition] = Claim(self.claims[partition].session, change.after.data.decode())
+            return
+        former, session = self.claims.pop(partition, None), txn.session
+        if former is not None and former.session is not session:
+            self.deleted[former.session.client, partition] = session
+            stranger = not is_old(session.process) and session is not self._world.ensemble.operator
+            if stranger and consumer_of(former.thread) in self.registered:
+                self._world.fail(f"{session.client} deleted the owner node of {former.session.client}: {change.path}")
         if change.after is not None:
-            self.claims[partition] = Claim(txn.session, change.after.data.decode())
-            self.claimed[txn.session.client, partition] = txn.session
+            self.claims[partition] = Claim(session, change.after.data.decode())
+            self.claimed[session.client, partition] = session
 
-    def _take_offset(self, txn: Txn, partition: TopicPartition, change: Change) -> None:
+    def _take_offset(self, txn: Txn, partition: TopicPartition, change: Change, claim: Claim | None) -> None:
         before, after = _number(change.before and change.before.data), _number(change.after and change.after.data)
         if after is None or txn.session is self._world.ensemble.operator:
             if after is not None:
@@ -87,12 +101,13 @@ class OldRules:
             return
         if after > self.covered.get(partition, after):
             self._world.fail(f"offset {after} of {partition} is beyond what was processed: {self.covered[partition]}")
+        own = claim is not None and claim.session is txn.session
+        if not is_old(txn.session.process) and not own:
+            self._world.fail(f"{txn.session.client} wrote the offset of {partition} without a claim")
         if before is None or after >= before:
             return
         if not is_old(txn.session.process):
             self._world.fail(f"{txn.session.client} moved the offset of {partition} back from {before} to {after}")
-        claim = self.claims.get(partition)
-        own = claim is not None and claim.session is txn.session
         self.excused[READ_BEFORE_CLAIM if own else LATE_COMMIT] += 1
 
     # -- what programs do
@@ -111,13 +126,17 @@ class OldRules:
             skipped = self.covered[entry.partition]
             self._world.fail(f"{entry.client} reads {entry.partition} from {entry.start}: {skipped} is skipped")
         self.covered[entry.partition] = max(self.covered.get(entry.partition, 0), entry.end)
-        if is_old(entry.process):
-            why = self._why(entry.client, entry.partition)
-            if why is not None:
-                self.excused[why] += 1
+        why = self._why(entry.client, entry.partition)
+        if why is None:
+            return
+        if not is_old(entry.process):
+            if why != NODE_DELETED:
+                self._world.fail(f"{entry.client}, a member of ours, {why}: {entry.partition}")
+            why = OURS_NOT_SEEN
+        self.excused[why] += 1
 
     def _why(self, client: str, partition: TopicPartition) -> str | None:
-        """Why an old member reads a partition without an owner node of its session; None: it has one."""
+        """Why a member reads a partition without an owner node of its session; None: it has one."""
         claim, session = self.claims.get(partition), self.claimed.get((client, partition))
         if claim is not None and claim.session is session:
             return None
@@ -125,59 +144,76 @@ class OldRules:
             return EQUAL_DATA
         if not session.alive:
             return BEYOND_SESSION
-        if (client, partition) not in self.deleted:
-            self._world.fail(f"{client} reads {partition}, whose owner node it released itself")
+        by = self.deleted.get((client, partition))
+        if by is None or not (is_old(by.process) or by is self._world.ensemble.operator):
+            self._world.fail(f"{client} reads {partition}, whose owner node {by.client if by else 'itself'} deleted")
         return NODE_DELETED
 
     # -- at rest
 
     def members(self) -> dict[str, OldMember]:
-        """The old members that are registered, by consumer id."""
-        ensemble = self._world.ensemble
-        ids = set(ensemble.names(f"/consumers/{self._group}/ids"))
+        """The old members that are registered and run, by consumer id."""
         actors = [process.actor for process in self._world.processes.values() if process.running]
-        return {a.consumer_id: a for a in actors if isinstance(a, OldMember) and a.consumer_id in ids}
+        return {a.consumer_id: a for a in actors if isinstance(a, OldMember) and a.consumer_id in self.registered}
+
+    @property
+    def mixed(self) -> bool:
+        """True while somebody is registered who is none of ours."""
+        return any(is_old(s.process) or s is self._world.ensemble.operator for s in self.registered.values())
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions of the topics that stand."""
+        return [TopicPartition(topic, n) for topic, numbers in sorted(self._topics().items()) for n in numbers]
 
     def plan(self) -> dict[TopicPartition, str]:
-        """Partition -> thread, as the members compute it from the tree as it is."""
-        ensemble, members = self._world.ensemble, self.members()
-        if not members:
-            return {}
-        settings = next(iter(members.values())).settings
-        ids = f"/consumers/{self._group}/ids"
-        topics = {topic: json.loads(ensemble.data(f"{TOPICS}/{topic}") or b"{}") for topic in ensemble.names(TOPICS)}
+        """Partition -> thread, as old members compute it from the tree as it is."""
+        ensemble, ids = self._world.ensemble, f"/consumers/{self._group}/ids"
+        settings = next((member.settings for member in self.members().values()), OldSettings())
         group = OldGroup(
             version=settings.old,
             assignor=settings.strategy,
             registrations={name: (ensemble.data(f"{ids}/{name}") or b"").decode() for name in ensemble.names(ids)},
-            topics={topic: tuple(sorted(map(int, text.get("partitions", {})))) for topic, text in topics.items()},
+            topics=self._topics(),
             exclude_internal=settings.exclude_internal,
         )
         return dict(plan_of(group).owners or {})
 
-    def unsettled(self) -> dict[TopicPartition, str]:
-        """The partitions that are not read to their ends by whom the plan names, each with the reason."""
-        return dict(self._unsettled())
+    def _topics(self) -> dict[str, tuple[int, ...]]:
+        ensemble = self._world.ensemble
+        texts = {topic: json.loads(ensemble.data(f"{TOPICS}/{topic}") or b"{}") for topic in ensemble.names(TOPICS)}
+        return {topic: tuple(sorted(map(int, text.get("partitions", {})))) for topic, text in texts.items()}
 
-    def _unsettled(self) -> Iterator[tuple[TopicPartition, str]]:
-        members = self.members()
-        if not self._world.ensemble.names(BROKERS):
+    def unsettled(self) -> dict[TopicPartition, str]:
+        """The partitions that are not read to their ends by whom the plan names (a coordinated group: by anybody that
+        is registered), each with the reason."""
+        if not self._world.ensemble.names(BROKERS) or not self.registered:
+            return {}
+        plan = self.plan() if self.mixed else dict.fromkeys(self.partitions(), "")
+        return {partition: why for partition, thread in sorted(plan.items()) for why in self._open(partition, thread)}
+
+    def _open(self, partition: TopicPartition, thread: str) -> Iterator[str]:
+        claim = self.claims.get(partition)
+        owner = consumer_of(thread or (claim.thread if claim is not None else ""))
+        member, name = self.members().get(owner), owner
+        if member is not None:
+            name = member.name
+            if not member.settled:
+                yield f"{name} rebalances"
+                return
+            if member.gave_up:
+                yield f"{name} gave up"
+                return
+            if claim is None and partition in member.registry:
+                yield f"{name} does not notice that its owner node is gone"
+                return
+        if claim is None or (thread and claim.thread != thread) or owner not in self.registered:
+            yield f"{name or 'nobody'} does not own it: {claim.thread if claim else 'nobody'} does"
             return
-        for partition, thread in sorted(self.plan().items()):
-            claim = self.claims.get(partition)
-            member = members.get(thread.rpartition("-")[0])
-            if member is None:
-                yield partition, "planned for a member that does not run"
-            elif not member.settled:
-                yield partition, f"{member.name} rebalances"
-            elif member.gave_up:
-                yield partition, f"{member.name} gave up"
-            elif claim is None and partition in member.registry:
-                yield partition, f"{member.name} does not notice that its owner node is gone"
-            elif claim is None or claim.thread != thread:
-                yield partition, f"{member.name} does not own it: {claim.thread if claim else 'nobody'} does"
-            elif (lag := member.lag(partition)) is None or (lag and self._world.draining):
-                yield partition, f"{member.name} owns it and reads it with lag {lag}"
+        process = self._world.processes.get(claim.session.process)
+        application = process.application if process is not None and process.running else None
+        lag = application.lag(partition) if application is not None else None
+        if lag is None or (lag and self._world.draining):
+            yield f"{name} owns it and reads it with lag {lag}"
 
 
 def _number(data: bytes | None) -> int | None:
