@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from zkcoord.shell.fair_queue import FairQueue, Key
-from zkcoord.tree.snapshot import Kind
-
-
-def key(name: str) -> Key:
-    return name, Kind.DATA
+from zkcoord.shell.fair_queue import FairQueue
 
 
 def waiting(*added: tuple[str, str]) -> FairQueue:
     """Keys by name, each with its lane, in the order of adding."""
     found = FairQueue()
     for name, lane in added:
-        found.add(key(name), lane)
+        found.add(name, lane)
     return found
 
 
-def names(taken: list[Key]) -> str:
-    return " ".join(name for name, _ in taken)
+def names(taken: list[str]) -> str:
+    return " ".join(taken)
 
 
 CROWD = [(f"c{n}", "crowd") for n in range(9)]
@@ -35,7 +30,7 @@ def test_every_lane_has_its_share_of_a_request_and_the_first_gets_the_rest() -> 
     lanes = waiting(*CROWD, ("x", "g"), ("y", "h"), ("z", "h"))
     assert names(lanes.take(6)) == "c0 c1 c2 x y z"
     assert names(lanes.take(4)) == "c3 c4 c5 c6"
-    lanes.add(key("w"), "g")
+    lanes.add("w", "g")
     assert names(lanes.take(2)) == "c7 w"
     assert names(lanes.take(9)) == "c8"
 
@@ -49,10 +44,10 @@ def test_with_less_room_than_lanes_one_of_each_goes_the_first_lanes_first() -> N
 
 def test_what_waits_no_more_is_not_taken() -> None:
     lanes = waiting(*CROWD[:2], ("x", "g"))
-    lanes.discard(key("x"), "g")
-    lanes.discard(key("x"), "g")
-    lanes.discard(key("c0"), "crowd")
+    lanes.discard("x", "g")
+    lanes.discard("x", "g")
+    lanes.discard("c0", "crowd")
     assert names(lanes.take(9)) == "c1"
-    lanes.add(key("c1"), "crowd")
+    lanes.add("c1", "crowd")
     lanes.clear()
     assert lanes.take(9) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkcoord.shell.tracker import READS_PER_REQUEST_MAX, Tracker
-from zkcoord.tree.snapshot import Kind, Node, Read, Stat
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat, key_of
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
 
 STAT = Stat(0, 1, 0)
@@ -49,26 +49,26 @@ def test_an_event_while_the_node_is_read_makes_it_read_again() -> None:
 
 def test_an_own_write_under_a_watch_is_read_once_when_its_event_comes() -> None:
     tracker = clean_tracker()
-    tracker.written(9, [("/a", Kind.CHILDREN)])
+    tracker.written(9, [key_of("/a", Kind.CHILDREN)])
     assert not tracker.clean("g")
     assert tracker.take(2) == []
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True)]
-    tracker.settled(9, [("/a", Kind.CHILDREN)])
+    tracker.settled(9, [key_of("/a", Kind.CHILDREN)])
     tracker.answered(3, [node("/a", Kind.CHILDREN)])
     assert tracker.clean("g")
 
 
 def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     tracker = clean_tracker()
-    tracker.written(9, [("/a", Kind.CHILDREN)])
-    tracker.settled(9, [("/a", Kind.CHILDREN)])
+    tracker.written(9, [key_of("/a", Kind.CHILDREN)])
+    tracker.settled(9, [key_of("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
 
 
 def test_an_own_write_without_a_watch_is_read_behind_the_write() -> None:
     tracker = clean_tracker(watch=False)
-    tracker.written(9, [("/a", Kind.CHILDREN)])
+    tracker.written(9, [key_of("/a", Kind.CHILDREN)])
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN)]
 
 
@@ -162,7 +162,7 @@ def test_nodes_beside_a_list_are_read_behind_it_when_a_stranger_changed_the_list
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(3) == [Read("/a", Kind.CHILDREN, True), Read("/a/y")]
     tracker.answered(3, [node("/a", Kind.CHILDREN), node("/a/y")])
-    tracker.written(9, [("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
+    tracker.written(9, [key_of("/a", Kind.CHILDREN)])  # an own change says by itself what it was about
     tracker.fired("/a", data=False, children=True)
     assert tracker.take(4) == [Read("/a", Kind.CHILDREN, True)]
 

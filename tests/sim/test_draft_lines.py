@@ -17,7 +17,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import CANDIDATES, DRAFT, TOPICS
-from zkcoord.tree.snapshot import Kind
+from zkcoord.tree.snapshot import Kind, path_and_kind
 
 OTHER, THIRD = "h", "i"
 
@@ -65,7 +65,7 @@ class Groups(Script):
     def watched(self) -> set[tuple[str, Kind]]:
         """What the coordinator that serves watches."""
         tracker = self.actor(self.leader()).loop.tracker
-        return {key for key, want in tracker._wants.items() if want.watch}
+        return {path_and_kind(key) for key, want in tracker._wants.items() if want.watch}
 
 
 # -- election

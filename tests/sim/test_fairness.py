@@ -21,7 +21,7 @@ from zkcoord.shell import tracker
 from zkcoord.shell.ports import Input
 from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
-from zkcoord.tree.snapshot import Read
+from zkcoord.tree.snapshot import Read, path_and_kind
 from zkcoord.tree.writes import CreateNode, Transaction
 
 PARTITIONS = [TopicPartition("t", n) for n in range(4)]
@@ -53,8 +53,8 @@ class Line:
 
     def waiting(self, group: str) -> int:
         """How many nodes of a group are to be read, and are not asked for yet."""
-        wants = self._tracker()._wants.values()
-        return sum(want.scope == group and want.dirty and not want.reading for want in wants)
+        known = self._tracker()
+        return sum(known._wants[key].scope == group for key in known._dirty - known._reading.keys())
 
     def _tracker(self) -> tracker.Tracker:
         return self._actor.loop.tracker
@@ -66,7 +66,7 @@ class Line:
         return undecided or any(path.startswith(NEEDED) for path in self._queued())
 
     def _queued(self) -> list[str]:
-        return [path for lane in self._tracker()._queue._lanes.values() for path, _ in lane]
+        return [path_and_kind(key)[0] for lane in self._tracker()._queue._lanes.values() for key in lane]
 
     def _stepped(self, inputs: Sequence[Input], now_ms: int) -> int | None:
         self._sent = False

@@ -9,9 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from operator import itemgetter
 
-from zkcoord.tree.snapshot import Kind
-
-Key = tuple[str, Kind]
+from zkcoord.tree.snapshot import Key
 
 
 class FairQueue:

@@ -8,7 +8,7 @@ from typing import Any
 from zkcoord.shell.hearing import Hearing
 from zkcoord.shell.ports import Heard, ReadDone, StoreInput, TreeStore
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.snapshot import Kind
+from zkcoord.tree.snapshot import Key, Kind
 from zkcoord.tree.writes import Transaction
 
 
@@ -21,7 +21,7 @@ class Sent:
     sent_ms: int
     step: int  # of the loop: what was sent together is refused together
     transaction: Transaction
-    touched: list[tuple[str, Kind]]  # what it touches that was wanted
+    touched: list[Key]  # what it touches that was wanted
     tells: bool  # some want is left to the reply
 
 

@@ -13,11 +13,11 @@ again after a while, or when it is touched.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from zkcoord.shell.fair_queue import FairQueue, Key
+from zkcoord.shell.fair_queue import FairQueue
 from zkcoord.tree.reading import Want
-from zkcoord.tree.snapshot import Kind, Node, Read
+from zkcoord.tree.snapshot import Key, Kind, Node, Read, key_of, path_and_kind
 
 READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
@@ -25,14 +25,14 @@ READS_PER_REQUEST_MAX = 2_000
 
 @dataclass(slots=True)
 class _Want:
+    """How nodes are wanted. Where nothing is watched, those that are wanted together share one: there are many."""
+
     scope: str
-    watch: bool = False
-    reading: int = 0  # the token of the request under way, 0: none
-    dirty: bool = True  # to be read (again, when `reading`)
-    armed: bool = False  # its watch stands
-    beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
     by_writes: bool = False  # answered by the reply to an own multi, too: that sets, creates or deletes it, or (of a
     # list) what the multi makes in it with a sequence
+    watch: bool = False
+    armed: bool = False  # its watch stands
+    beside: tuple[str, ...] = ()  # whose data is read with it when its watch fires
 
 
 class Tracker:
@@ -40,6 +40,8 @@ class Tracker:
 
     def __init__(self) -> None:
         self._wants: dict[Key, _Want] = {}
+        self._dirty: set[Key] = set()  # wants to be read (again, when being read)
+        self._reading: dict[Key, int] = {}  # wants under a request -> its token
         self._queue = FairQueue()
         # invariant: the queue holds exactly the wants that are dirty, not being read, not expected to fire, not put off
         self._expecting: set[Key] = set()
@@ -55,10 +57,11 @@ class Tracker:
         `by_writes`: for data, only data and version count, and an own multi's reply tells them; for a list, the reply
         tells the nodes that an own multi made in it with a sequence.
         """
-        key = (path, kind)
+        key = key_of(path, kind)
         if key in self._wants:
             return
-        self._wants[key] = _Want(scope, watch, by_writes=by_writes)
+        self._wants[key] = _Want(scope, by_writes, watch)
+        self._dirty.add(key)
         self._queue.add(key, scope)
         self._count(scope, 1)
 
@@ -72,68 +75,75 @@ class Tracker:
 
         `by_writes`: as for `want`.
         """
+        want = _Want(scope, by_writes)
         for path in paths:
-            self._wants.setdefault((path, Kind.DATA), _Want(scope, dirty=False, by_writes=by_writes))
+            self._wants.setdefault(path, want)
 
     def want_data(self, paths: Iterable[str], scope: str, *, by_writes: bool = False) -> None:
         """Read the data of these nodes, again if they were wanted before. There may be many.
 
         `by_writes`: as for `want`.
         """
-        fresh = 0
+        fresh, want = 0, _Want(scope, by_writes)
         for path in paths:
-            key = (path, Kind.DATA)
-            if key in self._wants:
-                self._soil(key)
+            if path in self._wants:
+                self._soil(path)
                 continue
-            self._wants[key] = _Want(scope, by_writes=by_writes)
-            self._queue.add(key, scope)
+            self._wants[path] = want
+            self._dirty.add(path)
+            self._queue.add(path, scope)
             fresh += 1
         if fresh:
             self._count(scope, fresh)
 
     def watch(self, path: str, kind: Kind, watch: bool) -> None:
         """Watch a wanted node from now on, or read it without a watch again. To begin to watch, it is read anew."""
-        want = self._wants.get((path, kind))
+        key = key_of(path, kind)
+        want = self._wants.get(key)
         if want is None or want.watch is watch:
             return
-        want.watch = watch
+        self._wants[key] = replace(want, watch=watch)
         if watch:
-            self._soil((path, kind))
+            self._soil(key)
 
     def read_beside(self, path: str, kind: Kind, beside: Iterable[str]) -> None:
         """Make these nodes' data dirty when a stranger changes this node: one round of reads for both, the node itself
         first."""
-        want = self._wants.get((path, kind))
+        key = key_of(path, kind)
+        want = self._wants.get(key)
         if want is not None:
-            want.beside = tuple(beside)
+            self._wants[key] = replace(want, beside=tuple(beside))
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Forget this node, and drop an answer under way."""
-        want = self._wants.pop((path, kind), None)
-        if want is None:
-            return
-        self._queue.discard((path, kind), want.scope)
-        self._expecting.discard((path, kind))
-        self._put_off.pop((path, kind), None)
-        if want.dirty or want.reading:
+        key = key_of(path, kind)
+        want = self._wants.pop(key, None)
+        if want is not None and self._forget(key, want.scope):
             self._count(want.scope, -1)
 
     def unwant_scope(self, scope: str) -> None:
         """Forget every node of a scope."""
         unclean = 0
         for key in [key for key, want in self._wants.items() if want.scope == scope]:
-            want = self._wants.pop(key)
-            unclean += want.dirty or bool(want.reading)
-            self._queue.discard(key, want.scope)
-            self._put_off.pop(key, None)
-            self._expecting.discard(key)
+            del self._wants[key]
+            unclean += self._forget(key, scope)
         if unclean:
             self._count(scope, -unclean)
 
+    def _forget(self, key: Key, scope: str) -> bool:
+        """Forget how a want stands that is gone; True when it was not clean."""
+        if key not in self._dirty and key not in self._reading:
+            return False
+        self._queue.discard(key, scope)
+        self._expecting.discard(key)
+        self._put_off.pop(key, None)
+        self._dirty.discard(key)
+        self._reading.pop(key, None)
+        return True
+
     def touch(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Make a node dirty: another one says that it changed."""
-        self._soil((path, kind))
+        self._soil(key_of(path, kind))
 
     def written(self, token: int, touched: Iterable[Key]) -> tuple[list[Key], bool]:
         """Note that an own multi which touches these was sent as `token`: they are dirty. Where a watch stands, its
@@ -141,7 +151,9 @@ class Tracker:
 
         Returns those of them that are wanted, and whether anything waits for the reply.
         """
-        wanted, tells = [], False
+        wanted: list[Key] = []
+        tells = False
+        dirty, reading = self._dirty, self._reading
         fresh: dict[str, int] = {}  # scope -> wants that were clean
         for key in touched:
             want = self._wants.get(key)
@@ -149,19 +161,21 @@ class Tracker:
                 continue
             wanted.append(key)
             tells |= want.by_writes
-            if want.by_writes and not (want.watch or want.dirty or want.reading):  # there are many
-                want.reading = token
+            clean = key not in dirty and key not in reading
+            if clean and want.by_writes and not want.watch:  # there are many
+                reading[key] = token
                 fresh[want.scope] = fresh.get(want.scope, 0) + 1
                 continue
-            if want.armed and not want.dirty and not want.reading:
-                want.dirty = True
+            if clean and want.armed:
+                dirty.add(key)
                 self._count(want.scope, 1)
                 self._expecting.add(key)
                 continue
             self._soil(key)
-            if want.by_writes and not want.watch and not want.reading:
+            if want.by_writes and not want.watch and key not in reading:
                 self._queue.discard(key, want.scope)
-                want.dirty, want.reading = False, token
+                dirty.discard(key)
+                reading[key] = token
         for scope, number in fresh.items():
             self._count(scope, number)
         return wanted, tells
@@ -170,9 +184,10 @@ class Tracker:
         """Take in the reply of a committed own multi, as `answered` does. Nodes that it made with a sequence are wanted
         from now on where their list is."""
         for path in made:
-            listed = self._wants.get((path.rpartition("/")[0], Kind.CHILDREN))
-            if listed is not None and listed.by_writes and (path, Kind.DATA) not in self._wants:
-                self._wants[(path, Kind.DATA)] = _Want(listed.scope, reading=token, dirty=False)
+            listed = self._wants.get(key_of(path.rpartition("/")[0], Kind.CHILDREN))
+            if listed is not None and listed.by_writes and path not in self._wants:
+                self._wants[path] = _Want(listed.scope)
+                self._reading[path] = token
                 self._count(listed.scope, 1)
         return self.answered(token, nodes)
 
@@ -186,24 +201,31 @@ class Tracker:
             if key in self._expecting:
                 self._expecting.discard(key)
                 self._queue.add(key, want.scope)
-            elif want.reading == token:
-                want.reading, want.dirty = 0, True
-                self._queue.add(key, want.scope)
+            elif self._reading.get(key) == token:
+                self._unread(key, want.scope)
+
+    def _unread(self, key: Key, scope: str) -> None:
+        """A want's request has not answered it: it is to be read."""
+        del self._reading[key]
+        self._dirty.add(key)
+        self._queue.add(key, scope)
 
     def fired(self, path: str, *, data: bool, children: bool) -> None:
         """Take in a watch event."""
         for kind, ended in ((Kind.DATA, data), (Kind.CHILDREN, children)):
-            want = self._wants.get((path, kind))
+            key = key_of(path, kind)
+            want = self._wants.get(key)
             if want is None or not ended:
                 continue
-            want.armed = False
-            if (path, kind) in self._expecting:
-                self._expecting.discard((path, kind))
-                self._queue.add((path, kind), want.scope)
+            if want.armed:
+                want.armed = False
+            if key in self._expecting:
+                self._expecting.discard(key)
+                self._queue.add(key, want.scope)
             else:
-                self._soil((path, kind))
+                self._soil(key)
                 for other in want.beside:
-                    self._soil((other, Kind.DATA))
+                    self._soil(other)
 
     def touch_scope(self, scope: str) -> None:
         """Make every node of a scope dirty. They are read again in the order of wanting."""
@@ -216,11 +238,14 @@ class Tracker:
         self._queue.clear()
         self._under_way.clear()
         for key, want in self._wants.items():
-            if not (want.dirty or want.reading):
+            if key not in self._dirty and key not in self._reading:
                 self._count(want.scope, 1)
-            want.reading, want.dirty, want.armed = 0, True, False
+            if want.armed:
+                want.armed = False
             if key not in self._put_off:
                 self._queue.add(key, want.scope)
+        self._dirty.update(self._wants)
+        self._reading.clear()
         self._expecting.clear()
 
     @property
@@ -244,9 +269,9 @@ class Tracker:
         (F10)."""
         reads: list[Read] = []
         for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
-            want = self._wants[key]
-            want.dirty, want.reading = False, token
-            reads.append(Read(*key, want.watch))
+            self._dirty.discard(key)
+            self._reading[key] = token
+            reads.append(Read(*path_and_kind(key), self._wants[key].watch))
         if reads:
             self._under_way[token] = len(reads)
         return reads
@@ -262,13 +287,14 @@ class Tracker:
         fresh = []
         clean: dict[str, int] = {}  # scope -> wants that have become so
         for node in nodes:
-            key = (node.path, node.kind)
-            want = self._wants.get(key)
-            if want is None or want.reading != token:
+            key = key_of(node.path, node.kind)
+            if self._reading.get(key) != token:
                 continue
-            want.reading = 0
-            want.armed = want.watch
-            if want.dirty:
+            del self._reading[key]
+            want = self._wants[key]
+            if want.armed is not want.watch:
+                want.armed = want.watch
+            if key in self._dirty:
                 self._queue.add(key, want.scope)
             else:
                 clean[want.scope] = clean.get(want.scope, 0) + 1
@@ -281,22 +307,24 @@ class Tracker:
         """Note that request `token` is over without an answer, as after a broken link: ask for the same again."""
         if self._under_way.pop(token, None) is None:
             return
-        for key, want in self._wants.items():
-            if want.reading == token:
-                want.reading, want.dirty = 0, True
-                self._queue.add(key, want.scope)
+        for key in [key for key, of in self._reading.items() if of == token]:
+            self._unread(key, self._wants[key].scope)
 
     def put_off(self, token: int, path: str, kind: Kind, until_ms: int) -> None:
         """Note that this node cannot be read, as request `token` (or an earlier one) told. It is not read before
         `until_ms`, unless something says that it changed, or said so meanwhile."""
-        key = (path, kind)
-        want = self._wants.get(key)
-        if want is None or want.reading not in (0, token):
+        key = key_of(path, kind)
+        want, under_way = self._wants.get(key), self._reading.get(key)
+        if want is None or under_way not in (None, token):
             return
-        changed = want.dirty and bool(want.reading)
-        if not (want.dirty or want.reading):
+        dirty = key in self._dirty
+        changed = dirty and under_way is not None
+        if not dirty and under_way is None:
             self._count(want.scope, 1)
-        want.reading, want.dirty, want.armed = 0, True, False
+        self._reading.pop(key, None)
+        self._dirty.add(key)
+        if want.armed:
+            want.armed = False
         self._expecting.discard(key)
         if changed:
             self._queue.add(key, want.scope)
@@ -306,7 +334,7 @@ class Tracker:
 
     def put_aside(self, path: str, kind: Kind = Kind.DATA) -> bool:
         """True while a node is not asked for because it cannot be read."""
-        return (path, kind) in self._put_off
+        return key_of(path, kind) in self._put_off
 
     def resume(self, now_ms: int) -> int | None:
         """Ask again for nodes that were put off until now. Returns when the next is due, None when there is none."""
@@ -323,8 +351,9 @@ class Tracker:
 
     def watches(self, path: str, kind: Kind = Kind.DATA) -> bool:
         """True while a node is as it was read: its watch stands, and nothing says that it changed."""
-        want = self._wants.get((path, kind))
-        return want is not None and want.armed and not want.dirty and not want.reading
+        key = key_of(path, kind)
+        want = self._wants.get(key)
+        return want is not None and want.armed and key not in self._dirty and key not in self._reading
 
     def unclean(self) -> Set[str]:
         """Return the scopes with something dirty or being read."""
@@ -336,10 +365,10 @@ class Tracker:
             return
         if self._put_off.pop(key, None) is not None:
             self._queue.add(key, want.scope)
-        if want.dirty:
+        if key in self._dirty:
             return
-        want.dirty = True
-        if not want.reading:
+        self._dirty.add(key)
+        if key not in self._reading:
             self._count(want.scope, 1)
             self._queue.add(key, want.scope)
 

@@ -26,6 +26,30 @@ class Kind(Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python, and every want is looked up by its kind
 
 
+Key = str
+"""What is read of a node, as one text: that costs no object for each of many. Of data it is the path."""
+
+LIST = "list "
+
+
+def key_of(path: str, kind: Kind) -> Key:
+    """The key of one reading.
+
+    >>> key_of("/a", Kind.DATA), key_of("/a", Kind.CHILDREN)
+    ('/a', 'list /a')
+    """
+    return path if kind is Kind.DATA else LIST + path
+
+
+def path_and_kind(key: Key) -> tuple[str, Kind]:
+    """The inverse of `key_of`.
+
+    >>> path_and_kind("/a") == ("/a", Kind.DATA), path_and_kind("list /a") == ("/a", Kind.CHILDREN)
+    (True, True)
+    """
+    return (key[len(LIST) :], Kind.CHILDREN) if key[:1] != "/" else (key, Kind.DATA)
+
+
 class Read(NamedTuple):
     """One question to the tree. With `watch`, the next change of what was read makes `path` dirty."""
 

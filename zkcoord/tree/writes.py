@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Stat
 
 ANY_VERSION = -1
 """`check` with it asks only that the node exists. A `SetNode` or `DeleteNode` with it needs a reason beside it."""
@@ -90,21 +90,20 @@ class Transaction:
     writes: tuple[Write, ...]
     why: str = ""
 
-    def touched(self) -> list[tuple[str, Kind]]:
+    def touched(self) -> list[Key]:
         """The readings that this makes out of date, in order, once each: data of set nodes, lists around others."""
-        data, children = Kind.DATA, Kind.CHILDREN
-        touched: dict[tuple[str, Kind], None] = {}
+        touched: dict[Key, None] = {}
         for write in self.writes:
             if isinstance(write, CheckNode):
                 continue
             path = write.path
-            if isinstance(write, CreateNode) and write.sequential:
-                touched[path, children] = None
+            if isinstance(write, SetNode):
+                touched[path] = None
                 continue
-            touched[path, data] = None
-            if not isinstance(write, SetNode):
-                touched[path, children] = None
-                touched[path.rpartition("/")[0] or "/", children] = None
+            if not (isinstance(write, CreateNode) and write.sequential):
+                touched[path] = touched[LIST + path] = None
+                path = path.rpartition("/")[0] or "/"
+            touched[LIST + path] = None
         return list(touched)
 
     def sequential(self) -> list[int]:
