@@ -260,3 +260,13 @@ def test_large_revisions_go_in_batches_each_behind_the_mark() -> None:
 def test_a_revision_that_writes_the_schema_is_a_bug() -> None:
     with pytest.raises(InvariantError, match="revision 0002 writes the schema or the epoch"):
         list(batches(5, Mark(old="0001", new="0002", run="r"), [SetNode("/zkcoord/epoch", b"9", 0)]))
+
+
+def test_the_layout_draft_is_not_made_where_old_consumers_are_and_legacy_is() -> None:
+    tree = MemoryTree("/brokers", "/consumers", "/consumers/g", "/consumers/g/ids")
+    before = tree.data()
+    with pytest.raises(SchemaError, match="old consumers use this tree"):
+        upgrade(tree, run_id="ann-1")
+    assert tree.data() == before
+    upgrade(tree, run_id="ann-1", layout="legacy")
+    assert current(tree) == Schema(revision="0001", layout="legacy")

@@ -11,7 +11,7 @@ from tests.sim.actors import GROUP, coordinator
 from tests.sim.script import Script, Tried, seeds
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
-from zkcoord.tree.paths import LEGACY, SCHEMA
+from zkcoord.tree.paths import DRAFT, LEGACY, SCHEMA, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
 
@@ -178,3 +178,31 @@ def test_an_adopted_group_is_not_deleted_by_a_wish(seed: int) -> None:
     assert group.world.ensemble.stat(SCHEMA) is not None
     text = (group.world.ensemble.data(RECORD) or b"").decode()
     assert "it was adopted from old consumers: release it, then delete it with their tool" in text
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("layout", [DRAFT, LEGACY])
+def test_the_layout_draft_is_not_set_up_where_old_consumers_are(seed: int, layout: Layout) -> None:
+    script = Script(seed, coordinators=0, consumers=0)
+    world = script.world
+    for path in (*ABOVE, "/consumers/h"):
+        world.ensemble.operate(CreateNode(path))
+    world.spawn("coordinator9", partial(coordinator, layout=layout), restarts=False)
+    if layout is LEGACY:
+        world.run_until(lambda: bool(world.events("elected")), what="an election")
+        return
+    world.run_until(lambda: script.actor("coordinator9").loop.fatal is not None, what="a refusal")
+    refusal = str(script.actor("coordinator9").loop.fatal)
+    assert "old consumers use this tree (/consumers/g/ids is there)" in refusal
+    assert "--layout legacy" in refusal
+    assert world.ensemble.stat("/zkcoord") is None
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_the_layout_draft_is_set_up_beside_offsets_that_brokers_wrote(seed: int) -> None:
+    """A broker writes offsets of clients that never register."""
+    script = Script(seed, coordinators=0, consumers=0)
+    for path in ("/consumers", "/consumers/g", "/consumers/g/offsets"):
+        script.world.ensemble.operate(CreateNode(path))
+    script.world.spawn("coordinator9", coordinator, restarts=False)
+    script.world.run_until(lambda: bool(script.world.events("elected")), what="an election")

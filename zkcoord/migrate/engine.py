@@ -15,8 +15,8 @@ from zkcoord.migrate import plan
 from zkcoord.migrate.plan import Mark
 from zkcoord.migrate.revision import HEAD, Revision, history, reach
 from zkcoord.shell.ports import CommitDone, Outcome
-from zkcoord.tree.paths import DRAFT, EPOCH, SCHEMA, layout_named
-from zkcoord.tree.schema import Schema
+from zkcoord.tree.paths import DRAFT, EPOCH, KAFKA, LEGACY, SCHEMA, layout_named
+from zkcoord.tree.schema import Schema, old_consumers
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction
 
@@ -118,6 +118,8 @@ class _Run:
 
     def first(self, revision: Revision, layout_name: str) -> Schema:
         """Create the first nodes, or find that somebody else did."""
+        if not layout_named(layout_name).adopts:
+            self._refuse_beside_old_consumers()
         while True:
             batch = plan.first_batch(revision, snapshot(self.tree, revision.reads(layout_name)), layout_name)
             schema = current(self.tree)
@@ -126,6 +128,13 @@ class _Run:
             invariant(batch is not None, f"revision {revision.revision} makes no schema")
             if batch is not None:
                 self._commit(batch)
+
+    def _refuse_beside_old_consumers(self) -> None:
+        brokers, listed = self.tree.read([Read(KAFKA), Read(LEGACY.groups, Kind.CHILDREN)])
+        ids = self.tree.read([Read(LEGACY.ids(group)) for group in listed.children]) if listed.children else ()
+        refusal = old_consumers(brokers, ids)
+        if refusal is not None:
+            raise refusal
 
     def revision(self, revision: Revision, schema: Schema, layout_name: str) -> Schema:
         """Carry one revision out from wherever it stands; returns the schema after it."""

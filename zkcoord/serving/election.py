@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from zkcoord.core.eligibility import in_common
 from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.tree.candidate import asked_to_resign, protocols_of
-from zkcoord.tree.paths import CANDIDATES, EPOCH, SCHEMA, Layout
-from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer
+from zkcoord.tree.paths import CANDIDATES, EPOCH, KAFKA, LEGACY, SCHEMA, Layout
+from zkcoord.tree.reading import Want
+from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer, old_consumers
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write
 
@@ -173,9 +174,29 @@ class Election:
         self.nodes.setdefault((path, Kind.DATA), None)
         return path
 
+    def look_for_old_consumers(self) -> list[Want]:
+        """The nodes that must be read before the layout draft is set up, and are not yet: those of old consumers."""
+        if self.layout.adopts or self.schema() is not None:
+            return []
+        listed = self.nodes.get((LEGACY.groups, Kind.CHILDREN))
+        wanted = [Want(KAFKA), Want(LEGACY.groups, Kind.CHILDREN)]
+        wanted += [Want(LEGACY.ids(group)) for group in (listed.children if listed is not None else ())]
+        fresh = [want for want in wanted if (want.path, want.kind) not in self.nodes]
+        self.nodes.update({(want.path, want.kind): None for want in fresh})
+        return fresh
+
     def preparation(self) -> Transaction | None:
-        """The next write before the election: the tree's first nodes, then the candidate's node; None: both stand."""
+        """The next write before the election: the tree's first nodes, then the candidate's node; None: both stand.
+
+        SchemaError where old consumers use the tree, and the layout is not theirs.
+        """
         if self.schema() is None:
+            listed = self.nodes.get((LEGACY.groups, Kind.CHILDREN))
+            paths = [LEGACY.ids(group) for group in (listed.children if listed is not None else ())]
+            ids = [node for path in paths if (node := self._node(path)) is not None]
+            brokers = self._node(KAFKA)
+            if brokers is not None and (refusal := old_consumers(brokers, ids)) is not None:
+                raise refusal
             by_path = {path: node for (path, kind), node in self.nodes.items() if node and kind is Kind.DATA}
             return Transaction(writes=self.first_writes(by_path), why="the tree's first revision")
         candidate = self._node(self.own_path)
@@ -212,6 +233,12 @@ class Election:
         """True when another session holds the id that was chosen."""
         node = self._node(self.own_path)
         return node is not None and node.stat is not None and node.stat.ephemeral_owner != self.session_id
+
+    def id_problem(self) -> str | None:
+        """Why this candidate cannot stand with the id that was asked for; None: it can."""
+        if not self.id_taken():
+            return None
+        return f"another one has the id {self.wanted_id}: waiting until it is gone; choose another --id"
 
     def _node(self, path: str) -> Node | None:
         return self.nodes.get((path, Kind.DATA))

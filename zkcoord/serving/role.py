@@ -234,14 +234,15 @@ class CoordinatorRole:
             if election.candidate_id is None or (election.id_taken() and election.wanted_id is None):
                 self._loop.tracker.want(election.choose_id(), watch=True)
                 return
+            self._report.problem(election.own_path, election.id_problem(), event="id_taken")
             if election.id_taken():
-                taken = f"another one has the id {election.wanted_id}: waiting until it is gone; choose another --id"
-                self._report.problem(election.own_path, taken, event="id_taken")
                 return
-            self._report.problem(election.own_path, None)
         if (why := election.obstacle()) is not None:
             self._report.problem(CANDIDATES, why)
         self._report.standing_by(election.candidate_id, election.standby_to())
+        if looking := election.look_for_old_consumers():
+            loop.tracker.want_all(looking, "")
+            return
         preparation = election.preparation()
         multi = election.election() if preparation is None else None
         if (transaction := preparation or multi) is not None:

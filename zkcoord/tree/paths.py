@@ -14,6 +14,7 @@ from zkcoord.tree.ownership import CLAIMED_OWNERS, PERSISTENT_OWNERS, Ownership
 
 TOPICS = "/brokers/topics"
 BROKERS = "/brokers/ids"
+KAFKA = "/brokers"
 ROOT = "/zkcoord"
 EPOCH = f"{ROOT}/epoch"
 SCHEMA = f"{ROOT}/schema"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkcoord.errors import CorruptError, invariant
+from zkcoord.errors import CorruptError, SchemaError, invariant
 from zkcoord.tree.codec import INT64_MAX, beside, compact, corrupt, read_document
+from zkcoord.tree.snapshot import Node
 
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
 
@@ -49,6 +50,21 @@ def decode_schema(data: bytes) -> Schema:
         layout=document.text("layout"),
         migration=None if document.fields.get("migration") is None else dict(migration.fields),
         unknown=document.unknown("version", "revision", "layout", "migration"),
+    )
+
+
+def old_consumers(brokers: Node, registrations: Iterable[Node]) -> SchemaError | None:
+    """Why the layout draft must not be set up; None: it may.
+
+    `registrations`: the nodes `/consumers/<g>/ids` of all children of `/consumers`. Tools of old consumers take every
+    child of `/consumers` for a group, so the nodes of the layout draft break them.
+    """
+    found = [node.path for node in registrations if node.exists]
+    if not brokers.exists or not found:
+        return None
+    return SchemaError(
+        f"old consumers use this tree ({found[0]} is there), and the layout draft would break their tools: set up the "
+        "layout that stands beside them, --layout legacy"
     )
 
 
