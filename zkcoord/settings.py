@@ -71,9 +71,10 @@ class Setting:
             checks[self.kind](name, value)
 
 
-def setting(kind: str, option: str = "", flag: str = "", text: str = "", **limits: Any) -> Mapping[str, Setting]:
-    """Return the metadata of a field that is a setting. `text` is the help of its flag."""
-    return {"setting": Setting(kind=kind, option=option, flag=flag, help=text, **limits)}
+def setting(default: Any, kind: str, option: str = "", flag: str = "", text: str = "", **limits: Any) -> Any:
+    """Return a field that is a setting. `text` is the help of its flag."""
+    said = Setting(kind=kind, option=option, flag=flag, help=text, **limits)
+    return field(default=default, metadata={"setting": said})
 
 
 class MemberChoices(TypedDict, total=False):
@@ -96,48 +97,29 @@ class MemberChoices(TypedDict, total=False):
 class MemberOptions:
     """What every consumer can be told about its membership; `zkcoord.Consumer` says what each means."""
 
-    include: str | None = field(
-        default=None,
-        metadata=setting(
-            "text", "subscribePattern", "--include REGEX", "Topics whose whole names match this Java regex."
-        ),
+    include: str | None = setting(
+        None, "text", "subscribePattern", "--include REGEX", "Topics whose whole names match this Java regex."
     )
-    exclude: str | None = field(
-        default=None,
-        metadata=setting("text", "", "--exclude REGEX", "Topics whose names do not match; no internal ones of Kafka."),
+    exclude: str | None = setting(
+        None, "text", "", "--exclude REGEX", "Topics whose names do not match; no internal ones of Kafka."
     )
-    threads: int = field(
-        default=1,
-        metadata=setting("number", "threads", "--threads N", "Shares of work.", least=1, most=THREADS_MAX),
+    threads: int = setting(1, "number", "threads", "--threads N", "Shares of work.", least=1, most=THREADS_MAX)
+    instance: str | None = setting(
+        None, "text", "instance", "--consumer-id C", "A stable name (its instance); part of its id."
     )
-    instance: str | None = field(
-        default=None,
-        metadata=setting("text", "instance", "--consumer-id C", "A stable name (its instance); part of its id."),
+    hold_ms: int = setting(0, "number", "holdMs", "--hold-ms N", "Its share waits so long for its return.")
+    session_timeout_ms: int = setting(SESSION_TIMEOUT_MS, "number", "sessionTimeoutMs", least=1)
+    rebalance_timeout_ms: int = setting(REBALANCE_TIMEOUT_MS, "number", "rebalanceTimeoutMs", least=1)
+    assignors: Sequence[str] = setting(
+        ASSIGNORS, "other", "assignors", "--assignor A", "What it offers, most wanted first."
     )
-    hold_ms: int = field(
-        default=0, metadata=setting("number", "holdMs", "--hold-ms N", "Its share waits so long for its return.")
+    rack: str | None = setting(
+        None, "text", "rack", "--rack R", "Where it runs; `sticky` prefers partitions of that rack."
     )
-    session_timeout_ms: int = field(default=SESSION_TIMEOUT_MS, metadata=setting("number", "sessionTimeoutMs", least=1))
-    rebalance_timeout_ms: int = field(
-        default=REBALANCE_TIMEOUT_MS, metadata=setting("number", "rebalanceTimeoutMs", least=1)
+    capacity: int | None = setting(
+        None, "number", "capacity", "--capacity N", "The most that it takes, by weight.", least=1, most=INT32_MAX
     )
-    assignors: Sequence[str] = field(
-        default=ASSIGNORS,
-        metadata=setting("other", "assignors", "--assignor A", "What it offers, most wanted first."),
-    )
-    rack: str | None = field(
-        default=None,
-        metadata=setting("text", "rack", "--rack R", "Where it runs; `sticky` prefers partitions of that rack."),
-    )
-    capacity: int | None = field(
-        default=None,
-        metadata=setting(
-            *("number", "capacity", "--capacity N", "The most partitions (by weight) that it takes."),
-            least=1,
-            most=INT32_MAX,
-        ),
-    )
-    zookeeper_config: Any = field(default=None, metadata=setting("other", "zookeeperConfig"))
+    zookeeper_config: Any = setting(None, "other", "zookeeperConfig")
 
     def check_values(self) -> None:
         """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""

@@ -7,7 +7,7 @@ import logging
 
 import click
 
-from zkcoord.cli.options import Command, Settings, at_least, pass_settings
+from zkcoord.cli.options import Command, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UnavailableError
@@ -25,21 +25,17 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
     "--id", "coordinator_id", type=at_least(0), metavar="N", help="Its number (default: the smallest free one)."
 )
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), default="draft", show_default=True, help="Where nodes are.")
-@click.option(
+@number_option(
     "--session-timeout-ms",
-    type=at_least(1),
     default=SESSION_TIMEOUT_MS,
-    show_default=True,
-    metavar="N",
-    help="A killed one is replaced after this; the server may shorten or lengthen it.",
+    text="A killed one is replaced after this; the server may shorten or lengthen it.",
+    least=1,
 )
-@click.option(
+@number_option(
     "--group-retention-ms",
-    type=at_least(1),
     default=RETENTION_MS,
-    show_default=True,
-    metavar="N",
-    help="A group without members and offsets is forgotten after this.",
+    text="A group without members and offsets is forgotten after this.",
+    least=1,
 )
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
 @pass_settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.options import Group, Settings, at_least, pass_settings
+from zkcoord.cli.options import Group, Settings, at_least, number_option, pass_settings
 from zkcoord.cli.output import print_json, table, warn
 from zkcoord.cli.requesting import TURN_SECONDS, Answer, by_version, wait, who_and_when
 from zkcoord.errors import UsageError
@@ -47,9 +47,7 @@ def list_(settings: Settings) -> None:
 
 @coordinators.command()
 @click.argument("number", metavar="N", type=at_least(0))
-@click.option(
-    "--timeout-ms", type=at_least(0), default=60_000, show_default=True, metavar="N", help="How long to wait for it."
-)
+@number_option("--timeout-ms", default=60_000, text="How long to wait for it.")
 @pass_settings
 def resign(settings: Settings, number: int, timeout_ms: int) -> None:
     """Make coordinator N end what it has begun and step back; another one serves at once.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zkcoord.cli.group_waiting import first_problem
-from zkcoord.cli.options import Command, Settings, at_least, pass_settings
+from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.requesting import Answer, answer_to, ask, read_record, take_back, wait, who_serves
 from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
@@ -18,14 +18,7 @@ from zkcoord.group_report import read_group, read_tree
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
 
-timeout = click.option(
-    "--timeout-ms",
-    type=at_least(0),
-    default=60_000,
-    show_default=True,
-    metavar="N",
-    help="How long to wait until it is done.",
-)
+timeout = number_option("--timeout-ms", default=60_000, text="How long to wait until it is done.")
 
 
 def _carry_out(settings: Settings, whose: str, name: str, timeout_ms: int, **fields: Any) -> None:

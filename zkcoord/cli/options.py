@@ -90,6 +90,12 @@ def at_least(smallest: int) -> click.IntRange:
     return kind
 
 
+def number_option(*names: str, default: int, text: str, least: int = 0) -> Callable[..., Any]:
+    """A decorator: an option that is a whole number from `least` on; its help is `text` with the default."""
+    kind = at_least(least)
+    return click.option(*names, type=kind, default=default, show_default=True, metavar="N", help=text)
+
+
 MEMBER_FLAGS = {name: each for name, each in settings.settings_of(settings.MemberOptions).items() if each.flag}
 
 

@@ -92,7 +92,7 @@ def decide(
     state = written(view.state, decisions)
     rebalance, memory = _rebalance(view, state, memory, why, announced, quota, now_ms)
     decisions += rebalance
-    memory = fast_replace(memory, replay_quotas=memory.replay_quotas.seen(view, quota.full, now_ms))
+    memory = fast_replace(memory, full_members=memory.full_members.seen(view, quota.full, now_ms))
 
     def free(owner: Owner | None) -> bool:
         return available(view, memory.ack_timeouts, owner, now_ms)
@@ -102,7 +102,7 @@ def decide(
 
     decisions += drops(view, memory.topics, free, memory.holders.astray, now_ms)
     decisions += _overdue(view, memory, decisions, now_ms)
-    decisions += pings(view, memory.replay_quotas, memory.liveness, now_ms)
+    decisions += pings(view, memory.full_members, memory.liveness, now_ms)
     decisions += _purges(view, memory, announced, now_ms)
     decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
@@ -181,7 +181,7 @@ def _spent(view: GroupView, memory: Memory, now_ms: int, digest: Digest) -> Memo
 
 def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
     """The next moment at which a wait ends."""
-    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.replay_quotas, memory.looker)
+    waits = (memory.ack_timeouts, memory.liveness, memory.static_timers, memory.full_members, memory.looker)
     times = (
         memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),

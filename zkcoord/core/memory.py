@@ -16,7 +16,7 @@ from zkcoord.core.negotiation import Negotiation
 from zkcoord.core.quarantine import Quarantines
 from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.replay import OpenRanges
-from zkcoord.core.replay_quota import ReplayQuotas
+from zkcoord.core.replay_quota import FullMembers
 from zkcoord.core.retention import Retention
 from zkcoord.core.target import Target
 from zkcoord.core.topics import TopicMemory
@@ -40,7 +40,7 @@ class Memory:
     rebalance_reason: RebalanceReason = field(default_factory=RebalanceReason)
     topics: TopicMemory = field(default_factory=TopicMemory)
     retention: Retention = field(default_factory=Retention)
-    replay_quotas: ReplayQuotas = field(default_factory=ReplayQuotas)
+    full_members: FullMembers = field(default_factory=FullMembers)
     open_ranges: OpenRanges = field(default_factory=OpenRanges)
     looker: OnLooker = field(default_factory=OnLooker)
     turned_away: TurnedAway = field(default_factory=TurnedAway)

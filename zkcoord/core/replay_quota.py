@@ -73,19 +73,19 @@ class ReplayQuota:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayQuotas:
+class FullMembers:
     """First sights of members without room."""
 
     _since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # of those that were full at the last step: version of the status, its first sight by this coordinator
 
-    def seen(self, view: GroupView, full: Iterable[str], now_ms: int) -> ReplayQuotas:
+    def seen(self, view: GroupView, full: Iterable[str], now_ms: int) -> FullMembers:
         """Return a copy with the members that have no room now."""
         since: dict[str, tuple[int, int]] = {}
         for consumer_id in full:
             version, known = view.channels[consumer_id].version, self._since.get(consumer_id)
             since[consumer_id] = known if known and known[0] == version else (version, now_ms)
-        return ReplayQuotas(since)
+        return FullMembers(since)
 
     def due(self, view: GroupView, now_ms: int) -> list[str]:
         """Members to ask for their status now, since they had no room; sorted. No ping goes beside a start."""
@@ -98,9 +98,9 @@ class ReplayQuotas:
         return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
 
 
-def pings(view: GroupView, rooms: ReplayQuotas, liveness: Liveness, now_ms: int) -> list[PingMember]:
+def pings(view: GroupView, full: FullMembers, liveness: Liveness, now_ms: int) -> list[PingMember]:
     """Ping members now, for one of two reasons: to make room in their status, or to prove that they are alive."""
-    why = dict.fromkeys(rooms.due(view, now_ms), "it had no room for announced ranges: has it now?")
+    why = dict.fromkeys(full.due(view, now_ms), "it had no room for announced ranges: has it now?")
     why |= dict.fromkeys(liveness.due(view, now_ms), "a probe is due")
     return [PingMember(consumer_id=c, why=why[c]) for c in sorted(why)]
 

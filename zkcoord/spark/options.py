@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from zkcoord import settings
@@ -58,31 +58,23 @@ class Choices(MemberChoices, total=False):
 class Options(MemberOptions):
     """What the user chose; `SparkConsumer`'s docstring explains it."""
 
-    rebalance_timeout_ms: int = field(
-        default=settings.SPARK_REBALANCE_TIMEOUT_MS, metadata=setting("number", "rebalanceTimeoutMs", least=1)
-    )
-    reader: ReaderName = field(default="kafka", metadata=setting("choice", among=get_args(ReaderName)))
-    starting_offsets: StartingOffsets = field(default="latest", metadata=setting("other"))
-    out_of_range: OutOfRange | None = field(
-        default=None, metadata=setting("choice", "outOfRange", among=get_args(OutOfRange))
-    )
-    include_headers: bool = field(default=False, metadata=setting("flag", "includeHeaders"))
-    max_offsets_per_batch: int = field(
-        default=MAX_OFFSETS_PER_BATCH, metadata=setting("number", "maxOffsetsPerTrigger", least=1)
-    )
-    max_offsets_per_task: int | None = field(
-        default=None, metadata=setting("number", "maxRecordsPerPartition", least=1)
-    )
-    min_offsets_per_task: int = field(default=0, metadata=setting("number", "minRecordsPerPartition"))
-    min_batch_ms: int = field(default=0, metadata=setting("number"))
-    max_batch_ms: int | None = field(default=None, metadata=setting("number", least=1))
-    at_stop: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
-    at_rebalance: Ending = field(default="finish", metadata=setting("choice", among=get_args(Ending)))
-    announce: bool = field(default=True, metadata=setting("flag", "announce"))
-    measure_bytes: bool = field(default=False, metadata=setting("flag"))
-    on_report: Callable[[Report], object] | None = field(default=None, metadata=setting("function"))
-    config: Mapping[str, str] | None = field(default=None, metadata=setting("config"))
-    warm_up: Callable[[DataFrame], object] | None = field(default=None, metadata=setting("function"))
+    rebalance_timeout_ms: int = setting(settings.SPARK_REBALANCE_TIMEOUT_MS, "number", "rebalanceTimeoutMs", least=1)
+    reader: ReaderName = setting("kafka", "choice", among=get_args(ReaderName))
+    starting_offsets: StartingOffsets = setting("latest", "other")
+    out_of_range: OutOfRange | None = setting(None, "choice", "outOfRange", among=get_args(OutOfRange))
+    include_headers: bool = setting(False, "flag", "includeHeaders")
+    max_offsets_per_batch: int = setting(MAX_OFFSETS_PER_BATCH, "number", "maxOffsetsPerTrigger", least=1)
+    max_offsets_per_task: int | None = setting(None, "number", "maxRecordsPerPartition", least=1)
+    min_offsets_per_task: int = setting(0, "number", "minRecordsPerPartition")
+    min_batch_ms: int = setting(0, "number")
+    max_batch_ms: int | None = setting(None, "number", least=1)
+    at_stop: Ending = setting("finish", "choice", among=get_args(Ending))
+    at_rebalance: Ending = setting("finish", "choice", among=get_args(Ending))
+    announce: bool = setting(True, "flag", "announce")
+    measure_bytes: bool = setting(False, "flag")
+    on_report: Callable[[Report], object] | None = setting(None, "function")
+    config: Mapping[str, str] | None = setting(None, "config")
+    warm_up: Callable[[DataFrame], object] | None = setting(None, "function")
 
     def kafka(self) -> KafkaSettings:
         """Return the settings of both Kafka clients. UsageError for one that is impossible."""
