@@ -275,7 +275,7 @@ class _Reading:
         """The group's own nodes, and its offsets."""
         layout, nodes, offsets = (
             self._layout,
-            empty(self._group, adopts=self._layout.adopts),
+            empty(self._group, adopts=self._layout.adopts, claims=self._layout.ownership.claimed),
             dict[TopicPartition, int | None](),
         )
         reads = [Read(want.path, want.kind) for want in roots(self._group, layout)]

@@ -18,7 +18,7 @@ from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
 from zkcoord.tree.decoders import wildcard_of
-from zkcoord.tree.paths import BROKERS, DRAFT, TOPICS, Layout
+from zkcoord.tree.paths import BROKERS, TOPICS, Layout
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
 
 GROUP = "g"
@@ -35,12 +35,13 @@ class ProductActor:
 def coordinator(
     process: SimProcess,
     pages: Pages | None = None,
-    layout: Layout = DRAFT,
+    layout: Layout | None = None,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
     description: bytes | None = None,
     **settings: Any,
 ) -> ProductActor:
     """A coordinator's process; with `pages` it keeps a journal there; `description`: what its candidate's node says."""
+    layout = layout or process.world.layout
     given = {
         "wanted_id": None,
         "description": description or json.dumps({"host": process.client}).encode(),

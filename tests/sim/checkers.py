@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from tests.sim.field import CHANNEL, LISTS, START, Facts, Field, Value, consumer_of, place_of
+from tests.sim.claim_checkers import claims_are_made_as_told, claims_fence_offsets
+from tests.sim.field import LISTS, START, Facts, Field, consumer_of, grants
+from tests.sim.places import CHANNEL, place_of
 from tests.sim.request_checkers import (
     quarantined_partitions_are_not_granted,
     records_are_peoples,
@@ -46,6 +48,8 @@ def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
             holding = field.holdings.get(key)
             if holding is None or consumer_of(field.owners.get(key, "")) != command.consumer:
                 continue
+            if (*key, holding.client) in field.thefts:
+                continue
             if holding.consumer != command.consumer and (command.group, holding.consumer) in field.registrations:
                 yield f"{command.consumer} starts {partition}, {holding.consumer} has not released it"
 
@@ -55,6 +59,8 @@ def one_reader_by_journal(entry: Entry, field: Field) -> Complaints:
     if entry.event != "read":
         return
     holding = field.holdings.get((entry.group, entry.partition))
+    if field.stolen_ms(entry.group, entry.partition, entry.client, entry.time_ms) is not None:
+        return  # its claim was deleted under it: it reads until it sees that, or its lease is over
     if holding is None or holding.client != entry.client:
         yield f"{entry.client} reads {entry.partition}, which {holding.client if holding else 'nobody'} holds"
         return
@@ -70,7 +76,7 @@ def granted_only_what_is_available(facts: Facts, field: Field) -> Complaints:
     """An owner is set only where it was empty, or named a registration that is gone (evicted: after its grace)."""
     if facts.session.process == OPERATOR:
         return
-    for value in _grants(facts):
+    for value in grants(facts, field):
         former = consumer_of(value.before or "")
         if not former or former == consumer_of(value.after or ""):
             continue
@@ -81,10 +87,6 @@ def granted_only_what_is_available(facts: Facts, field: Field) -> Complaints:
             waited_ms = facts.txn.time_ms - gone.time_ms
             if waited_ms * 1000 < _grace_ms(field, value.group, gone.timeout_ms) * GRACE_PERMILLE_MIN:
                 yield f"{value.partition} of the evicted {former} granted after {waited_ms} ms"
-
-
-def _grants(facts: Facts) -> list[Value]:
-    return [v for v in facts.owners if v.after and not v.after.startswith("!") and v.after != v.before]
 
 
 def _grace_ms(field: Field, group: str, timeout_ms: int) -> int:
@@ -147,7 +149,7 @@ def coordinator_checks_record_and_state(facts: Facts, field: Field) -> Complaint
         return
     rewritten = {tuple(c[:3]) for c in facts.gone_commands}  # by the consumer that refuses it
     sent = {c.group for c in facts.made_commands if tuple(c[:3]) not in rewritten}
-    groups = sent | {v.group for v in _grants(facts)}
+    groups = sent | {v.group for v in grants(facts, field)}
     made = {change.path for change in facts.txn.changes if change.before is None}
     for group in sorted(groups):
         for path in (f"/zkcoord/groups/{group}", f"/zkcoord/groups/{group}/state"):
@@ -161,7 +163,7 @@ def _coordinators_work(facts: Facts, field: Field) -> Iterator[str]:
     for command in facts.made_commands:
         if tuple(command[:3]) not in refused:
             yield f"command {command.sequence} for {command.consumer}"
-    for value in _grants(facts):
+    for value in grants(facts, field):
         yield f"owner of {value.partition}"
     for group, _, _ in facts.states:
         yield f"state of {group}"
@@ -212,7 +214,7 @@ def consumers_touch_only_their_own(facts: Facts, field: Field) -> Complaints:
     for group, consumer in sorted(fences):
         if "coordination" not in field.registrations[group, consumer].text:
             continue  # it knows only the draft, and no fence
-        if not facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}"):
+        if not facts.checks_exists(field.registration(group, consumer)):
             yield f"{session.client} wrote as {consumer} without a check of its registration"
 
 
@@ -234,7 +236,7 @@ def offsets_are_fenced(facts: Facts, field: Field) -> Complaints:
     groups = {v.group for v in facts.offsets}
     for group in sorted(groups):
         own = [c for (g, c), r in field.registrations.items() if g == group and r.session is session]
-        if not any(facts.checks_exists(f"/consumers/groups/{group}/ids/{consumer}") for consumer in own):
+        if not any(facts.checks_exists(field.registration(group, consumer)) for consumer in own):
             yield f"{session.client} wrote offsets of {group} without a check of its registration"
 
 
@@ -249,7 +251,7 @@ def statuses_are_fenced(facts: Facts, field: Field) -> Complaints:
         if place is None or place.kind != CHANNEL or (place.group, place.name) in joined:
             continue
         own = field.owned_by(session, place.group, place.name)
-        if not own or not facts.checks_exists(f"/consumers/groups/{place.group}/ids/{place.name}"):
+        if not own or not facts.checks_exists(field.registration(place.group, place.name)):
             yield f"{session.client} wrote the status of {place.name} without a check of its registration"
 
 
@@ -298,7 +300,7 @@ def generations_grow_with_the_target(facts: Facts, field: Field) -> Complaints:
 def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaints:
     """While a group is stopping nothing is granted; in an eager one that ends only when no member owns anything, or
     when somebody wishes that nothing is stopped."""
-    for value in _grants(facts):
+    for value in grants(facts, field):
         if state_of(field, value.group).get("stopping"):
             yield f"{value.partition} granted to {value.after} while {value.group} is stopping"
     for group, old, new in facts.states:
@@ -316,7 +318,7 @@ def eager_groups_stop_before_they_start(facts: Facts, field: Field) -> Complaint
 Checker = Callable[[Facts, Field], Complaints]
 TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
     one_reader_by_acknowledgements: ("gone_commands",),
-    granted_only_what_is_available: ("owners",),
+    granted_only_what_is_available: ("made_commands", "owners"),
     offsets_move_forward_over_what_was_processed: ("offsets",),
     only_the_newest_epoch_coordinates: EVERY,
     coordinator_checks_record_and_state: ("made_commands", "owners"),
@@ -328,10 +330,12 @@ TRANSACTION_CHECKERS: dict[Checker, tuple[str, ...]] = {
     generations_grow_with_the_target: ("states",),
     offsets_are_dropped_only_with_their_topic: ("offsets",),
     incarnations_only_grow: ("marks",),
-    eager_groups_stop_before_they_start: ("owners", "states"),
+    eager_groups_stop_before_they_start: ("made_commands", "owners", "states"),
+    claims_are_made_as_told: ("owners",),
+    claims_fence_offsets: ("owners", "offsets"),
     records_are_peoples: ("records",),
     requests_are_carried_out: ("made_commands",),
-    quarantined_partitions_are_not_granted: ("owners",),
+    quarantined_partitions_are_not_granted: ("made_commands", "owners"),
 }
 """Each checker with the lists of facts that it looks at. It is asked only when one of them is not empty."""
 
@@ -348,7 +352,7 @@ JOURNAL_CHECKERS: tuple[Callable[[Entry, Field], Complaints], ...] = (one_reader
 
 def watch(world: World) -> Field:
     """Check every transaction and every journal entry of this world from now on, and the rest after a calm."""
-    field = Field(world.ensemble)
+    field = Field(world.ensemble, claims=world.layout.ownership.claimed)
 
     def applied(txn: Txn) -> None:
         facts = field.read(txn)

@@ -1,4 +1,4 @@
-"""What the checkers know: each applied transaction in the words of the protocol (draft layout), from the znodes alone.
+"""What the checkers know: each applied transaction in the words of the protocol, from the znodes alone.
 
 Nothing of the product is used here: paths and JSON are spelled and read a second time (docs/protocol.md, sections 2
 and 3).
@@ -7,24 +7,21 @@ and 3).
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tests.sim.zookeeper import Ensemble, Session, Txn
+from tests.sim.places import CHANNEL, COMMAND, EVICTED, MARK, OWNER, REGISTRATION, STATE, Place, place_of
+from tests.sim.zookeeper import Change, Ensemble, Session, Txn
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import CheckNode, SetNode
 
 EPOCH = "/zkcoord/epoch"
 COORDINATOR = "/consumers/coordinator"
 STOP, START = "stop-fetcher", "start-fetcher"
-
-GROUP_PATH = re.compile(r"/consumers/groups/([^/]+)/(ids|owners|offsets|channel)/([^/]+)(?:/([^/]+))?$")
-PARTITION = re.compile("0|[1-9][0-9]{0,8}")
-RECORD_PATH = re.compile(r"/zkcoord/groups/([^/]+)(/state)?$")
 
 
 class Command(NamedTuple):
@@ -138,41 +135,6 @@ def parse_json(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-class Place(NamedTuple):
-    """What stands at a group's path: `kind` is one of the constants below."""
-
-    kind: str
-    group: str
-    name: str = ""  # of a consumer, or a topic
-    item: str = ""  # a command's sequence
-    partition: TopicPartition | None = None
-
-
-REGISTRATION, MARK, OWNER, OFFSET = "ids", "mark", "owner", "offset"
-CHANNEL, EVICTED, COMMAND = "channel", "evicted", "command"
-RECORD, STATE = "record", "state"
-
-
-@lru_cache(maxsize=4_000)
-def place_of(path: str) -> Place | None:
-    """What stands at a path; None: nothing that belongs to a group, or that a checker looks at."""
-    if (match := RECORD_PATH.match(path)) is not None:
-        return Place(STATE if match[2] else RECORD, match[1])
-    if (match := GROUP_PATH.match(path)) is None:
-        return None
-    group, place, name, item = match.groups()
-    if place in ("owners", "offsets"):
-        if item is None:
-            return Place(MARK, group, name) if place == "owners" else None
-        partition = TopicPartition(name, int(item)) if PARTITION.fullmatch(item) else None
-        return partition and Place(OWNER if place == "owners" else OFFSET, group, name, item, partition)
-    if place == "ids":
-        return Place(REGISTRATION, group, name) if item is None else None
-    if item is None or item == EVICTED:
-        return Place(item or CHANNEL, group, name)
-    return Place(COMMAND, group, name, item) if item.isascii() and item.isdigit() else None
-
-
 parsed = lru_cache(maxsize=1_000)(parse_json)
 """The same for checkers, which ask for what stands in a node again and again; what it returns must not be changed."""
 
@@ -191,8 +153,10 @@ def parse_command(group: str, consumer: str, sequence: str, data: bytes) -> Comm
 class Field:
     """What holds now, by the transactions applied so far."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, ensemble: Ensemble, *, claims: bool = False) -> None:
         self.ensemble = ensemble
+        self.claims = claims  # the layout `legacy`: owners are the ephemeral nodes of their consumers
+        self.thefts: dict[tuple[str, TopicPartition, str], int] = {}  # with its client: when somebody deleted its claim
         self.registrations: dict[tuple[str, str], Registration] = {}
         self.gone: dict[tuple[str, str], Gone] = {}
         self.commands: dict[tuple[str, str], dict[str, Command]] = {}
@@ -213,7 +177,7 @@ class Field:
     def read(self, txn: Txn) -> Facts:
         """The facts of a transaction; the field is still as before it."""
         facts = Facts(txn, txn.session)
-        for path, before, after in txn.changes:
+        for path, before, after in _net(txn.changes) if self.claims else txn.changes:
             place = place_of(path)
             if place is not None:
                 self._read_group(facts, place, before and before.data, after and after.data)
@@ -291,10 +255,40 @@ class Field:
         for value in facts.offsets:
             self._take_offset(value, reset=facts.session is self.ensemble.operator)
 
+    def registration(self, group: str, consumer: str) -> str:
+        """The path of a registration."""
+        return f"/consumers/{'' if self.claims else 'groups/'}{group}/ids/{consumer}"
+
+    def mark(self, group: str, topic: str) -> str:
+        """The path of a topic's mark."""
+        if self.claims:
+            return f"/zkcoord/groups/{group}/state/marks/{topic}"
+        return f"/consumers/groups/{group}/owners/{topic}"
+
+    def channel(self, group: str, consumer: str) -> str:
+        """The path of a channel."""
+        return (
+            f"/zkcoord/channels/{group}/{consumer}" if self.claims else f"/consumers/groups/{group}/channel/{consumer}"
+        )
+
     def owned_by(self, session: Session, group: str, consumer: str) -> bool:
         """True when the registration stands and was made by this session."""
         registration = self.registrations.get((group, consumer))
         return registration is not None and registration.session is session
+
+    def former(self, group: str, partition: TopicPartition) -> str | None:
+        """The thread that claims the partition, or of the consumer that held it last."""
+        holding = self.holdings.get((group, partition))
+        return self.owners.get((group, partition)) or (holding and f"{holding.consumer}-0")
+
+    def stolen_ms(self, group: str, partition: TopicPartition, client: str, now_ms: int) -> int | None:
+        """When somebody deleted this client's claim, if that is no longer ago than its session timeout."""
+        stolen_ms = self.thefts.get((group, partition, client)) if self.thefts else None
+        if stolen_ms is None:
+            return None
+        timeouts_ms = [r.session.timeout_ms for r in self.registrations.values() if r.session.client == client]
+        timeouts_ms += [gone.timeout_ms for gone in self.gone.values() if gone.client == client]
+        return stolen_ms if now_ms <= stolen_ms + max(timeouts_ms, default=0) else None
 
     def _take_owner(self, value: Value, facts: Facts) -> None:
         key = value.group, value.partition
@@ -303,8 +297,12 @@ class Field:
         else:
             self.owners.pop(key, None)
             holding = self.holdings.get(key)
-            if holding is not None and self.owned_by(facts.session, value.group, holding.consumer):
+            if holding is None or (self.claims and facts.txn.kind != "multi"):
+                return  # claims go with their session
+            if self.owned_by(facts.session, value.group, holding.consumer):
                 del self.holdings[key]
+            elif self.claims:  # its consumer may read until it sees that
+                self.thefts[value.group, value.partition, holding.client] = facts.txn.time_ms
 
     def _take_acknowledged(self, command: Command, facts: Facts) -> None:
         if command.option == STOP and self.owned_by(facts.session, command.group, command.consumer):
@@ -323,6 +321,7 @@ class Field:
             owner = consumer_of(self.owners.get(key, ""))  # "": somebody set it empty, perhaps once it was read
             if owner == command.consumer or (not owner and partition in _said(facts, command)):
                 self.holdings[key] = Holding(command.consumer, facts.session.client)
+                self.thefts.pop((*key, facts.session.client), None)
 
     def _take_offset(self, value: Value, *, reset: bool) -> None:
         key = value.group, value.partition
@@ -353,6 +352,30 @@ def _said(facts: Facts, command: Command) -> set[TopicPartition]:
                     low, _, high = part.partition("-")
                     found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
     return found
+
+
+def grants(facts: Facts, field: Field) -> list[Value]:
+    """The partitions that a coordinator gives to threads: by their owners, where owners are claims by its starts."""
+    if not field.claims:
+        return [v for v in facts.owners if v.after and not v.after.startswith("!") and v.after != v.before]
+    rewritten = {tuple(command[:3]) for command in facts.gone_commands}  # by the consumer that refuses it
+    starts = [c for c in facts.made_commands if c.option == START and tuple(c[:3]) not in rewritten]
+    return [
+        Value(c.group, partition, field.former(c.group, partition), f"{c.consumer}-0")
+        for c in starts
+        for partition in sorted(c.partitions or ())
+    ]
+
+
+def _net(changes: Iterable[Change]) -> list[tuple[str, Any, Any]]:
+    """Each path's first and last state: a claim is created and set, and what is only to be seen missing made and
+    removed."""
+    first: dict[str, Any] = {}
+    last: dict[str, Any] = {}
+    for path, before, after in changes:
+        first.setdefault(path, before)
+        last[path] = after
+    return [(path, first[path], last[path]) for path in first if first[path] is not None or last[path] is not None]
 
 
 def _text(data: bytes | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.sim.field import START, STOP, Facts, Field
+from tests.sim.field import START, STOP, Facts, Field, grants
 from tests.sim.rest_checkers import record_of, state_of
 
 OPERATOR = "operator"
@@ -60,7 +60,6 @@ def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
 
 def quarantined_partitions_are_not_granted(facts: Facts, field: Field) -> Iterator[str]:
     """What the state says is given to nobody is given to nobody."""
-    for value in facts.owners:
-        granted = value.after and not value.after.startswith("!") and value.after != value.before
-        if granted and str(value.partition) in (state_of(field, value.group).get("quarantined") or {}):
+    for value in grants(facts, field):
+        if str(value.partition) in (state_of(field, value.group).get("quarantined") or {}):
             yield f"{value.partition} is in quarantine, and was granted to {value.after}"

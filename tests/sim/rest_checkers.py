@@ -11,7 +11,6 @@ from tests.sim.process import SimProcess
 from tests.sim.topic_checkers import no_offset_outlives_its_topic, of_another_topic
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.paths import DRAFT
 
 Complaints = Iterator[str]
 INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -66,7 +65,7 @@ def _keeps_ranges(field: Field, group: str, consumer: str) -> bool:
     channel for whoever reads it next."""
     if (group, consumer) in field.registrations:
         return False
-    announced = parsed(field.ensemble.data(DRAFT.channel(group, consumer)) or b"").get("batch") or {}
+    announced = parsed(field.ensemble.data(field.channel(group, consumer)) or b"").get("batch") or {}
     read = {partition.topic for partition in _wanted(field, group)}
     return any(name.rpartition("-")[0] not in read for name in announced)
 

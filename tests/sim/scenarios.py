@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,15 +17,19 @@ from tests.sim.batches import BatchApplication, Sink
 from tests.sim.field import Field, parse_json
 from tests.sim.process import SimProcess
 from tests.sim.world import World
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.paths import TOPICS as BROKER_TOPICS
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
 TOPICS = {"t": 8, "u": 3}
 RECORD, STATE = DRAFT.record(GROUP), DRAFT.state(GROUP)
+ADOPTED = replace(DEFAULT_RECORD, adoption=Adoption(offsets="zookeeper", strategy="range", kafka="0.11"))
 CALM_STEPS = 60_000
 STORM_MS = 20_000  # about how long a storm lasts; what comes later comes in the calm
 
@@ -46,6 +51,8 @@ class Scene:
     ) -> None:
         self.world = world
         self.field: Field = checkers.watch(world)
+        if world.layout.adopts:
+            world.ensemble.ensure(RECORD, encode_record(ADOPTED))
         self.world.reads_disturb = False
         make_topics(world, topics)
         self._topics = topics
@@ -136,7 +143,9 @@ class Scene:
 
     def incarnation(self, topic: str) -> int:
         """Which incarnation of a topic the group's mark tells of; 0: none."""
-        return int(parse_json(self.world.ensemble.data(DRAFT.mark(GROUP, topic)) or b"").get("incarnation", 0))
+        return int(
+            parse_json(self.world.ensemble.data(self.world.layout.mark(GROUP, topic)) or b"").get("incarnation", 0)
+        )
 
     def grow(self, topic: str, partitions: int) -> None:
         """A broker gives the topic so many partitions; nothing when it is gone."""

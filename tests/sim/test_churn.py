@@ -19,7 +19,7 @@ from tests.sim.scenarios import Scene
 from tests.sim.world import World
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.shell.ports import Request
-from zkcoord.tree.paths import CANDIDATES, DRAFT
+from zkcoord.tree.paths import CANDIDATES, DRAFT, Layout
 from zkcoord.tree.writes import SetNode
 
 SEEDS = 30
@@ -180,11 +180,12 @@ def churn(
     steps: int = 2_500,
     rebalance_timeout_ms: int = 0,
     hold_ms: int = 0,
+    layout: Layout = DRAFT,
     **fixed: Any,
 ) -> World:
     """One seed of such a storm, and the calm after it."""
     world = World(seed)
-    world.options = replace(world.options, **fixed)
+    world.options, world.layout = replace(world.options, **fixed), layout
     rebalance_timeout_ms = rebalance_timeout_ms or [3_000, 8_000][seed % 2]
     scene = Scene(world, consumers=5, rebalance_timeout_ms=rebalance_timeout_ms, hold_ms=hold_ms)
     churning = Churn(world, scene, kinds)

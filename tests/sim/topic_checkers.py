@@ -19,7 +19,7 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
         group, topic = value.group, value.partition.topic
         if _is_deleted(field, group):
             continue
-        mark = parsed(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+        mark = parsed(field.ensemble.data(field.mark(group, topic)) or b"")
         mark = next((old for g, t, old, _ in facts.marks if (g, t) == (group, topic)), mark)
         stat = field.ensemble.stat(f"/brokers/topics/{topic}")
         if stat is not None and str(stat.czxid) == mark.get("czxid"):
@@ -54,7 +54,7 @@ def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
 
 def of_another_topic(field: Field, group: str, topic: str) -> bool:
     """True when the group's mark tells of another topic of that name than stands now, or of one that is gone."""
-    mark = parsed(field.ensemble.data(f"/consumers/groups/{group}/owners/{topic}") or b"")
+    mark = parsed(field.ensemble.data(field.mark(group, topic)) or b"")
     stat = field.ensemble.stat(f"/brokers/topics/{topic}")
     return bool(mark) and (stat is None or mark.get("czxid") != str(stat.czxid))
 

@@ -24,6 +24,7 @@ from tests.sim.store import LOSE_REPLY, LOSE_REQUEST, RUN, SimStore, one_of
 from tests.sim.trace import LINES_SHOWN, Trace
 from tests.sim.wire import COMMIT, Ask
 from tests.sim.zookeeper import Ensemble, Result
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import Transaction
 
 QUIET_MS = 5_000
@@ -42,6 +43,7 @@ class World:
         self._asks_at = NEVER_STEP if self._course is None else 1  # the step at which the course is asked
         self.options = Options.drawn(self.rng) if options is None else options
         self.ensemble = Ensemble(followers=self.options.followers, timeout_min_ms=1_000)
+        self.layout = DRAFT  # another one must be set before anything of the group is spawned
         self.processes: dict[str, SimProcess] = {}
         self.awake: dict[SimProcess, None] = {}  # those with an input, or due; some that have been stepped since
         self.stores: list[SimStore] = []

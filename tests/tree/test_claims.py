@@ -38,16 +38,16 @@ def test_a_claim_is_made_and_set_once_in_one_multi_so_that_it_has_version_1() ->
     [transaction] = plan(claims, nodes(), b"")
     assert transaction.writes == (FENCE, *made)
     [transaction] = plan(claims, nodes({OWNERS: True, f"{OWNERS}/t": False}), b"")
-    assert transaction.writes == (FENCE, CreateNode(f"{OWNERS}/t"), *made)
+    assert transaction.writes == (FENCE, CreateNode(f"{OWNERS}/t", shared=True), *made)
 
 
 def test_many_claims_are_several_multis_and_only_the_first_makes_the_parents() -> None:
     many = ClaimPartitions(partitions={TopicPartition("t" * 200, n): THREAD for n in range(1_000)})
     first, *others = plan(many, nodes({OWNERS: False}), b"")
-    assert first.writes[1] == CreateNode(OWNERS)
+    assert first.writes[1] == CreateNode(OWNERS, shared=True)
     assert others
     assert all(transaction.writes[0] == FENCE for transaction in others)
-    assert not any(CreateNode(OWNERS) in transaction.writes for transaction in others)
+    assert not any(CreateNode(OWNERS, shared=True) in transaction.writes for transaction in others)
     assert sum(len(t.writes) - 1 for t in (first, *others)) == 2_001
 
 
@@ -77,7 +77,7 @@ def test_a_claim_that_is_given_back_unread_checks_that_the_offset_is_as_it_was()
     [transaction] = plan(decision, nodes({OFFSETS: True, f"{OFFSETS}/t": False}), b"{}")
     assert transaction.writes == (
         FENCE,
-        CreateNode(f"{OFFSETS}/t"),
+        CreateNode(f"{OFFSETS}/t", shared=True),
         DeleteNode(f"{OWNERS}/t/0", 1),
         CheckNode(f"{OFFSETS}/t/0", 3),
         DeleteNode(f"{OWNERS}/t/1", 1),

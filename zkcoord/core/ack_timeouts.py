@@ -84,6 +84,7 @@ class AckTimeouts:
                 (c, partition): _again(self.refusals.get((c, partition), RetryBackoff()), refusal.sequence, now_ms)
                 for c, channel in view.channels.items()
                 for partition, refusal in channel.refusals.items()
+                if not refusal.taken  # it is not available while that claim stands
             },
             not_understood=self._refused_commands(view, now_ms),
             forgave=self.forgave and view.state.failed is not None,

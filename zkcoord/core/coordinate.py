@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from zkcoord.core.assignors import ASSIGNORS, Assignor
 from zkcoord.core.beside import changes_mode, mode_changes, problem_beside, responses_beside
 from zkcoord.core.budget import limited
+from zkcoord.core.claims import claims_of_evicted, claims_to_delete
 from zkcoord.core.decisions import (
     Decision,
     EvictMember,
@@ -78,6 +79,7 @@ def decide(
     decisions += keeping
     decisions += _refused_commands(view, waiting)
     decisions += draft_releases(view)
+    decisions += claims_to_delete(view, memory.ack_timeouts, now_ms)
     memory = _asked_to_rebalance(view, memory)
     barred = memory.quarantines.barred(view, eligible)
     decisions += _quarantine(view, barred, decisions)
@@ -360,7 +362,7 @@ def _purges(view: GroupView, memory: Memory, announced: Replays, now_ms: int) ->
     if not orphans:
         return []
     timeouts = memory.ack_timeouts
-    owning = {consumer_of(thread) for thread in memory.difference.value.owning}
+    owning = {consumer_of(thread) for thread in memory.difference.value.owning} | claims_of_evicted(view).keys()
     decisions: list[Decision] = []
     for consumer_id in orphans:
         channel = view.channels[consumer_id]

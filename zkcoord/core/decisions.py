@@ -160,6 +160,13 @@ class RememberInstances(_Decided):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteClaims(_OfMember):
+    """Delete claims of an evicted consumer whose session goes on; `partitions`: with the versions of their offsets."""
+
+    partitions: Mapping[TopicPartition, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeChannel(_OfMember):
     """Remove the channel of a registration that is gone, with what still stands in it."""
 
@@ -188,6 +195,7 @@ Decision = (
     | RememberInstances
     | ReleaseForDraftMember
     | PingMember
+    | DeleteClaims
     | PurgeChannel
     | RemoveRefused
 )

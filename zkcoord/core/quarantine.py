@@ -21,11 +21,11 @@ from zkcoord.core.decisions import Decision, SetState, StateEvent, written
 from zkcoord.core.model import TopicPartition, consumer_of, json_bytes
 from zkcoord.core.requests import rebalancing
 from zkcoord.core.state import Quarantine
-from zkcoord.core.view import GroupView, Member, Refusal
+from zkcoord.core.view import TAKEN, GroupView, Member, Refusal
 
-BROKER, UNREADABLE_OFFSET, TAKEN = "broker", "unreadable offset", "taken"
+BROKER, UNREADABLE_OFFSET = "broker", "unreadable offset"
 """The first words of refusals that are no strike: Kafka could not be reached, or does not know the partition yet;
-the committed offset is unreadable until an operator mends it; another session still has its claim."""
+the committed offset is unreadable until an operator mends it. (So is one whose claim another session has.)"""
 
 STRIKES_MAX = 3
 """Different consumers that a partition may break: one may be ill, and a second one with it, hardly a third."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from zkcoord.core.ack_timeouts import AckTimeouts
+from zkcoord.core.claims import claimed
 from zkcoord.core.decisions import GrantPartitions, ReleaseForDraftMember, StopFetching
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -26,8 +27,11 @@ from zkcoord.core.view import GroupView, Owner
 def available(view: GroupView, timeouts: AckTimeouts, owner: Owner | None, now_ms: int) -> bool:
     """True when the owner node is absent or empty, or names a registration that is gone and past any grace.
 
-    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader.
+    An owner that names no thread is nobody's and not free: somebody overwrote it, perhaps under a reader. Where owners
+    are claims, one that stands is never available: nobody else could claim the partition.
     """
+    if owner is not None and view.claims and claimed(owner):
+        return False
     if owner is None or not owner.thread:
         return True
     holder = consumer_of(owner.thread)

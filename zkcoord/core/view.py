@@ -107,12 +107,22 @@ class QueuedCommand:
         return self.threads is None or partition in self.threads
 
 
+TAKEN = "taken"
+"""The first word of a refusal because another session had claimed the partition: nobody's fault, and tried again as
+soon as that claim is gone."""
+
+
 class Refusal(NamedTuple):
     """A start that the consumer could not carry out: its generation, its sequence in the channel ("": untold), why."""
 
     generation: int
     sequence: str
     reason: str
+
+    @property
+    def taken(self) -> bool:
+        """True when another session had claimed it."""
+        return self.reason.startswith(TAKEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +136,7 @@ class Channel:
     refusals: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
     evicted_ms: int | None = None  # marked: what it owned is kept from others this long, its own session timeout
     held: frozenset[TopicPartition] = frozenset()  # what its consumer says that it holds
+    evicted_owned: frozenset[TopicPartition] = frozenset()  # by the mark, where owners are claims
     announced: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # ranges, by its consumer
     refused_mark: bool = False  # the child `refused` stands
     pinged: str = ""  # the sequence of the last ping that its consumer answered
@@ -167,7 +178,11 @@ class GroupView:
     group: str
     members: Mapping[str, Member] = field(default_factory=dict)
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # nodes that exist; of claims also those of
+    # `tree.effective_owners`, at version -1
+    claims: bool = False  # owners are claims: ephemeral nodes of their consumers
+    claim_offsets: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    # versions of the offsets of claims whose consumers were evicted, as looked up; None: there is no node
     topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # those members subscribe, that exist
     marked: frozenset[str] = frozenset()  # topics whose mark stands
     brokers: Mapping[int, str] = field(default_factory=dict)  # the racks of brokers with replicas, if a member has one

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from zkcoord.core.command import Option
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Owner
+from zkcoord.serving.changes import more_than_shown
+from zkcoord.serving.claims import ClaimWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place
 from zkcoord.tree.reading import below
@@ -33,6 +35,7 @@ class Channels:
     group: str
     layout: Layout
     tracker: Tracker
+    claims: ClaimWatch = field(init=False)
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # the owners that `_owned` was made of
     _owned: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
     # consumer -> its partitions, sorted; invariant: by `_owners`
@@ -43,6 +46,9 @@ class Channels:
     _last: dict[str, str] = field(default_factory=dict)  # consumer -> the last of its commands in this batch
     _last_read: dict[str, str] = field(default_factory=dict)  # likewise, of those that were read
     _lists: dict[str, Node] = field(default_factory=dict)  # consumer -> its channel's list as last read
+
+    def __post_init__(self) -> None:
+        self.claims = ClaimWatch(self.group, self.layout, self.tracker)
 
     # a batch of answers
 
@@ -105,7 +111,7 @@ class Channels:
             self.tracker.unwant(f"{node.path}/{sequence}")
             self._touch_status(consumer_id)
             if command.option == Option.START_FETCHER.value and command.error is None:
-                pass  # its status says what its consumer could not start
+                self.claims.touch(command.threads or ())  # its status says what its consumer could not start
             elif command.threads is None:
                 self.touch_owners_of({consumer_id}, after)
             else:
@@ -113,7 +119,7 @@ class Channels:
         if EVICTED_MARK not in names:
             self.tracker.unwant(f"{node.path}/{EVICTED_MARK}")
         results = self._read_beside(after, consumer_id)
-        if _more_than_shown(self._lists.get(consumer_id), node):
+        if more_than_shown(self._lists.get(consumer_id), node):
             self._touch_all(results)
         self._lists[consumer_id] = node
 
@@ -188,7 +194,9 @@ class Channels:
         self._touch(self.layout.channel(self.group, consumer_id))
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in list(partitions):
+        touched = list(partitions)
+        self.claims.touch(touched)
+        for partition in touched:
             self._touch(self.layout.owner(self.group, partition))
 
     def _touch_all(self, paths: Iterable[str]) -> None:
@@ -216,11 +224,3 @@ def _by_consumer(owners: Mapping[TopicPartition, Owner]) -> dict[str, list[Topic
     for thread, partitions in threads.items():
         consumers[consumer_of(thread)] += partitions
     return {consumer_id: sorted(partitions) for consumer_id, partitions in consumers.items()}
-
-
-def _more_than_shown(before: Node | None, now: Node) -> bool:
-    """True when children came and went between two looks at a list."""
-    if before is None or before.stat is None or now.stat is None:
-        return False
-    shown = set(before.children).symmetric_difference(now.children)
-    return now.stat.child_changes - before.stat.child_changes > len(shown)

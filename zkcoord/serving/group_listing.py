@@ -16,6 +16,7 @@ USUAL = {
     Place.IDS: Kind.CHILDREN,
     Place.REGISTRATION: Kind.DATA,
     Place.OWNER: Kind.DATA,
+    Place.CLAIMS: Kind.CHILDREN,
     Place.OFFSET: Kind.DATA,
     Place.INSTANCES: Kind.CHILDREN,
     Place.INSTANCE: Kind.DATA,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
 
+from zkcoord.core.decisions import Decision, DeleteClaims, GrantPartitions, PingMember, StopFetching
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
@@ -18,6 +19,7 @@ from zkcoord.core.replay import OpenRanges
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
+from zkcoord.serving.claims import ClaimWatch
 from zkcoord.serving.group_listing import USUAL, GroupListing
 from zkcoord.serving.topics import TopicTable
 from zkcoord.shell.tracker import Tracker
@@ -38,6 +40,7 @@ class GroupWatch:
     tracker: Tracker
     nodes: GroupNodes
     channels: Channels
+    claims: ClaimWatch
     needs: Needs = NO_NEEDS
     wildcards: frozenset[Wildcard] = frozenset()
     _instances: Mapping[str, Instance] = field(default_factory=dict)
@@ -62,8 +65,9 @@ class GroupWatch:
     @classmethod
     def begin(cls, group: str, layout: Layout, tracker: Tracker) -> GroupWatch:
         """Follow a group from now on."""
-        nothing = empty(group, adopts=layout.adopts)
-        following = cls(group, layout, tracker, nothing, Channels(group, layout, tracker), whole=not layout.adopts)
+        nothing = empty(group, adopts=layout.adopts, claims=layout.ownership.claimed)
+        channels = Channels(group, layout, tracker)
+        following = cls(group, layout, tracker, nothing, channels, channels.claims, whole=not layout.adopts)
         following.modes = ModeWatch(group) if layout.adopts else None
         tracker.want_all(first(group, layout), group)
         return following
@@ -137,6 +141,7 @@ class GroupWatch:
             self.needs = self.needs._replace(topics=self.needs.topics | of_plan)
             for topic in sorted(self.needs.topics - before):
                 self.tracker.want_all(above_partitions(self.group, topic, self.layout), self.group)
+            self.claims.want(sorted(self.needs.topics - before))
             table.want(self.group, self.needs.topics)
         self._members, self._instances, self._changes = members, instances, table.changes
         self._of_plan = of_plan
@@ -172,8 +177,9 @@ class GroupWatch:
         if not self._looking <= topics:
             self._look_no_more(self._looking - topics)
         self._looking = set(topics)
-        if not topics and self.nodes.offsets.keys() - self._announced.keys():
-            kept = {p: seen for p, seen in self.nodes.offsets.items() if p in self._announced}
+        wanted = self._announced.keys() | self.claims.offsets
+        if not topics and self.nodes.offsets.keys() - wanted:
+            kept = {p: seen for p, seen in self.nodes.offsets.items() if p in wanted}
             self.nodes = fast_replace(self.nodes, offsets=kept)
 
     def _look_no_more(self, topics: Set[str]) -> None:
@@ -185,7 +191,7 @@ class GroupWatch:
             self._unwant(path, Kind.CHILDREN)
         for partition in [p for p in self._offsets if p.topic in topics]:
             self._offsets.discard(partition)
-            if partition not in self._announced:
+            if partition not in self._announced and partition not in self.claims.offsets:
                 self._unwant(self.layout.offset(self.group, partition))
 
     def read_again(self) -> bool:
@@ -216,6 +222,7 @@ class GroupWatch:
 
         Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
         """
+        self.nodes = self.claims.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
         self._opened = self._opened.seen(view)
         found = self._opened.found
@@ -224,7 +231,7 @@ class GroupWatch:
         versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
         for partition in sorted(self._announced.keys() - versions.keys()):
             del self._announced[partition]
-            if partition not in self._offsets:
+            if partition not in self._offsets and partition not in self.claims.offsets:
                 self._unwant(self.layout.offset(self.group, partition))
         new = sorted(p for p, version in versions.items() if self._announced.get(p) != version)
         for partition in new:
@@ -273,6 +280,15 @@ class GroupWatch:
         """Follow the owners of these partitions: a grant of them is about to be sent."""
         self._want_owners(partitions)
 
+    def sent(self, decision: Decision) -> None:
+        """Note that this was sent: what it may lead to is read."""
+        if isinstance(decision, StopFetching | GrantPartitions):
+            self.channels.sent(decision.consumer_id, decision.partitions)
+        elif isinstance(decision, PingMember):
+            self.channels.sent(decision.consumer_id, ())
+        elif isinstance(decision, DeleteClaims):
+            self.claims.read_offsets(decision.partitions)
+
     def _watch_until_mended(self, address: Address, node: Node, wrong: bool) -> None:
         """Watch a node that nobody can parse, since somebody is asked to edit it; the record is watched anyway."""
         if node.kind is Kind.DATA and address.place is not Place.RECORD:
@@ -310,6 +326,8 @@ class GroupWatch:
                         self._touch_missing(address.name)
                 elif address.name in before.marks:
                     self._forget(address.name)
+            case Place.CLAIMS, Kind.CHILDREN:
+                self.claims.follow_list(node)
             case Place.OFFSETS, Kind.CHILDREN if address.name in self._looking:
                 self._offsets.update(_numbered(address.name, partition_numbers(node.children)))
                 self._want_below(address, node, ())
@@ -340,6 +358,8 @@ class GroupWatch:
                 self._unwant(path)
 
     def _want_owners(self, partitions: Iterable[TopicPartition]) -> None:
+        if self.layout.ownership.claimed:
+            return  # those in a list are read
         fresh = [p for p in partitions if p not in self._owners[p.topic]]
         for partition in fresh:
             self._owners[partition.topic].add(partition)

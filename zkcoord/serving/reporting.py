@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
     Decision,
+    DeleteClaims,
     DropTopic,
     EvictMember,
     FoundGroup,
@@ -77,6 +78,9 @@ class Reporter:
             case WriteResponse():
                 name = "wish_answered"
                 fields |= {"wish": decision.request, "run": decision.run, "state": decision.state}
+            case DeleteClaims():
+                name = "claims_deleted"
+                fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}
             case EvictMember() | RejectMember() | PingMember() | PurgeChannel() | RemoveRefused():
                 name = CONSUMERS[type(decision)]
                 fields |= {"consumer": decision.consumer_id}

@@ -17,10 +17,8 @@ from zkcoord.core.decisions import (
     GrantPartitions,
     LookUpTopic,
     MarkTopic,
-    PingMember,
     RemoveGroup,
     RenewMark,
-    StopFetching,
 )
 from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
@@ -376,10 +374,7 @@ class CoordinatorRole:
             for transaction in plan(decisions, following.nodes, marked, self._layout):
                 self._loop.commit(transaction, GROUP, now_ms, f"group {group}")
             for decision in decisions:
-                if isinstance(decision, StopFetching | GrantPartitions):
-                    following.channels.sent(decision.consumer_id, decision.partitions)
-                elif isinstance(decision, PingMember):
-                    following.channels.sent(decision.consumer_id, ())
+                following.sent(decision)
                 self._report.decision(group, decision)
         if any(isinstance(decision, RemoveGroup) for decision in decisions):
             following.list_everything()

@@ -5,12 +5,14 @@ Each is guarded by the versions that it was decided from: the consumer may be ac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zkcoord.core.command import Option
-from zkcoord.core.decisions import EvictMember, RemoveRefused
-from zkcoord.core.model import consumer_of
+from zkcoord.core.decisions import DeleteClaims, EvictMember, RemoveRefused
+from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.view import Channel, GroupView
+from zkcoord.tree.evicted import encode_evicted
+from zkcoord.tree.offset_store import unchanged
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Layout
 from zkcoord.tree.registration import MARKER, POKE, Registration, encode_registration
 from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, DeleteNode, Write, parts
@@ -24,10 +26,12 @@ def evict(decision: EvictMember, view: GroupView, layout: Layout) -> list[Write]
     if decision.sequence is not None:
         command = next(c for c in channel.commands if c.sequence == decision.sequence)
         guard = CheckNode(f"{path}/{command.sequence}", command.version)
+    owned = [p for p, owner in view.owners.items() if consumer_of(owner.thread) == decision.consumer_id]
+    mark = encode_evicted(decision.session_timeout_ms, owned if layout.ownership.claimed else None)
     return [
         guard,
         DeleteNode(layout.registration(view.group, decision.consumer_id), member.version),
-        CreateNode(f"{path}/{EVICTED_MARK}", str(decision.session_timeout_ms).encode("ascii")),
+        CreateNode(f"{path}/{EVICTED_MARK}", mark),
     ]
 
 
@@ -37,6 +41,17 @@ def poke(group: str, epoch: int, layout: Layout) -> list[Write]:
     path = layout.registration(group, f"{group}_{POKE}-{epoch}")
     data = encode_registration(Registration(subscription={}, coordination=MARKER, timestamp="0"))
     return [CreateNode(path, data, ephemeral=True), DeleteNode(path, 0)]
+
+
+def delete_claims(
+    decision: DeleteClaims, partitions: Iterable[TopicPartition], view: GroupView, layout: Layout
+) -> list[Write]:
+    """Delete these claims, each only while the offset is as it was: else it may be another consumer's by now."""
+    writes: list[Write] = []
+    for partition in partitions:
+        writes += unchanged(layout.offset(view.group, partition), decision.partitions[partition])
+        writes.append(layout.ownership.free(layout.owner(view.group, partition), view.owners[partition].version))
+    return writes
 
 
 def purge(channel: Channel, group: str, layout: Layout) -> Iterator[list[Write]]:
@@ -65,6 +80,7 @@ def remove_refused(decision: RemoveRefused, view: GroupView, layout: Layout) -> 
     path = layout.channel(view.group, decision.consumer_id)
     writes: list[Write] = []
     starting = command.option == Option.START_FETCHER.value  # a stop names threads, too, and its consumer reads on
+    starting = starting and not layout.ownership.claimed  # what it did not understand it has not claimed
     for partition, thread in sorted((command.threads or {}).items()) if starting else ():
         owner = view.owners.get(partition)
         if owner is not None and owner.thread == thread and consumer_of(thread) == decision.consumer_id:

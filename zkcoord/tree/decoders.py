@@ -18,7 +18,6 @@ from zkcoord.core.view import (
     Wildcard,
 )
 from zkcoord.errors import CorruptError
-from zkcoord.tree.codec import INT32_MAX, corrupt, text_of, whole
 from zkcoord.tree.command import (
     announced,
     decode_command,
@@ -72,14 +71,6 @@ def wildcard_of(registration: Registration) -> Wildcard | None:
     if regex is None:
         return None
     return Wildcard(regex, registration.pattern == BLACK_LIST, registration.subscription[regex])
-
-
-def decode_evicted(data: bytes) -> int:
-    """The session timeout in ms that the mark of an eviction holds; CorruptError for anything else."""
-    found = whole(text_of("mark of an eviction", data))
-    if found is None or not 0 <= found <= INT32_MAX:
-        raise corrupt("mark of an eviction", data, "no session timeout in ms")
-    return found
 
 
 def outstanding(sequence: str, node: Node) -> QueuedCommand:

@@ -53,7 +53,7 @@ def _removals(decision: DropTopic, nodes: GroupNodes, owned: Iterable[TopicParti
     view, topic = nodes.view, decision.topic
     stays = frozenset(view.topics.get(topic, ()) if decision.again else ())
     writes: list[Write] = []
-    for partition in sorted(owned):
+    for partition in sorted(owned) if not layout.ownership.claimed else ():  # claims go with their sessions
         thread, version = view.owners[partition]
         path = layout.owner(view.group, partition)
         if partition.partition not in stays:

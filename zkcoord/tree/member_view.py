@@ -68,7 +68,7 @@ def let_go(before: MemberNodes, partitions: Iterable[TopicPartition]) -> MemberN
     return fast_replace(before, view=view)
 
 
-_PARENTS = frozenset({Place.OFFSETS, Place.OWNERS, Place.MARK})  # a topic's owners may stand below its mark
+_PARENTS = frozenset({Place.OFFSETS, Place.OWNERS, Place.CLAIMS})
 
 
 class _Folder:

@@ -33,6 +33,7 @@ class Place(Enum):
     IDS = "ids"
     REGISTRATION = "registration"
     OWNERS = "owners"
+    CLAIMS = "claims"
     MARK = "mark"
     OWNER = "owner"
     OFFSETS = "offsets"
@@ -191,7 +192,9 @@ class Layout:
             partition = None if number is None else TopicPartition(topic.name, number)
             return Address(topic.place, topic.group, topic.name, name, partition)
         if path.startswith(f"{self.groups}/"):
-            return _parse_group(path[len(self.groups) + 1 :].split("/"))
+            found = _parse_group(path[len(self.groups) + 1 :].split("/"))
+            claims = found is not None and found.place is Place.MARK and not self.owners_below_marks
+            return found._replace(place=Place.CLAIMS) if found is not None and claims else found
         if self.channels is not None and path.startswith(f"{self.channels}/"):
             group, *rest = path[len(self.channels) + 1 :].split("/")
             return _parse_channel(group, rest)

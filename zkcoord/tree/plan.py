@@ -14,6 +14,7 @@ from typing import assert_never
 from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import (
     Decision,
+    DeleteClaims,
     DropTopic,
     EvictMember,
     FoundGroup,
@@ -37,7 +38,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, DELETE
 from zkcoord.core.requests import DONE
 from zkcoord.core.state import GroupState
-from zkcoord.tree.channel import evict, poke, purge, remove_refused
+from zkcoord.tree.channel import delete_claims, evict, poke, purge, remove_refused
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.drop import drop_topic
 from zkcoord.tree.instance import encode_instance
@@ -146,6 +147,9 @@ class _Planner:
                 yield self._guarded([self._control(decision.consumer_id, Option.PING)], decision.why)
             case EvictMember():
                 yield self._guarded(evict(decision, self._view, self._layout), decision.why)
+            case DeleteClaims():
+                for some in parts(sorted(decision.partitions), self._weight):
+                    yield self._guarded(delete_claims(decision, some, self._view, self._layout), decision.why)
             case PurgeChannel():
                 gone = self._view.channels[decision.consumer_id]
                 for piece in purge(gone, self._view.group, self._layout):
@@ -164,6 +168,10 @@ class _Planner:
             return 2 * (room + len(item[1])) + 3 * len(item[0].topic) + WRITE_BYTES + announced
 
         return map(dict, parts(partitions.items(), weight))
+
+    def _weight(self, partition: TopicPartition) -> int:
+        group, layout = self._view.group, self._layout
+        return len(layout.owner(group, partition)) + 2 * len(layout.offset(group, partition)) + WRITE_BYTES
 
     def _guarded(self, writes: Sequence[Write], why: str) -> Transaction:
         group = self._view.group
@@ -243,6 +251,8 @@ class _Planner:
         group, topic = self._view.group, decision.topic
         path = self._layout.mark(group, topic)
         above = [path.rpartition("/")[0], self._layout.offsets(group), self._layout.topic_offsets(group, topic)]
+        if self._layout.ownership.claimed:
+            above += [self._layout.owners(group), self._layout.topic_owners(group, topic)]
         missing = [parent for parent in above if parent not in self._parents]
         writes: list[Write] = [CreateNode(parent, shared=self._layout.shared(parent)) for parent in missing]
         self._parents.update(above)

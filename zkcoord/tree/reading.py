@@ -14,8 +14,10 @@ rules, each with its reason:
   start in the channel that is read behind it, unless that was acknowledged: so no stop is sent beside it.
 * A channel's list before its data: the data is the status, where acknowledged commands left their results.
 * A topic's mark beside its owners' list: below a mark that is missing no owner is read.
-* Owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its channel
-  (`serving.channels`), and all of them are read again now and then (`serving.owner_rounds`).
+* Where owners are claims, each topic's list of them is watched, since anybody may make and delete one; what one says
+  never changes.
+* Other owners are not watched, since there may be very many. What an acknowledgement leaves in them is read with its
+  channel (`serving.channels`), and all of them are read again now and then (`serving.owner_rounds`).
 * What an own multi writes of owners, state and commands is told by its reply (`by_writes`).
 """
 
@@ -61,6 +63,12 @@ def above_partitions(group: str, topic: str, layout: Layout) -> tuple[Want, Want
     return Want(layout.mark(group, topic)), Want(layout.topic_offsets(group, topic))
 
 
+def claim_lists(group: str, topic: str, layout: Layout) -> tuple[Want, ...]:
+    """The list of a topic's claims, where owners are claims."""
+    listed = Want(layout.topic_owners(group, topic), Kind.CHILDREN, watch=True)
+    return (listed,) if layout.ownership.claimed else ()
+
+
 def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> list[Want]:
     """The nodes that these children of a list name, in their order."""
     match address.place:
@@ -73,10 +81,13 @@ def below(address: Address, path: str, names: Iterable[str], layout: Layout) -> 
         case Place.CHANNEL:
             return [Want(f"{path}/{name}") for name in names if is_sequence(name) or name == EVICTED_MARK]
         case Place.OWNERS:
-            topics = [(above_partitions(address.group, t, layout), Want(f"{path}/{t}", Kind.CHILDREN)) for t in names]
-            return [want for above, listed in topics for want in (*above, listed)]
+            watch = layout.ownership.claimed
+            topics = [(above_partitions(address.group, t, layout), f"{path}/{t}") for t in names]
+            return [want for above, owners in topics for want in (*above, Want(owners, Kind.CHILDREN, watch))]
         case Place.MARK:
             return [Want(f"{path}/{number}", by_writes=True) for number in partition_numbers(names)]
+        case Place.CLAIMS:
+            return [Want(f"{path}/{number}") for number in partition_numbers(names)]
         case Place.OFFSETS if address.name:
             return [Want(f"{path}/{number}") for number in partition_numbers(names)]
         case Place.OFFSETS:

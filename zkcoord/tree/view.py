@@ -17,7 +17,6 @@ from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.view import SESSION_TIMEOUT_MS, Channel, GroupView, OffsetSeen, Owner
 from zkcoord.errors import CorruptError
 from zkcoord.tree.decoders import (
-    decode_evicted,
     instance_of,
     member_of,
     not_carried_out,
@@ -25,6 +24,7 @@ from zkcoord.tree.decoders import (
     outstanding,
     with_status,
 )
+from zkcoord.tree.evicted import Evicted, decode_evicted
 from zkcoord.tree.ownership import UNREADABLE_OWNER, is_draft_stop, owner_of
 from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Address, Layout, Place, parents
 from zkcoord.tree.record import decode_record
@@ -41,6 +41,7 @@ class GroupNodes:
 
     view: GroupView
     parents: frozenset[str] = frozenset()  # parents of marks, offsets and instances that stand
+    claims: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # where owners are claims: those that stand
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)  # topic -> its mark's node
     lists: Mapping[str, Node] = field(default_factory=dict)  # of a topic's owners or offsets, by path
     offsets: Mapping[TopicPartition, OffsetSeen] = field(default_factory=dict)  # of topics that were looked up
@@ -48,9 +49,9 @@ class GroupNodes:
     problems: Mapping[str, str] = field(default_factory=dict)  # path -> what is wrong with it, and who must act
 
 
-def empty(group: str, *, adopts: bool = False) -> GroupNodes:
-    """A group of which nothing has been read. `adopts`: of the layout."""
-    return GroupNodes(view=GroupView(group=group, adopts=adopts))
+def empty(group: str, *, adopts: bool = False, claims: bool = False) -> GroupNodes:
+    """A group of which nothing has been read. `adopts`, `claims`: of the layout."""
+    return GroupNodes(view=GroupView(group=group, adopts=adopts, claims=claims))
 
 
 def fold(before: GroupNodes, nodes: Iterable[Node], layout: Layout) -> GroupNodes:
@@ -64,7 +65,7 @@ def fold_parsed(before: GroupNodes, nodes: Iterable[tuple[Address, Node]]) -> Gr
     folder = _Folder(before)
     for address, node in nodes:
         if address.place is Place.OWNER:  # there are many
-            folder.owner(address, node)
+            (folder.claim if before.view.claims else folder.owner)(address, node)
         else:
             folder.take(address, node)
     return folder.result()
@@ -123,6 +124,8 @@ class _Folder:
                 self._evicted(address, node)
             case Place.OFFSET:
                 self._offset(address, node)
+            case Place.CLAIMS:
+                self._claims(address, node)
             case Place.OFFSETS | Place.MARK if node.kind is Kind.CHILDREN:
                 self._owned("lists")[node.path] = node
             case Place.OWNERS | Place.OFFSETS:
@@ -209,6 +212,7 @@ class _Folder:
                 known,
                 commands=tuple(c for c in known.commands if c.sequence in names),
                 evicted_ms=known.evicted_ms if EVICTED_MARK in names else None,
+                evicted_owned=known.evicted_owned if EVICTED_MARK in names else frozenset(),
                 refused_mark=REFUSED_MARK in names,
             )
             return
@@ -239,15 +243,16 @@ class _Folder:
         channel = channels.get(address.name)
         if channel is None:
             return
-        evicted_ms, wrong = None, None
+        evicted, wrong = None, None
         if node.stat is not None:
             try:
-                evicted_ms = decode_evicted(node.data)
+                evicted = decode_evicted(node.data)
             except CorruptError as error:
-                evicted_ms = SESSION_TIMEOUT_MS
-                wrong = f"{error}: {evicted_ms} ms are waited in its place; who wrote it must be mended"
+                evicted = Evicted(SESSION_TIMEOUT_MS)
+                wrong = f"{error}: {SESSION_TIMEOUT_MS} ms are waited in its place; who wrote it must be mended"
         self._problem(node.path, wrong)
-        channels[address.name] = fast_replace(channel, evicted_ms=evicted_ms)
+        evicted_ms, owned = evicted or (None, frozenset())
+        channels[address.name] = fast_replace(channel, evicted_ms=evicted_ms, evicted_owned=owned)
 
     def owner(self, address: Address, node: Node) -> None:
         """Take in what an owner's node says."""
@@ -274,12 +279,30 @@ class _Folder:
         elif self._problems:
             self._problem(node.path, None)
 
+    def claim(self, address: Address, node: Node) -> None:
+        """Take in what a claim's node says."""
+        partition = address.partition
+        if partition is None:
+            return
+        if node.stat is not None:
+            self._owned("claims")[partition] = owner_of(node.data, node.stat.version)
+        elif partition in self._own.get("claims", self._before.claims):
+            del self._owned("claims")[partition]
+
+    def _claims(self, address: Address, node: Node) -> None:
+        """Take in the list of a topic's claims: what is not in it is nobody's."""
+        self._parent(node)
+        names, known = frozenset(node.children), self._own.get("claims", self._before.claims)
+        gone = [p for p in known if p.topic == address.name and str(p.partition) not in names]
+        for partition in gone:
+            del self._owned("claims")[partition]
+
     def _mark(self, address: Address, node: Node) -> None:
         topic, marks = address.name, self._owned("marks")
         known = marks.pop(topic, None)
         self._problem(node.path, None)
         if node.stat is None:
-            if known is not None:  # removed with the topic, and with all that stood below it
+            if known is not None and not self._before.view.claims:  # removed with all that stood below it
                 self._dropped.add(topic)
             return
         try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, NamedTuple
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.racks import broker_racks, partition_racks, racked
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
+from zkcoord.tree.effective_owners import effective_owners
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.topic import changes_of
 from zkcoord.tree.view import GroupNodes
@@ -35,6 +37,7 @@ class ViewInputs(NamedTuple):
     topics: object = None
     racks: object = None
     changed: object = None
+    owners: tuple[object, ...] = ()
 
 
 NO_INPUTS = ViewInputs()
@@ -86,6 +89,9 @@ def view_of(
     if of_marks != made_of.changed:
         now = {topic: environment.topics.mark(topic, environment.root_czxid) for topic in nodes.marks.keys() & topics}
         changes["changed"] = changes_of(nodes.marks, now.get, environment.topics.deleted)
+    of_owners = (nodes.claims, view.members, view.channels) if view.claims else ()
+    if len(of_owners) != len(made_of.owners) or not all(map(is_, of_owners, made_of.owners)):
+        changes["owners"] = effective_owners(nodes.claims, view.members, view.channels)
     changes["protocols"] = environment.protocols
     changes = {name: now for name, now in changes.items() if now != getattr(view, name)}
-    return fast_replace(view, **changes) if changes else view, ViewInputs(of_topics, of_racks, of_marks)
+    return fast_replace(view, **changes) if changes else view, ViewInputs(of_topics, of_racks, of_marks, of_owners)

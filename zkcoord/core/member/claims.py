@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.member.view import NOBODY, MemberView
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.quarantine import TAKEN
+from zkcoord.core.view import TAKEN
 
 Threads = Mapping[TopicPartition, str]
 

@@ -1,0 +1,73 @@
+"""What a coordinator decides where owners are claims: an owner at version -1 has no node (`tree.effective_owners`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, group, member
+from zkcoord.core.ack_timeouts import AckTimeouts
+from zkcoord.core.claims import claims_to_delete
+from zkcoord.core.decisions import DeleteClaims
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.quarantine import Quarantines
+from zkcoord.core.reconcile import available
+from zkcoord.core.view import START, GroupView, Owner, Refusal
+
+GRACE_MS = 6_000
+
+
+def evicted(*claims: TopicPartition, **values: object) -> GroupView:
+    """b was evicted: it owned T0 and T1, and these of its claims still stand."""
+    view = group([member("a")], {T2: "a-0", T3: "a-0"}, claims=True, **values)
+    owners = {p: Owner("b-0", 1 if p in claims else -1) for p in (T0, T1)}
+    mark = channel("b", evicted_ms=GRACE_MS, evicted_owned=frozenset({T0, T1}))
+    return replace(view, owners={**view.owners, **owners}, channels={**view.channels, "b": mark})
+
+
+def free(view: GroupView, partition: TopicPartition, now_ms: int, timeouts: AckTimeouts | None = None) -> bool:
+    """Whether it may be granted."""
+    timeouts = timeouts or AckTimeouts().seen(view, NOW)
+    return available(view, timeouts, view.owners.get(partition), now_ms)
+
+
+def test_a_claim_that_stands_is_never_available_whoever_is_registered() -> None:
+    view = evicted(T0)
+    assert [free(view, p, NOW + GRACE_MS) for p in (T0, T1, T2)] == [False, True, False]
+    gone = replace(view, channels={"a": channel("a")})  # nobody was evicted: its session is about to end
+    assert [free(gone, p, NOW) for p in (T0, T1)] == [False, True]
+
+
+def test_what_an_evicted_consumer_owned_is_kept_until_its_grace_is_over_though_its_claims_are_gone() -> None:
+    view = evicted()
+    timeouts = AckTimeouts().seen(view, NOW)
+    assert not free(view, T0, NOW + GRACE_MS - 1, timeouts)
+    assert free(view, T0, NOW + GRACE_MS, timeouts)
+
+
+def test_claims_of_an_evicted_consumer_are_deleted_after_its_grace_once_their_offsets_are_known() -> None:
+    view = evicted(T0, T1, claim_offsets={T0: 3})
+    timeouts = AckTimeouts().seen(view, NOW)
+    assert claims_to_delete(view, timeouts, NOW + GRACE_MS - 1) == []
+    assert claims_to_delete(replace(view, claim_offsets={}), timeouts, NOW + GRACE_MS) == []
+    [delete] = claims_to_delete(view, timeouts, NOW + GRACE_MS)
+    assert delete == DeleteClaims(consumer_id="b", partitions={T0: 3}, why=delete.why)
+
+
+def test_nothing_is_deleted_of_a_living_consumer_nor_of_one_that_was_not_evicted() -> None:
+    view = evicted(T0, claim_offsets={T0: 3})
+    timeouts = AckTimeouts().seen(view, NOW)
+    back = replace(view, members={**view.members, "b": member("b")})
+    dead = replace(view, channels={"a": channel("a"), "b": channel("b")})
+    for other in (back, dead, replace(view, claims=False)):
+        assert claims_to_delete(other, timeouts, NOW + GRACE_MS) == []
+
+
+def test_a_start_that_was_refused_as_taken_is_tried_again_without_a_wait_and_is_no_strike() -> None:
+    taken = Refusal(generation=1, sequence="0000000000", reason="taken: g_old-0 has claimed it")
+    ill = taken._replace(reason="start: no")
+    for refusal, waits in ((taken, False), (ill, True)):
+        view = group([member("a")], {}, claims=True)
+        view = replace(view, channels={"a": channel("a", command(START, T1), refusals={T0: refusal})})
+        assert AckTimeouts().seen(view, NOW).start_backs_off("a", T0, NOW) is waits
+        pairs = Quarantines().seen(view).barred(view, list(view.members.values())).pairs
+        assert pairs == (frozenset({(T0, "a")}) if waits else frozenset())

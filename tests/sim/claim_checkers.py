@@ -1,0 +1,68 @@
+"""Checkers of the layout `legacy`: who claims what, and what fences offsets where owners are claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.sim.field import START, Facts, Field, consumer_of
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.writes import DeleteNode
+
+OPERATOR = "operator"
+Complaints = Iterator[str]
+
+
+def claims_are_made_as_told(facts: Facts, field: Field) -> Complaints:
+    """A member claims for itself, under the check of its registration, what a start in its channel names; and its claim
+    is ephemeral, at version 1. (In a group with old members it follows their plan.)"""
+    if not field.claims or facts.session.process == OPERATOR:
+        return
+    for group, partition, before, after in facts.owners:
+        if not after:
+            continue
+        consumer = consumer_of(after)
+        if not field.owned_by(facts.session, group, consumer):
+            yield f"{facts.session.client} made a claim of {partition} for {consumer}"
+            continue
+        if "coordination" not in field.registrations[group, consumer].text:
+            continue  # an old member
+        if before is not None or not facts.checks_exists(field.registration(group, consumer)):
+            yield f"{facts.session.client} claimed {partition} over {before!r}, or without a check of its registration"
+        stat = field.ensemble.stat(owner_path(group, partition))
+        if stat is not None and (stat.version, stat.ephemeral_owner) != (1, facts.session.id):
+            yield f"the claim of {partition} by {consumer} is of {stat.ephemeral_owner:#x}, at version {stat.version}"
+        starts = [c for c in field.commands.get((group, consumer), {}).values() if c.option == START]
+        if not any(partition in (c.partitions or ()) for c in starts) and not _mixed(field, group):
+            yield f"{consumer} claimed {partition}, which no start in its channel names"
+
+
+def claims_fence_offsets(facts: Facts, field: Field) -> Complaints:
+    """A member writes an offset only with the check, or the deletion, of its claim; who deletes a claim sets or checks
+    the offset in the same multi."""
+    if not field.claims or facts.session.process == OPERATOR or facts.txn.kind != "multi":
+        return
+    versioned = [w for w in facts.txn.writes if getattr(w, "version", 0) >= 0]
+    fenced = {write.path for write in versioned if not isinstance(write, DeleteNode)}
+    gone = {write.path for write in versioned if isinstance(write, DeleteNode)}
+    if facts.session is not field.epoch_session and not _is_old(facts, field):
+        for group, partition, _, _ in facts.offsets:
+            if owner_path(group, partition) not in fenced | gone:
+                yield f"{facts.session.client} set the offset of {partition} without a check of its claim"
+    for group, partition, before, after in facts.owners:
+        offset = f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
+        if before and after is None and offset not in fenced and not _is_old(facts, field):
+            yield f"{facts.session.client} deleted the claim of {partition} whatever its offset is"
+
+
+def owner_path(group: str, partition: TopicPartition) -> str:
+    """Where a claim stands."""
+    return f"/consumers/{group}/owners/{partition.topic}/{partition.partition}"
+
+
+def _mixed(field: Field, group: str) -> bool:
+    return any(g == group and "coordination" not in r.text for (g, _), r in field.registrations.items())
+
+
+def _is_old(facts: Facts, field: Field) -> bool:
+    """True of an old member's session, which has no fence."""
+    return any(r.session is facts.session and "coordination" not in r.text for r in field.registrations.values())

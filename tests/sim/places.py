@@ -1,0 +1,64 @@
+"""What stands at a path, in both layouts: paths are spelled here a second time (docs/protocol.md, section 2)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+
+GROUP_PATH = re.compile(r"/consumers/groups/([^/]+)/(ids|owners|offsets|channel)/([^/]+)(?:/([^/]+))?$")
+LEGACY_PATH = re.compile(r"/consumers/([^/]+)/(ids|owners|offsets)/([^/]+)(?:/([^/]+))?$")
+LEGACY_CHANNEL = re.compile(r"/zkcoord/(channels)/([^/]+)/([^/]+)(?:/([^/]+))?$")
+LEGACY_MARK = re.compile(r"/zkcoord/groups/([^/]+)/state/marks/([^/]+)$")
+PARTITION = re.compile("0|[1-9][0-9]{0,8}")
+RECORD_PATH = re.compile(r"/zkcoord/groups/([^/]+)(/state)?$")
+
+
+class Place(NamedTuple):
+    """What stands at a group's path: `kind` is one of the constants below."""
+
+    kind: str
+    group: str
+    name: str = ""  # of a consumer, or a topic
+    item: str = ""  # a command's sequence
+    partition: TopicPartition | None = None
+
+
+REGISTRATION, MARK, OWNER, OFFSET = "ids", "mark", "owner", "offset"
+CHANNEL, EVICTED, COMMAND = "channel", "evicted", "command"
+RECORD, STATE = "record", "state"
+
+
+@lru_cache(maxsize=4_000)
+def place_of(path: str) -> Place | None:
+    """What stands at a path; None: nothing that belongs to a group, or that a checker looks at."""
+    if (match := RECORD_PATH.match(path)) is not None:
+        return Place(STATE if match[2] else RECORD, match[1])
+    if (match := LEGACY_MARK.match(path)) is not None:
+        return Place(MARK, match[1], match[2])
+    found, draft = _parts_of(path)
+    if found is None:
+        return None
+    group, place, name, item = found
+    if place in ("owners", "offsets"):
+        if item is None:
+            return Place(MARK, group, name) if place == "owners" and draft else None
+        partition = TopicPartition(name, int(item)) if PARTITION.fullmatch(item) else None
+        return partition and Place(OWNER if place == "owners" else OFFSET, group, name, item, partition)
+    if place == "ids":
+        return Place(REGISTRATION, group, name) if item is None else None
+    if item is None or item == EVICTED:
+        return Place(item or CHANNEL, group, name)
+    return Place(COMMAND, group, name, item) if item.isascii() and item.isdigit() else None
+
+
+def _parts_of(path: str) -> tuple[tuple[str, str, str, str | None] | None, bool]:
+    """Group, place, name and item of a path; and whether it is of the draft's layout."""
+    if (match := GROUP_PATH.match(path)) is not None:
+        return (match[1], match[2], match[3], match[4]), True
+    if (match := LEGACY_CHANNEL.match(path)) is not None:
+        return (match[2], match[1], match[3], match[4]), False
+    match = LEGACY_PATH.match(path)
+    return (None if match is None else (match[1], match[2], match[3], match[4])), False
