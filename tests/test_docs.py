@@ -214,9 +214,9 @@ def failure_tests() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name, numbers in re.findall(
-            r"^def (test_((?:f\d\d_)+)\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE
+            r"^def (test_((?:f\d{2,3}_)+)\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE
         ):
-            for number in re.findall(r"f(\d\d)_", numbers):
+            for number in re.findall(r"f(\d{2,3})_", numbers):
                 found.setdefault(f"F{int(number)}", set()).add(f"{path.relative_to(ROOT / 'tests')}::{name}")
     return found
 

@@ -19,7 +19,7 @@ from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import pending, planned_phase
-from zkcoord.core.record import DEFAULT_RECORD, PAUSE, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.errors import CorruptError, SchemaError, UsageError
@@ -103,7 +103,7 @@ class GroupReport:
     @property
     def paused(self) -> bool:
         """True while a pause is requested, carried out or not."""
-        return PAUSE in self.view.record.requests
+        return not {PAUSE, RESET}.isdisjoint(self.view.record.requests)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """All that the group has to do with: of its topics, owned, or with an offset; in order."""

@@ -28,6 +28,7 @@ from tests.core.groups import (
 from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.decisions import GrantPartitions, SetState, StateEvent, StopFetching, WriteResponse
 from zkcoord.core.model import Phase, Rebalance
+from zkcoord.core.requests import has_stopped
 from zkcoord.core.view import GroupView, Owner
 
 ALL = (T0, T1, T2, T3)
@@ -94,6 +95,32 @@ def test_a_resumed_group_is_granted_what_it_had() -> None:
         GrantPartitions(consumer_id="a", partitions=dict.fromkeys(ALL, "a-0"), why=IN_TARGET),
         answer("pause", None, "pause was taken back"),
     ]
+
+
+def test_a_reset_stops_everything_and_lets_offsets_be_written_once_all_have_stopped() -> None:
+    view = wishing(settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""})), "reset")
+    stopped = dict.fromkeys((T0, T1, T2), "a-0")
+    assert decided(view) == [StopFetching(consumer_id="a", partitions=stopped, why="its offsets are to be reset")]
+    released = replace(view, owners={p: Owner("", 6) for p in ALL})
+    assert decided(released) == [answer("reset", "stopped", "everything has stopped: offsets may be written")]
+    done = altered(released, done={"reset": {"run": "r1", "state": "stopped"}})
+    assert decided(done) == []
+    assert (has_stopped(done.record), has_stopped(released.record)) == (True, False)
+    assert decided(altered(done, wish={}))[-1] == answer("reset", None, "reset was taken back")
+
+
+@pytest.mark.parametrize(
+    ("expiry", "after_ms"), [({}, 600_000), ({"expiry_ms": 5_000}, 5_000), ({"expiry_ms": "x"}, 600_000)]
+)
+def test_a_reset_that_its_tool_does_not_end_in_time_becomes_a_pause(expiry: dict[str, object], after_ms: int) -> None:
+    steps = Steps()
+    view = settled(group([member("a")], dict.fromkeys(ALL, "")))
+    view = altered(view, wish={"reset": {"run": "r1", **expiry}}, done={"reset": {"run": "r1", "state": "stopped"}})
+    assert decided(view, steps) == []
+    assert decided(view, steps, NOW + after_ms - 1) == []
+    (ended,) = decided(view, steps, NOW + after_ms)
+    assert isinstance(ended, WriteResponse)
+    assert (ended.request, ended.run, ended.state, ended.ends, ended.pauses) == ("reset", "r1", "expired", True, True)
 
 
 def test_a_rebalance_asks_the_assignor_again_once() -> None:

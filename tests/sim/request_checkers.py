@@ -51,9 +51,9 @@ def requests_are_carried_out(facts: Facts, field: Field) -> Iterator[str]:
         wish, done = record.get("wish") or {}, record.get("done") or {}
         delete, answer = wish.get("delete") or {}, done.get("delete") or {}
         deleting = delete and answer.get("state") == "deleting" and answer.get("run") == delete.get("run")
-        still = bool(wish.get("pause") or deleting)
+        still = bool(wish.get("pause") or wish.get("reset") or deleting)
         if command.option == START and still:
-            yield f"{command.consumer} was sent a start, {command.group} is paused or being deleted"
+            yield f"{command.consumer} was sent a start, {command.group} is paused, reset or being deleted"
         if command.option == STOP and wish.get("hold") and not still:
             yield f"{command.consumer} was sent a stop, {command.group} is held"
 

@@ -129,6 +129,14 @@ class Scene:
         """A tool takes a hold and a pause back."""
         self.edit_record(wish={**self.record().get("wish", {}), "hold": None, "pause": None})
 
+    def stopped(self, run: str) -> bool:
+        """True when the record lets the tool of that reset write offsets."""
+        return bool((self.record().get("done") or {}).get("reset") == {"run": run, "state": "stopped"})
+
+    def end_reset(self) -> None:
+        """The tool has written all offsets."""
+        self.edit_record(wish={**self.record().get("wish", {}), "reset": None})
+
     def delete_topic(self, topic: str) -> None:
         """The topic is deleted."""
         self.world.trace("a broker deletes", topic)

@@ -16,68 +16,28 @@ from pathlib import Path
 import pytest
 
 from tests.sim.actors import GROUP, topic_json
-from tests.sim.field import parse_json
 from tests.sim.options import Options
 from tests.sim.rest_checkers import state_of
 from tests.sim.scenarios import Scene
-from tests.sim.script import QUIET, SESSION_MS, hold_calls
+from tests.sim.script import SESSION_MS, hold_calls
 from tests.sim.sweep import KILLS, LOSSES, crash_points, play_again
+from tests.sim.sweep_scene import (
+    OPTIONS,
+    REBALANCE_MS,
+    SETTLE_STEPS,
+    SMALL,
+    Middle,
+    at_rest,
+    failover_in_between,
+    scene,
+    settle,
+    settled,
+    undisturbed,
+)
 from tests.sim.world import World
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT, EPOCH
 from zkcoord.tree.writes import SetNode
-
-SMALL: Mapping[str, int] = {"t": 3}
-REBALANCE_MS = 1_000
-OPTIONS = replace(QUIET, read_ms_max=4_000)  # few commits: every write is a place to die at
-SETTLE_STEPS = 20_000
-BUDGET_MS = 120_000
-
-
-def scene(world: World, consumers: int = 2) -> Scene:
-    """Two coordinators and some consumers of three partitions."""
-    return Scene(world, consumers=consumers, topics=SMALL, rebalance_timeout_ms=REBALANCE_MS)
-
-
-def settled(played: Scene, members: int = 0) -> bool:
-    """True when every partition is held by a member, no command stands, and there are so many members."""
-    field = played.field
-    if any(field.commands.values()) or len(field.registrations) < members:
-        return False
-    alive = [p for p, held in field.holdings.items() if (GROUP, held.consumer) in field.registrations]
-    topic = parse_json(field.ensemble.data("/brokers/topics/t") or b"")
-    return len(alive) == len(topic["partitions"])
-
-
-def settle(played: Scene, members: int) -> None:
-    """Run until settled, with so many members."""
-    played.world.run_until(lambda: settled(played, members), SETTLE_STEPS, "settled")
-
-
-def at_rest(played: Scene) -> None:
-    """Everything comes to rest, and soon: no crash costs more than the time-outs that detect it."""
-    began_ms = played.world.now_ms
-    played.calm()
-    assert played.world.now_ms - began_ms <= BUDGET_MS
-    assert settled(played)
-
-
-Middle = Callable[[Scene, Callable[[], bool]], None]
-"""What happens in the middle of a scenario, told when that is over."""
-
-
-def undisturbed(played: Scene, over: Callable[[], bool]) -> None:
-    """Nothing."""
-
-
-def failover_in_between(played: Scene, over: Callable[[], bool]) -> None:
-    """Who serves is killed as soon as it has sent a command (or has nothing to send), and comes back later."""
-    world, field = played.world, played.field
-    world.run_until(lambda: any(field.commands.values()) or over(), SETTLE_STEPS, "a command stands, or it is over")
-    session = field.epoch_session
-    if session is not None and world.processes[session.process].running:
-        world.crash(session.process, restart_after_ms=3 * SESSION_MS)
-    world.run_until(lambda: field.epoch_session is not session, SETTLE_STEPS, "another is elected")
 
 
 def cold_start(world: World, middle: Middle = undisturbed) -> None:
@@ -213,6 +173,24 @@ def pause(world: World, middle: Middle = undisturbed) -> None:
     at_rest(played)
 
 
+def reset(world: World, middle: Middle = undisturbed) -> None:
+    """A tool has everything stopped, sets an offset back, and lets the group go on from there."""
+    played = scene(world)
+    settle(played, 2)
+    partition = played.held()[0]
+    path = DRAFT.offset(GROUP, partition)
+    played.wish("reset", run="r1")
+    middle(played, lambda: played.stopped("r1"))
+    world.run_until(lambda: played.stopped("r1"), SETTLE_STEPS, "everything is stopped")
+    assert played.held() == []
+    stat = world.ensemble.stat(path)
+    assert stat is not None
+    assert not world.ensemble.operate(SetNode(path, b"0", stat.version)).reason
+    played.end_reset()
+    settle(played, 2)
+    at_rest(played)
+
+
 def hold(world: World) -> None:
     """A held group keeps what is owned while one joins and one dies; then it is resumed."""
     played = scene(world, consumers=3)
@@ -336,6 +314,7 @@ WITH_A_MIDDLE: Mapping[str, Callable[[World, Middle], None]] = {
     "eager-join": eager_join,
     "switch": switch,
     "pause": pause,
+    "reset": reset,
     "recreated-topic": recreated_topic,
     "deletion": deletion,
     "deletion-without-offsets": deletion_without_offsets,

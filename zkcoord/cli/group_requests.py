@@ -11,8 +11,8 @@ from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json
 from zkcoord.cli.requesting import Answer, answer_to, ask, read_record, take_back, wait, who_serves
-from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
-from zkcoord.core.requests import DONE, REFUSED, STANDING
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET
+from zkcoord.core.requests import DONE, REFUSED, STANDING, has_stopped
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group, read_tree
 from zkcoord.migrate import BlockingTree
@@ -73,15 +73,15 @@ def _asking(request: str, text: str) -> click.Command:
 @timeout
 @pass_settings
 def resume(settings: Settings, name: str, timeout_ms: int) -> None:
-    """End a hold and a pause of group G."""
+    """End a hold and a pause of group G, and a reset of its offsets that somebody has begun."""
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = read_tree(tree, address).layout
-        stood = take_back(tree, layout, name, STANDING)
+        stood = take_back(tree, layout, name, (*STANDING, RESET))
 
         def over() -> Answer | None:
             record = read_record(tree, layout, name)
-            left = [] if record is None else [name for name in STANDING if record.done.get(name)]
+            left = record is not None and (has_stopped(record) or any(map(record.done.get, STANDING)))
             return None if left else Answer(run="", state="resumed" if stood else "was neither held nor paused")
 
         answer = wait(f"resume of group {name}", timeout_ms, over, lambda: who_serves(tree, address))

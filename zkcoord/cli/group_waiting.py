@@ -9,14 +9,21 @@ from functools import partial
 from zkcoord.cli.output import say
 from zkcoord.cli.requesting import PROGRESS_SECONDS, TURN_SECONDS
 from zkcoord.core.model import Phase
-from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
 from zkcoord.group_report import Awaited, GroupReport, TreeReport, may_name_a_group, read_group, read_tree
 from zkcoord.migrate import BlockingTree, current
 from zkcoord.tree.paths import Layout
 
 WAIT_TIMEOUT_MS = 60_000
-REQUESTED = {PAUSE: "paused", HOLD: "held", DELETE: "to be deleted", REBALANCE: "to be rebalanced", POKE: "to be poked"}
+REQUESTED = {
+    PAUSE: "paused",
+    HOLD: "held",
+    DELETE: "to be deleted",
+    REBALANCE: "to be rebalanced",
+    RESET: "stopped while its offsets are reset",
+    POKE: "to be poked",
+}
 
 
 class GroupWait:
@@ -91,7 +98,7 @@ def why_not_stable(above: TreeReport, report: GroupReport) -> str:
         return f"group {name} has no members (Empty){away}: start its consumers, or wait longer"
     if report.view.unreadable is not None:
         return f"group {name} is left alone until an operator mends what cannot be read: {report.view.unreadable}"
-    standing = " and ".join(REQUESTED[name] for name in (PAUSE, HOLD) if name in report.wishes)
+    standing = " and ".join(REQUESTED[name] for name in (RESET, PAUSE, HOLD) if name in report.wishes)
     if standing:
         return (
             f"group {name} is {standing}, and not stable ({report.phase.value}, {commands} outstanding): `zkcoord group"

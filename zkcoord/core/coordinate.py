@@ -33,7 +33,7 @@ from zkcoord.core.model import consumer_of
 from zkcoord.core.quarantine import Exclusions
 from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.reconcile import available, draft_releases, grants, stops
-from zkcoord.core.record import HOLD, REBALANCE
+from zkcoord.core.record import HOLD, REBALANCE, RESET
 from zkcoord.core.replay import Replays, kept, replays
 from zkcoord.core.replay_quota import ReplayQuota, pings
 from zkcoord.core.requests import paused, rebalancing, responses
@@ -109,7 +109,8 @@ def decide(
     decisions += clear(view, memory.retention, decisions, now_ms)
     pending = memory.quarantines.pending(view, memory.target.assignment, memory.ack_timeouts, decisions, now_ms)
     pending |= memory.initial_delay.waits(now_ms)
-    decisions += responses(view, still, waiting=pending)  # last: who takes over in between finds the request
+    expired = memory.reset_timer.expired(view, now_ms)
+    decisions += expired or responses(view, still, waiting=pending)  # last: who takes over in between finds the request
     return Decided(decisions=tuple(decisions), memory=memory, wake_at_ms=_wake_at_ms(view, memory, now_ms))
 
 
@@ -188,6 +189,7 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
         memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),
         memory.retention.wake_at_ms(now_ms),
+        memory.reset_timer.wake_at_ms(view),
         *(w.wake_at_ms(view, now_ms) for w in waits),
     )
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
@@ -241,7 +243,8 @@ def _rebalance(
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
     if still or not hold:
-        decisions += stops(view, memory, now_ms, everything=PAUSED_WHY if still else EAGER_WHY if stopping else "")
+        why_all = _why_still(view) if still else EAGER_WHY if stopping else ""
+        decisions += stops(view, memory, now_ms, everything=why_all)
     if not (waiting or stopping):
         decisions += grants(view, memory, announced, quota, now_ms)
     return decisions, memory
@@ -292,7 +295,11 @@ def _instances(view: GroupView, memory: Memory, now_ms: int, *, waiting: bool) -
     ]
 
 
-EAGER_WHY, PAUSED_WHY = "everybody stops first: the group is eager", "the group is paused"
+EAGER_WHY = "everybody stops first: the group is eager"
+
+
+def _why_still(view: GroupView) -> str:
+    return "its offsets are to be reset" if RESET in view.record.requests else "the group is paused"
 
 
 def _why_stopping(view: GroupView, stopping: bool) -> str:

@@ -113,13 +113,17 @@ class PingMember(_OfMember):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResponse(_Decided):
-    """Write the response to a request into the group's record (None: remove it); `ends`: the request is over."""
+    """Write the response to a request into the group's record (None: remove it); `ends`: the request is over.
+
+    `pauses`: a pause is requested in its place.
+    """
 
     request: str
     run: str
     state: str | None
     reason: str = ""  # why it cannot be met
     ends: bool
+    pauses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

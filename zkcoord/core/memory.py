@@ -17,6 +17,7 @@ from zkcoord.core.quarantine import Quarantines
 from zkcoord.core.rebalance_reason import RebalanceReason
 from zkcoord.core.replay import OpenRanges
 from zkcoord.core.replay_quota import FullMembers
+from zkcoord.core.resetting import ResetTimer
 from zkcoord.core.retention import Retention
 from zkcoord.core.target import Target
 from zkcoord.core.topics import TopicMemory
@@ -44,6 +45,7 @@ class Memory:
     open_ranges: OpenRanges = field(default_factory=OpenRanges)
     looker: OnLooker = field(default_factory=OnLooker)
     turned_away: TurnedAway = field(default_factory=TurnedAway)
+    reset_timer: ResetTimer = field(default_factory=ResetTimer)
     rebalanced: str = ""  # the run of the last requested rebalance for which the target was asked for again
 
     def seen(self, view: GroupView, now_ms: int) -> Memory:
@@ -59,6 +61,7 @@ class Memory:
             retention=self.retention.seen(view, now_ms),
             open_ranges=self.open_ranges.seen(view),
             looker=self.looker.seen(view, now_ms),
+            reset_timer=self.reset_timer.seen(view, now_ms),
         )
 
     def aiming(self, view: GroupView, target: Target) -> Memory:

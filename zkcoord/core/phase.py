@@ -14,8 +14,8 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
-from zkcoord.core.record import DELETE, PAUSE
-from zkcoord.core.requests import deleting, has_paused
+from zkcoord.core.record import DELETE, PAUSE, RESET
+from zkcoord.core.requests import deleting, has_paused, has_stopped
 from zkcoord.core.target import Target
 from zkcoord.core.view import START, STOP, GroupView, phase
 
@@ -37,7 +37,7 @@ def planned_phase(view: GroupView, target: Target, owning: Iterable[str], decisi
     if deleting(view):
         return Phase.DEAD
     now = phase(view, owning)
-    if now is not Phase.EMPTY and has_paused(view.record):
+    if now is not Phase.EMPTY and (has_paused(view.record) or has_stopped(view.record)):
         return Phase.PAUSED
     if now is Phase.STABLE and any(map(pending, decisions)):
         return Phase.PREPARING_REBALANCE
@@ -63,6 +63,8 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
     if now is Phase.AWAITING_MEMBER:
         names = sorted({i for i, known in view.instances.items() if known.last_id in _consumers(target.reserved)})
         return f"{len(target.reserved)} partitions have no reader: they wait for {', '.join(names)}"
+    if RESET in view.record.requests:
+        return f"its offsets are being reset (run {view.record.requests[RESET].run})"
     if PAUSE in view.record.requests:
         return f"it is paused (run {view.record.requests[PAUSE].run})"
     if next_step:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
 
-HOLD, PAUSE, REBALANCE, DELETE, POKE = "hold", "pause", "rebalance", "delete", "poke"
+HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
-REQUESTS = (HOLD, PAUSE, REBALANCE, "reset", DELETE)
-"""The requests that every record names. `reset` is kept, and not carried out by this version."""
+REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
+"""The requests that every record names."""
 
-CARRIED_OUT = (HOLD, PAUSE, REBALANCE, DELETE, POKE)
+CARRIED_OUT = (HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE)
 """Requests that this version answers; another one stands in the record until a version comes that does."""
 
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
@@ -29,10 +29,14 @@ Fields = Mapping[str, Any]
 
 
 class Request(NamedTuple):
-    """A request to a group: the run of the tool that asks; for a deletion, whether the offsets go too."""
+    """A request to a group: the run of the tool that asks; for a deletion, whether the offsets go too.
+
+    `expiry_ms`: how long a coordinator waits for the tool to end a reset; None: RESET_EXPIRY_MS.
+    """
 
     run: str
     offsets: bool = False
+    expiry_ms: int | None = None
 
 
 class Response(NamedTuple):
@@ -82,7 +86,7 @@ class GroupRecord:
     def requests(self) -> dict[str, Request]:
         """The requests that this version carries out."""
         return {
-            name: Request(_run(wish), wish.get("offsets") is True)
+            name: Request(_run(wish), wish.get("offsets") is True, _expiry_ms(wish))
             for name, wish in self.wish.items()
             if wish is not None and name in CARRIED_OUT
         }
@@ -104,3 +108,9 @@ def _run(fields: Fields) -> str:
     """The run of the tool that asks; "" when an edit by hand left it out."""
     run = fields.get("run")
     return run if isinstance(run, str) else ""
+
+
+def _expiry_ms(fields: Fields) -> int | None:
+    """How long the tool asks a coordinator to wait for it; None when it does not say so in a whole number."""
+    expiry_ms = fields.get("expiry_ms")
+    return expiry_ms if isinstance(expiry_ms, int) and not isinstance(expiry_ms, bool) and expiry_ms > 0 else None

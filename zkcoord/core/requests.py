@@ -3,6 +3,7 @@
     hold       members read on, what is available is granted, nothing is stopped     until it is taken back
     pause      everything is stopped, nothing granted                                until it is taken back
     rebalance  the target is asked for again, a failure forgotten                    once
+    reset      everything is stopped while a tool writes offsets (`core.resetting`)  until it is taken back, or expires
     delete     what the group leaves behind is removed                               once
     poke       old members are made to claim again (`core.beside`)                   once
 
@@ -12,12 +13,12 @@ A response names the request's run, so that a tool recognises its own. One to a 
 from __future__ import annotations
 
 from zkcoord.core.decisions import WriteResponse
-from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, GroupRecord, Request, Response
+from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET, GroupRecord, Request, Response
 from zkcoord.core.topics import Available
 from zkcoord.core.view import GroupView
 
 STANDING = (HOLD, PAUSE)
-HELD, PAUSED, DONE, REFUSED, DELETING = "held", "paused", "done", "refused", "deleting"
+HELD, PAUSED, STOPPED, DONE, REFUSED, DELETING = "held", "paused", "stopped", "done", "refused", "deleting"
 
 
 def deleting(view: GroupView) -> bool:
@@ -28,13 +29,19 @@ def deleting(view: GroupView) -> bool:
 
 def paused(view: GroupView) -> bool:
     """True while everything is stopped and nothing granted."""
-    return PAUSE in view.record.requests or deleting(view)
+    return not {PAUSE, RESET}.isdisjoint(view.record.requests) or deleting(view)
 
 
 def has_paused(record: GroupRecord) -> bool:
     """True once a pause was carried out: nobody reads."""
     request, response = record.requests.get(PAUSE), record.responses.get(PAUSE)
     return request is not None and response == Response(request.run, PAUSED)
+
+
+def has_stopped(record: GroupRecord) -> bool:
+    """True once everything was stopped for a reset: nobody reads, and the tool of that run may write offsets."""
+    request, response = record.requests.get(RESET), record.responses.get(RESET)
+    return request is not None and response == Response(request.run, STOPPED)
 
 
 def rebalancing(view: GroupView) -> bool:
@@ -55,7 +62,7 @@ def responses(view: GroupView, available: Available, *, waiting: bool) -> list[W
     found = [
         WriteResponse(request=name, run=response.run, state=None, ends=False, why=f"{name} was taken back")
         for name, response in sorted(given.items())
-        if name in STANDING and name not in requests
+        if name not in requests and (name in STANDING or (name == RESET and response.state == STOPPED))
     ]
     for name, request in sorted(requests.items()):
         response = given.get(name)
@@ -78,6 +85,8 @@ def _response(view: GroupView, name: str, request: Request, available: Available
         obstacle = next((why for standing, why in _OBSTACLES.items() if standing in view.record.requests), "")
         state, why = (REFUSED, obstacle) if obstacle else (DONE, "the target was asked for again")
         return WriteResponse(request=name, run=request.run, state=state, reason=obstacle, ends=True, why=why)
+    if name == RESET:
+        return _response_to_reset(view, request, available)
     if name == DELETE:
         return begin_deletion(view, request)
     if name == POKE:
@@ -86,8 +95,19 @@ def _response(view: GroupView, name: str, request: Request, available: Available
     return None
 
 
+def _response_to_reset(view: GroupView, request: Request, available: Available) -> WriteResponse | None:
+    if DELETE in view.record.requests:
+        reason = _OBSTACLES[DELETE]
+        return WriteResponse(request=RESET, run=request.run, state=REFUSED, reason=reason, ends=True, why=reason)
+    if not _nobody_reads(view, available):
+        return None
+    why = "everything has stopped: offsets may be written"
+    return WriteResponse(request=RESET, run=request.run, state=STOPPED, ends=False, why=why)
+
+
 _OBSTACLES = {
     DELETE: "the group is being deleted",
+    RESET: "its offsets are being reset",
     PAUSE: "the group is paused: resume it first",
     HOLD: "the group is held: resume it first",
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.decisions import WriteResponse
-from zkcoord.core.record import GroupRecord
+from zkcoord.core.record import PAUSE, GroupRecord
 
 
 def responded(record: GroupRecord, response: WriteResponse) -> GroupRecord:
@@ -21,6 +21,8 @@ def responded(record: GroupRecord, response: WriteResponse) -> GroupRecord:
         reason = {"reason": response.reason} if response.reason else {}
         done[response.request] = {"run": response.run, "state": response.state, **reason}
     wish = {**record.wish, response.request: None} if response.ends else record.wish
+    if response.pauses and wish.get(PAUSE) is None:
+        wish = {**wish, PAUSE: {"who": "coordinator", "run": response.run, "why": response.reason}}
     return replace(record, wish=wish, done=done)
 
 
