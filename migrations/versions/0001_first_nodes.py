@@ -27,7 +27,9 @@ def upgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]
     """Create what is missing."""
     schema = {"version": 1, "revision": revision, "layout": layout_name, "migration": None}
     data = {"/zkcoord/epoch": b"0", "/zkcoord/schema": json.dumps(schema, separators=(",", ":")).encode("ascii")}
-    return tuple(CreateNode(path, data.get(path, b"")) for path in reads(layout_name) if not snapshot[path].exists)
+    theirs = "/consumers" if layout_name == "legacy" else ""
+    missing = [path for path in reads(layout_name) if not snapshot[path].exists]
+    return tuple(CreateNode(path, data.get(path, b""), shared=path == theirs) for path in missing)
 
 
 def downgrade(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:

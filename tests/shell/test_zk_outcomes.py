@@ -11,7 +11,7 @@ from kazoo.protocol.serialization import Transaction as KazooTransaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from zkcoord.shell.ports import TOO_LARGE, CommitDone, Outcome, too_large
-from zkcoord.shell.zk import multi, multiread
+from zkcoord.shell.zk import jute, multi, multiread
 from zkcoord.shell.zk.connection import Call
 from zkcoord.shell.zk.jute import Op
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction
@@ -94,3 +94,11 @@ def test_a_multi_read_is_cut_by_number_and_by_size() -> None:
     assert [count for count, _ in multiread.chunks(["/" + "n" * 200_000] * 5)] == [2, 2, 1]
     assert [count for count, _ in multiread.chunks(["/" + "n" * 600_000])] == [1]
     assert list(multiread.chunks([])) == []
+
+
+def test_a_shared_node_is_open_whatever_acl_is_configured() -> None:
+    closed = jute.acls([(31, "digest", "ann:hash")])
+    assert closed != multi.OPEN_ACL
+    own, shared = (multi.encode(Transaction(writes=(CreateNode("/a", shared=s),)), "", closed) for s in (False, True))
+    assert (closed in own, multi.OPEN_ACL in own) == (True, False)
+    assert (closed in shared, multi.OPEN_ACL in shared) == (False, True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from typing import TypeGuard
 
 import pytest
 
@@ -206,3 +208,24 @@ def test_the_layout_draft_is_set_up_beside_offsets_that_brokers_wrote(seed: int)
         script.world.ensemble.operate(CreateNode(path))
     script.world.spawn("coordinator9", coordinator, restarts=False)
     script.world.run_until(lambda: bool(script.world.events("elected")), what="an election")
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_what_is_made_below_consumers_is_open_to_old_members_but_for_owners_and_offsets(seed: int) -> None:
+    """They read registrations, and create nodes below the parents: whatever ACL is configured."""
+    script = Script(seed, coordinators=1, consumers=1, coordinates=partial(coordinator, layout=LEGACY))
+    script.world.run_until(lambda: script.world.ensemble.stat("/zkcoord/groups") is not None, what="a tree")
+    script.world.ensemble.operate(CreateNode(RECORD, encode_record(ADOPTED)))
+    script.world.run_until(lambda: bool(script.world.ensemble.names(LEGACY.owners(GROUP))), what="an owner")
+    made = {w.path: w.shared for t in script.world.tried if t.applied for w in t.transaction.writes if is_create(w)}
+    folder = LEGACY.group(GROUP)
+    offset_or_owner = re.compile(rf"{folder}/(owners|offsets)/t/\d+")
+    assert {path for path, shared in made.items() if shared} == {
+        path for path in made if path.startswith("/consumers") and not offset_or_owner.fullmatch(path)
+    }
+    assert {"/consumers", folder, IDS, f"{folder}/owners", f"{folder}/owners/t", f"{folder}/offsets/t"} <= made.keys()
+
+
+def is_create(write: object) -> TypeGuard[CreateNode]:
+    """As the type checker wants it."""
+    return isinstance(write, CreateNode)

@@ -111,11 +111,11 @@ def no_sync_after_a_break(patch: Patch) -> None:
 def trusts_a_node_with_its_id(patch: Patch) -> None:
     """A coordinator's node with its own id is taken for its own (F2)."""
 
-    def leader(self: Election) -> bool:
+    def serves(self: Election) -> bool:
         node = self._node(self.layout.coordinator)
         return node is not None and node.exists and node.data == str(self.candidate_id).encode()
 
-    patch.setattr(Election, "leader", leader)
+    patch.setattr(Election, "serves", serves)
 
 
 # -- when the coordinator decides

@@ -14,7 +14,7 @@ from zkcoord.core.member.view import NOWHERE, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.member import Acknowledgement, MemberPaths, acknowledge
 from zkcoord.tree.offset_store import unchanged
-from zkcoord.tree.writes import WRITE_BYTES, CreateNode, Transaction, Write, parts
+from zkcoord.tree.writes import WRITE_BYTES, Transaction, Write, parts
 
 
 def claim(
@@ -22,7 +22,7 @@ def claim(
 ) -> Iterator[Transaction]:
     """Claim partitions (partition -> thread). A part is refused as a whole when one of it is another's meanwhile."""
     ownership = paths.layout.ownership
-    made: list[Write] = [CreateNode(path, shared=paths.layout.shared(path)) for path in missing_parents]
+    made: list[Write] = [paths.parent(path) for path in missing_parents]
     for part in parts(sorted(partitions), lambda p: 2 * (len(paths.owner(p)) + WRITE_BYTES) + len(partitions[p])):
         claims = [write for p in part for write in ownership.claim(paths.owner(p), partitions[p])]
         yield Transaction(writes=(paths.check(), *made, *claims), why="claim")
@@ -37,7 +37,7 @@ def acknowledge_claims(
     done: Acknowledgement,
 ) -> Transaction:
     """Acknowledge starts: each claim stands, its offset is set, and what cannot be started is given back."""
-    writes: list[Write] = [CreateNode(path, shared=paths.layout.shared(path)) for path in missing_parents]
+    writes: list[Write] = [paths.parent(path) for path in missing_parents]
     for partition, (owner_version, offset) in sorted(decision.claimed.items()):
         path, version = paths.offset(partition), positions.get(partition, NOWHERE).version
         writes += paths.guard(partition, owner_version)

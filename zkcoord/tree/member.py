@@ -53,6 +53,10 @@ class MemberPaths:
         """The checks that go along with each offset of a held partition."""
         return self.layout.ownership.guard(self.owner(partition), version)
 
+    def parent(self, path: str) -> CreateNode:
+        """The write that makes a parent."""
+        return CreateNode(path, shared=self.layout.shared(path))
+
     def above_offsets(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """What stands above these partitions' offsets, outermost first."""
         topics = sorted({partition.topic for partition in partitions})
@@ -86,7 +90,9 @@ def join(paths: MemberPaths, registration: bytes, status: bytes, channel_version
     return Transaction(
         writes=(
             SetNode(paths.channel, status, channel_version),
-            CreateNode(paths.registration, registration, ephemeral=True),
+            CreateNode(
+                paths.registration, registration, ephemeral=True, shared=paths.layout.shared(paths.registration)
+            ),
         ),
         why="join",
     )
@@ -134,7 +140,7 @@ def start(
     `refused`: partition -> owner version of what could not be started, and is free again.
     """
     writes: list[Write] = [paths.check()]
-    writes += [CreateNode(path, shared=paths.layout.shared(path)) for path in missing_parents]
+    writes += [paths.parent(path) for path in missing_parents]
     for partition, (offset, version) in sorted(first_offsets.items()):
         writes += paths.store.begin(paths.offset(partition), offset, version)
     writes += [paths.free(p, version) for p, version in sorted(refused.items())]
