@@ -41,19 +41,29 @@ def commits(
     is read by confluent-kafka in Python workers, in parallel; without a jar. UsageError without pyarrow or
     confluent-kafka, RefusedError when these credentials may not see the offset log.
     """
+    with KafkaClient(bootstrap_servers, config) as client:
+        ranges = log_ranges(client, groups, since_ms)
+    return decoded(spark, bootstrap_servers, ranges, groups, config)
+
+
+def decoded(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    ranges: Collection[OffsetRange],
+    groups: Collection[str] | None = None,
+    config: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the commits in these ranges of a log that has the offset log's formats, as `commits` does."""
     try:
         from zkcoord.spark.history import decoding, source
         from zkcoord.spark.readers import python
     except ImportError as error:
         raise UsageError(f"this needs an extra package: pip install 'zkcoord[spark]' ({error})") from error
-    with KafkaClient(bootstrap_servers, config) as client:
-        ranges = log_ranges(client, groups, since_ms)
     register(spark, source.OffsetLogSource, python, decoding, source)
     plan = read_plan(bootstrap_servers, "zkcoord-offset-log", config or {}, headers=False, timeout_ms=POLL_TIMEOUT_MS)
     plan["tasks"] = tasks_of(ranges, TASK_RECORDS_MAX)
-    chosen = None if groups is None else sorted(groups)
-    reader = spark.read.format(source.FORMAT).option("plan", json.dumps(plan)).option("groups", json.dumps(chosen))
-    return reader.load()
+    chosen = json.dumps(None if groups is None else sorted(groups))
+    return spark.read.format(source.FORMAT).option("plan", json.dumps(plan)).option("groups", chosen).load()
 
 
 def log_ranges(client: KafkaClient, groups: Collection[str] | None, since_ms: int | None) -> list[OffsetRange]:

@@ -151,9 +151,9 @@ def commits_of(records: pa.RecordBatch) -> pa.RecordBatch:
     ).filter(known)
     parts = [_tombstones(told.filter(told["value"].is_null()))]
     left = told.filter(told["value"].is_valid())
-    for version, layout in LAYOUTS.items():
-        fitting = _fits(left["value"].combine_chunks(), version, layout)
-        parts.append(_cut(left.filter(fitting), layout))
+    for version in _versions(left["value"].combine_chunks()):
+        fitting = _fits(left["value"].combine_chunks(), version, LAYOUTS[version])
+        parts.append(_cut(left.filter(fitting), LAYOUTS[version]))
         left = left.filter(pc.invert(fitting))
     parts.append(_one_by_one(left))
     table = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
@@ -164,6 +164,12 @@ def commits_of(records: pa.RecordBatch) -> pa.RecordBatch:
     columns += [table[name].cast(COMMIT.field(name).type) for name in COMMIT.names[3:]]
     batches = pa.Table.from_arrays(columns, schema=COMMIT).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=COMMIT)
+
+
+def _versions(values: pa.Array) -> list[int]:
+    """The versions of LAYOUTS that are among these values."""
+    told = _numbers(values.filter(pc.greater_equal(pc.binary_length(values), 2)), pa.int16(), 0, 2)
+    return [version for version in pc.unique(told).to_pylist() if version in LAYOUTS]
 
 
 def _numbers(values: pa.Array, kind: pa.DataType, start: int, stop: int | None = None) -> pa.Array:

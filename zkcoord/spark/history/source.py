@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from zkcoord.spark.history.decoding import COMMIT, commits_of
 from zkcoord.spark.readers.python import Slices, as_task, forget_archives, read_in_worker
 
 FORMAT = "zkcoord-offset-log"
+DECODED_MIN = 20_000  # records: decoding in columns has a cost of its own for each batch
 TYPES = {pa.bool_(): "boolean", pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
 
 
@@ -47,9 +49,23 @@ class OffsetLogReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: Slices | None) -> Iterator[pa.RecordBatch]:
         """The commits of one task."""
-        for records in () if partition is None else read_in_worker(self._plan, partition):
+        if partition is None:
+            return
+        for records in together(read_in_worker(self._plan, partition)):
             commits = commits_of(records)
             if self._groups is not None:
-                commits = commits.filter(pa.compute.is_in(commits.column("group"), self._groups))
+                commits = commits.filter(pc.is_in(commits.column("group"), self._groups))
             if commits.num_rows:
                 yield commits
+
+
+def together(batches: Iterable[pa.RecordBatch], records_min: int = DECODED_MIN) -> Iterator[pa.RecordBatch]:
+    """Return the records in fewer, larger batches."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= records_min:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)

@@ -199,14 +199,16 @@ def to_arrow(each: Slice, records: Sequence[Any], headers: bool) -> pa.RecordBat
     """Messages of one partition as columns."""
     count = len(records)
     stamps = [record.timestamp() for record in records]
+    kinds = {kind for kind, _ in stamps}  # as a rule one
+    types = pa.repeat(kinds.pop() - 1, count) if len(kinds) == 1 else pa.array([kind - 1 for kind, _ in stamps])
     columns = {
         "key": pa.array([record.key() for record in records], pa.binary()),
         "value": pa.array([record.value() for record in records], pa.binary()),
-        "topic": pa.array([each.topic] * count, pa.string()),
-        "partition": pa.array([each.partition] * count, pa.int32()),
+        "topic": pa.repeat(each.topic, count),
+        "partition": pa.repeat(pa.scalar(each.partition, pa.int32()), count),
         "offset": pa.array([record.offset() for record in records], pa.int64()),
-        "timestamp": pa.array([ms * 1000 for _, ms in stamps], pa.int64()).cast(pa.timestamp("us", "UTC")),
-        "timestampType": pa.array([kind - 1 for kind, _ in stamps], pa.int32()),
+        "timestamp": pa.array([ms for _, ms in stamps], pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        "timestampType": types.cast(pa.int32()),
     }
     if headers:
         kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
