@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader")
+OF_SPARK = ("spark_loop", "spark_latency", "spark_rebalance", "spark_reader", "offset_log")
 MEASURE = re.compile(r"(\w+) (-?\d+\.\d+) (-|[\d.]+) (ok|short)")
 TIMEOUT_S = 600
 
