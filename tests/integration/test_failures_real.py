@@ -225,17 +225,22 @@ def test_f15_a_consumer_in_a_black_hole_stops_reading_before_another_begins(
 def test_f98_an_owner_that_is_set_empty_under_its_reader_has_one_reader_all_the_time(chroot: str, sees: bool) -> None:
     """Its readers commit nothing, so that no refused commit tells them. Another coordinator never saw the owners."""
     with Scene(chroot) as scene:
-        coordinator = scene.child(COORDINATOR)
+        coordinator = scene.child(COORDINATOR, session_timeout_ms=12_000)
         readers = [scene.child(READER), scene.child(READER)]
         wait_until(share(readers), "two share")
-        if not sees:
+        if sees:
+            coordinator.signal(signal.SIGSTOP)
+        else:
             coordinator.close()
+            wait_until(lambda: not scene.names(CANDIDATES), "nobody serves")
         scene.write(*(SetNode(f"{DRAFT.owners(GROUP)}/t/{n}", b"", ANY_VERSION) for n in range(PARTITIONS)))
+        readers.append(scene.child(READER))
+        readers[2].wait("registered")
         if sees:
             ask(scene.tree, DRAFT, GROUP, "rebalance")
+            coordinator.signal(signal.SIGCONT)
         else:
-            scene.child(COORDINATOR).wait("elected")
-        readers.append(scene.child(READER))
+            scene.child(COORDINATOR)
         wait_until(scene.owners_are_members, "everything is given anew")
         wait_until(share(readers), "three share")
         judge(readers)

@@ -16,6 +16,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
 from zkcoord.core.replay import OpenRanges
+from zkcoord.core.state import Announced
 from zkcoord.core.view import GroupView, Instance, Member, Wildcard
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.serving.channels import Channels
@@ -53,8 +54,8 @@ class GroupWatch:
     # by topic: the partitions that are followed
     _unread: dict[tuple[str, Kind], tuple[Address, Node]] = field(default_factory=dict)  # answers, each node's once
     _listed: set[str] = field(default_factory=set)  # topics whose owner nodes were listed
-    _announced: dict[TopicPartition, int] = field(default_factory=dict)
-    # invariant: their offsets are followed; since the owner had this version, whom nobody living is (-1: no node)
+    _announced: dict[TopicPartition, tuple[int, Sequence[Announced]]] = field(default_factory=dict)
+    # invariant: their offsets are followed; since the owner had this version (-1: no node), and these ranges stood
     _listing: GroupListing | None = None  # lists what is left of the group, when that must be known
     _opened: OpenRanges = field(default_factory=OpenRanges)
     whole: bool = True  # it is served, or was until its release was read: more than its record is followed
@@ -220,7 +221,8 @@ class GroupWatch:
     def know_committed(self) -> None:
         """Put the offsets of announced partitions without a living owner into the view; read those that are unknown.
 
-        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted.
+        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted, or
+        until other ranges are announced: who reads on under an owner that somebody set empty commits.
         """
         self.nodes = self.claims.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
@@ -228,7 +230,7 @@ class GroupWatch:
         found = self._opened.found
         if not found and not self._announced:
             return
-        versions = {p: view.owners[p].version if p in view.owners else -1 for p in found}
+        versions = {p: (view.owners[p].version if p in view.owners else -1, found[p]) for p in found}
         for partition in sorted(self._announced.keys() - versions.keys()):
             del self._announced[partition]
             if partition not in self._offsets and partition not in self.claims.offsets:
