@@ -81,6 +81,13 @@ def test_f62_a_table_of_offsets_takes_the_records_of_a_recreated_topic(plain: Da
     assert plain.rows(OFFSETS) == [("t", 0, 15, 2)]
 
 
+def test_the_column_of_the_incarnation_is_found_in_any_case_that_the_database_tells_it_in(plain: Database) -> None:
+    """Databases tell names that nobody quoted in small letters, in capitals, or as they were written."""
+    plain.create(ADD.format("clicks_offsets").replace("incarnation", "INCARNATION"))
+    assert (in_one(plain, FIRST), in_one(plain, AGAIN)) == (30, 10)
+    assert plain.rows(OFFSETS) == [("t", 0, 10, 2)]
+
+
 def test_f62_an_old_table_of_offsets_serves_until_a_topic_is_recreated(plain: Database) -> None:
     assert in_one(plain, FIRST) == 30
     statement = ADD.format("clicks_offsets")
