@@ -113,7 +113,8 @@ def main() -> None:
     if len(sys.argv) != 6 or sys.argv[1] not in ("before", "stream", "after"):
         sys.exit(__doc__)
     which, zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("moved over").config("spark.jars.packages", CONNECTOR).getOrCreate()
+    builder = SparkSession.builder.appName("moved over").config("spark.jars.packages", CONNECTOR)
+    spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
     if which == "before":
         before(spark, bootstrap_servers, topic, Path(folder))
     elif which == "stream":

@@ -58,7 +58,8 @@ def main() -> None:
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("records a minute").config("spark.jars.packages", CONNECTOR).getOrCreate()
+    builder = SparkSession.builder.appName("records a minute").config("spark.jars.packages", CONNECTOR)
+    spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
     aggregate(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
     if not any(Path(folder).glob("batch=*")):
         sys.exit(f"no counts: nothing has been read into {folder} yet")

@@ -45,7 +45,8 @@ def main() -> None:
     if len(sys.argv) != 5:
         sys.exit(__doc__)
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
-    spark = SparkSession.builder.appName("word count").config("spark.jars.packages", CONNECTOR).getOrCreate()
+    builder = SparkSession.builder.appName("word count").config("spark.jars.packages", CONNECTOR)
+    spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
     collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
     found = count(spark, Path(folder))
     if not found:

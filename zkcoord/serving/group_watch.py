@@ -221,8 +221,8 @@ class GroupWatch:
     def know_committed(self) -> None:
         """Put the offsets of announced partitions without a living owner into the view; read those that are unknown.
 
-        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted, or
-        until other ranges are announced: who reads on under an owner that somebody set empty commits.
+        Asked when everything is clean. Nobody commits such a partition, so one reading is enough until it is granted,
+        or other ranges are announced: who reads on under an owner that somebody set empty commits.
         """
         self.nodes = self.claims.know_offsets(self.nodes, self._offsets | self._announced.keys())
         view = self.nodes.view
