@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zkcoord.core.member.decisions import LookUp
+from zkcoord.core.member.status import Held
+from zkcoord.core.member.view import Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 from zkcoord.member.following import Following
@@ -37,3 +39,19 @@ def test_what_was_followed_for_an_earlier_grant_is_read_anew_for_the_next(known:
     assert following.unread() == {"0000000007"}
     assert following.nodes.view.positions == {}
     assert following.nodes.view.owners == known
+
+
+def test_what_is_held_as_it_was_read_is_not_kept_twice_and_what_differs_is() -> None:
+    following = followed()
+    mine = Held("g_me-1-00000000-0", 0, 5, 0, 1)
+    following.taken_in({})
+    assert following.nodes.view.fresh == frozenset()
+    assert following.nodes.view.owners.keys() == following.nodes.view.positions.keys() == {T0}
+    following.taken_in({T0: mine._replace(offset=4)})
+    assert following.nodes.view.owners == {}
+    assert following.nodes.view.positions == {T0: Position(5, 0)}
+    following.taken_in({T0: mine})
+    assert following.nodes.view.positions == {}
+    following.read([Node(PATHS.offset(T0), Kind.DATA, None)])
+    following.taken_in({T0: mine})
+    assert following.nodes.view.deleted(T0)

@@ -8,11 +8,11 @@ is read again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import ClaimPartitions, LetGo, LookUp, ReadAgain
-from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.tracker import Tracker
@@ -32,6 +32,7 @@ class Following:
         self._paths, self._tracker = paths, tracker
         self.nodes = MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
         self._scopes: dict[TopicPartition, str] = {}
+        self._held: Mapping[TopicPartition, Held] = {}  # when a decision took in what was read
 
     def begin(self) -> None:
         """Read and watch the own registration and channel from now on."""
@@ -112,11 +113,12 @@ class Following:
         """This status is about to be sent."""
         self.nodes = fast_replace(self.nodes, sent=(data, status))
 
-    def taken_in(self) -> None:
-        """A decision has seen all that was read."""
+    def taken_in(self, held: Mapping[TopicPartition, Held]) -> None:
+        """A decision has seen all that was read; this is what is held by it."""
         view = self.nodes.view
-        if view.fresh:
-            self.nodes = fast_replace(self.nodes, view=fast_replace(view, fresh=frozenset()))
+        if view.fresh or (held is not self._held and (view.owners or view.positions)):
+            self.nodes = fast_replace(self.nodes, view=view.taken_in(held))
+        self._held = held
 
     def unread(self) -> frozenset[str]:
         """Names of look-ups of which something is still to be read."""

@@ -125,7 +125,7 @@ class Registered:
             before = self.memory
             decided = decide(view, before, now_ms, self._sizes)
             self.memory = decided.memory
-            self.following.taken_in()
+            self.following.taken_in(decided.memory.held)
             self.application = self.application.heard()
             for decision in decided.decisions:
                 if isinstance(decision, Rejoin | Leave):

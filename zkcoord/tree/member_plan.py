@@ -50,7 +50,7 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
             return [member.start(paths, first, nodes.missing_parents(first), refused, done)]
         case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said):
             acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
-            gone = [p for p in held if positions.get(p, NOWHERE).version is None]
+            gone = [p for p in held if nodes.view.deleted(p)]
             return member.release(paths, held, offsets, acknowledged if said is not None else None, without=gone)
         case AnswerPing(commands=commands):
             return [

@@ -85,7 +85,8 @@ class Member:
         assert pickle.dumps((self.view, self.memory)) == handed_in
         assert decide(self.view, self.memory, now_ms, self.sizes) == first
         self.memory = first.memory
-        self.has(fresh=frozenset(), application=self.view.application.heard())
+        self.view = self.view.taken_in(self.memory.held)
+        self.has(application=self.view.application.heard())
         return list(first.decisions)
 
     def has(self, **fields: Any) -> None:

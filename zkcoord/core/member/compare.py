@@ -15,7 +15,7 @@ from zkcoord.core.member.decisions import AnswerRequest, Decision, LetGo, LosePa
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.requests import CommitRequest
 from zkcoord.core.member.status import Held
-from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, MemberView
+from zkcoord.core.member.view import ANNOUNCED, MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
 
@@ -57,9 +57,11 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
     found = Compared(set(), {}, {})
     for partition in sorted(touched):
         known = memory.held[partition]
-        owner, at = view.owners.get(partition, NOBODY), view.positions.get(partition, NOWHERE)
-        if owner != (known.thread, known.owner_version):
+        owner, at = view.owners.get(partition), view.positions.get(partition)
+        if owner is not None and owner != known.owner:
             found.gone.add(partition)  # should it name this consumer again, that is another grant
+        elif at is None:
+            continue
         elif at.version is None:
             found.foreign[partition] = DELETED
         elif at.version != known.offset_version:

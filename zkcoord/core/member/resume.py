@@ -11,7 +11,7 @@ from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import Decision, Rejoin, Report
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.starts import ask_start, fetch_started
-from zkcoord.core.member.view import NOWHERE, MemberView
+from zkcoord.core.member.view import MemberView
 
 
 def lease_ended(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
@@ -35,7 +35,7 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     idle = sorted(p for p in memory.idle if p not in stopping)  # what a start names is not held
     if not idle:
         return [], memory
-    deleted = [str(p) for p in idle if view.positions.get(p, NOWHERE).version is None]
+    deleted = [str(p) for p in idle if view.deleted(p)]
     if deleted:  # only a start can apply the reset policy
         return [Rejoin(why=f"somebody deleted the offsets of {', '.join(deleted[:5])}")], memory
     held = memory.held

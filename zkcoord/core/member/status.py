@@ -38,6 +38,16 @@ class Held(NamedTuple):
     generation: int
     incarnation: int = 0  # of the topic, by the start; 0: untold
 
+    @property
+    def owner(self) -> tuple[str, int]:
+        """The owner node as it is held; equal to an Owner that says the same."""
+        return self[:2]
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Offset and version of the offset node, as it is held."""
+        return self[2:4]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:

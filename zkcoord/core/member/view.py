@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkcoord.core.command import Command, Option
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Application
 from zkcoord.core.member.requests import Asked
-from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 
@@ -61,7 +62,8 @@ class MemberView:
     claims: bool = False  # owners are claims, made by their consumers
     status_version: int = 0
     status: MemberStatus | None = None  # what the channel says; None: not what this registration said last
-    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # of what is followed
+    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)  # of what is followed, but for what is held
+    # and was read as it is held
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)  # the same
     fresh: frozenset[TopicPartition] = frozenset()  # of which something was read since the last decision
     unread: frozenset[str] = frozenset()  # look-ups of which something is still to be read
@@ -84,10 +86,21 @@ class MemberView:
         """
         return bool(self.missing) or self.evicted
 
+    def deleted(self, partition: TopicPartition) -> bool:
+        """True when the offset node of a partition that is followed was read, and is not there."""
+        at = self.positions.get(partition)
+        return at is not None and at.version is None
+
     @property
     def may_write(self) -> bool:
         """True when a multi may be sent that is decided from registration, channel and commands."""
         return self.settled and self.channel_read and not self.writing and self.ready
+
+    def taken_in(self, held: Mapping[TopicPartition, Held]) -> MemberView:
+        """With nothing fresh: a decision has seen all. What is held, and was read as it is held, is not kept twice."""
+        owners = {p: owner for p, owner in self.owners.items() if p not in held or owner != held[p].owner}
+        positions = {p: at for p, at in self.positions.items() if p not in held or at[:2] != held[p].position}
+        return fast_replace(self, fresh=frozenset(), owners=owners, positions=positions)
 
     def granted(self) -> set[TopicPartition]:
         """What the starts that stand name. Each was free when it was written. Meaningful only when the channel is
