@@ -78,6 +78,8 @@ def test_nothing_of_a_group_that_is_not_adopted_is_written_and_no_consumer_regis
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_waiting_consumer_registers_when_its_group_is_adopted(seed: int) -> None:
     group = OldGroup(seed)
+    for number in range(4):  # the old one owns everything, and does not give it up
+        group.world.ensemble.ensure(f"{LEGACY.owners(GROUP)}/t/{number}", b"g_old-1416335000123-1a2b3c4d-0")
     group.look_on()
     group.decide_on(ADOPTED)
     group.world.run_until(lambda: len(group.ids()) == 2, what="a registration")

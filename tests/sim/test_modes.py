@@ -9,7 +9,6 @@ from tests.sim.script import seeds
 from tests.sim.test_adoption import ADOPTED, IDS, OLD_MEMBER, STATE, OldGroup
 from zkcoord.core.mode import Mode
 from zkcoord.core.record import POKE
-from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.request import requested
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
@@ -26,30 +25,6 @@ def noted(scene: OldGroup) -> Mode | None:
 def await_mode(scene: OldGroup, mode: Mode) -> None:
     """Run until the coordinator has noted it."""
     scene.world.run_until(lambda: noted(scene) is mode, what=f"the mode {mode.value}")
-
-
-def commands(scene: OldGroup) -> list[str]:
-    """Every command that was ever written."""
-    channels = f"{LEGACY.channels_of(GROUP)}/"
-    return [
-        write.path
-        for tried in scene.world.tried
-        if tried.applied
-        for write in tried.transaction.writes
-        if isinstance(write, CreateNode) and write.sequential and write.path.startswith(channels)
-    ]
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_beside_an_old_member_no_command_is_written_and_without_it_the_group_is_coordinated(seed: int) -> None:
-    scene = OldGroup(seed, adopted=True)
-    await_mode(scene, Mode.MIXED)
-    scene.world.run_until(lambda: len(scene.ids()) == 2, what="a consumer of ours")
-    scene.look_on()
-    assert (commands(scene), noted(scene)) == ([], Mode.MIXED)
-    scene.world.ensemble.operate(DeleteNode(OLD_MEMBER, ANY_VERSION))
-    await_mode(scene, Mode.COORDINATED)
-    scene.world.run_until(lambda: commands(scene) != [], what="a start")
 
 
 @pytest.mark.parametrize("seed", seeds(5))

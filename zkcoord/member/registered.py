@@ -38,6 +38,7 @@ from zkcoord.core.member.decisions import (
     Write,
 )
 from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.requests import AnnounceRequest, Asked, CommitRequest
 from zkcoord.core.member.starts import started
 from zkcoord.core.member.view import MemberView
@@ -95,7 +96,9 @@ class Registered:
 
     # what is decided
 
-    def view(self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None) -> MemberView:
+    def view(
+        self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None, neighbours: Neighbours = ALONE
+    ) -> MemberView:
         """The member as it is now."""
         loop, following = self._loop, self.following
         if self.application.full is not self._calls.full:
@@ -112,16 +115,18 @@ class Registered:
             requests=self._asked,
             leaving=leaving,
             said=said,
+            neighbours=neighbours,
         )
 
     def advance(
-        self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None
+        self, now_ms: int, *, leased: bool, leaving: bool, said: tuple[int, int] | None, neighbours: Neighbours = ALONE
     ) -> tuple[int | None, Rejoin | Leave | None]:
         """Do what can be done now; returns when to decide again, and how the registration ends, if it does."""
-        if self._at_rest(now_ms, leased, leaving, said):
+        flags = (leased, leaving, said, neighbours)
+        if self._at_rest(now_ms, *flags):
             return self._wake_at_ms, None
         for _ in range(STEPS_MAX):
-            view = self.view(now_ms, leased=leased, leaving=leaving, said=said)
+            view = self.view(now_ms, leased=leased, leaving=leaving, said=said, neighbours=neighbours)
             before = self.memory
             decided = decide(view, before, now_ms, self._sizes)
             self.memory = decided.memory
@@ -133,7 +138,7 @@ class Registered:
                 self._carry_out(decision, now_ms)
             if not decided.decisions:
                 settled = decided.memory is before and not self._loop.tracker.unclean()
-                self._rested = self._inputs(now_ms, leased, leaving, said) if settled else ()
+                self._rested = self._inputs(now_ms, *flags) if settled else ()
                 self._wake_at_ms = decided.wake_at_ms
                 return decided.wake_at_ms, None
         return now_ms, None
@@ -167,8 +172,8 @@ class Registered:
                 self._start(decision)
             case AskStop(partitions=partitions):
                 self._call(Call("stop", partitions), partitions)
-            case LosePartitions(partitions=partitions, resuming=resuming):
-                self._lose(partitions, resuming=resuming)
+            case LosePartitions(partitions=partitions, resuming=resuming, stopping=stopping):
+                self._lose(partitions, resuming=resuming, stopping=stopping)
             case ClaimPartitions():
                 self.following.claiming(decision)
                 self._write(decision, now_ms)
@@ -195,8 +200,8 @@ class Registered:
         starting = Starting(decision.positions, self._calls.next_start(), decision.incarnations)
         self._call(Call("start", tuple(starting), starting.number, decision.resumes), starting)
 
-    def _lose(self, partitions: Sequence[TopicPartition], *, resuming: bool) -> None:
-        self.application = self.application.lost(partitions, resuming=resuming)
+    def _lose(self, partitions: Sequence[TopicPartition], *, resuming: bool, stopping: bool = False) -> None:
+        self.application = self.application.lost(partitions, resuming=resuming, stopping=stopping)
         self._calls.ask("lost", tuple(partitions))
 
     def _write(self, decision: Write, now_ms: int) -> None:

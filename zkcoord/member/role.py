@@ -13,6 +13,7 @@ from typing import Any
 
 from zkcoord.core.given import given_offsets, given_ranges
 from zkcoord.core.member.decisions import Rejoin
+from zkcoord.core.member.neighbours import ALONE
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.member.status import MemberStatus
 from zkcoord.core.model import TopicPartition
@@ -23,6 +24,7 @@ from zkcoord.member.calls import Calls
 from zkcoord.member.joining import JOIN, Joining
 from zkcoord.member.lease import Lease
 from zkcoord.member.leaving import Parting, open_until_ms
+from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.member.registered import Registered
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
@@ -69,6 +71,8 @@ class MembershipRole:
         self._joining: Joining | None = None
         self._schema: Node | None = None
         self._told_waiting: str | None = None
+        self._neighbourhood: Neighbourhood | None = None  # where groups may have old members
+        self._neighbours = ALONE  # as they were last known
 
     @property
     def consumer_id(self) -> str | None:
@@ -128,7 +132,9 @@ class MembershipRole:
 
     def read(self, nodes: Sequence[Node], now_ms: int) -> None:
         """Take answers in."""
-        registered = self.registered if self.member else None
+        registered, others = self.registered if self.member else None, self._neighbourhood
+        if others is not None:
+            nodes = [node for node in nodes if not others.take(node, now_ms)]
         for node in nodes if registered is None else registered.read(nodes):
             self._absences.take(node, self._loop.tracker)
             if node.path == SCHEMA:
@@ -232,6 +238,8 @@ class MembershipRole:
             self._joining.end()
             self.member = True
             self.registered.following.begin()
+            if self._neighbourhood is not None:
+                self._neighbourhood.begin()
             self.registered.event("registered", {})
             return
         if self._joining.spent:
@@ -240,8 +248,14 @@ class MembershipRole:
             self._join(now_ms)
             return
         transaction = self._joining.next_transaction(encode_member_status(MemberStatus(store="", said=self.said)))
-        self._tell_waiting(self._joining.waits_for)
-        if transaction is not None:
+        obstacle = self._joining.waits_for
+        if transaction is not None and self._neighbourhood is not None:
+            neighbours = self._neighbourhood.now(self.registered.paths.consumer_id, now_ms)
+            if neighbours is None:
+                return
+            obstacle = neighbours.obstacle
+        self._tell_waiting(obstacle)
+        if transaction is not None and obstacle is None:
             self._loop.commit(transaction, JOIN, now_ms, JOIN)
 
     def _begin_joining(self) -> None:
@@ -256,6 +270,10 @@ class MembershipRole:
         consumer_id = layout.consumer_id(settings.new_id())
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=consumer_id)
         self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation)
+        if layout.adopts and self._neighbourhood is None:
+            self._neighbourhood = Neighbourhood(layout, settings.group, self._loop.tracker)
+        if self._neighbourhood is not None:
+            self._neighbourhood.own = paths.registration
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
 
@@ -268,7 +286,12 @@ class MembershipRole:
     def _decide_as_member(self, registered: Registered, lease: Lease, now_ms: int) -> int | None:
         starting = registered.memory.start
         leased, leaving = lease.holds(now_ms), self._parting.leaving
-        wake_at_ms, end = registered.advance(now_ms, leased=leased, leaving=leaving, said=self.said)
+        if self._neighbourhood is not None:
+            self._neighbours = self._neighbourhood.now(registered.paths.consumer_id, now_ms) or self._neighbours
+        neighbours = self._neighbours
+        wake_at_ms, end = registered.advance(
+            now_ms, leased=leased, leaving=leaving, said=self.said, neighbours=neighbours
+        )
         memory = registered.memory
         self.generation = max(self.generation, memory.generation)
         begun = memory.start.name if memory.start is not None else None

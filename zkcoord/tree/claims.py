@@ -14,7 +14,7 @@ from zkcoord.core.member.view import NOWHERE, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.member import Acknowledgement, MemberPaths, acknowledge
 from zkcoord.tree.offset_store import unchanged
-from zkcoord.tree.writes import WRITE_BYTES, Transaction, Write, parts
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, Transaction, Write, parts
 
 
 def claim(
@@ -45,5 +45,7 @@ def acknowledge_claims(
     for partition, version in sorted(decision.refused.items()):
         writes.append(paths.free(partition, version))
         writes += unchanged(paths.offset(partition), positions.get(partition, NOWHERE).version)
+    if decision.record_version is not None:
+        writes.insert(0, CheckNode(paths.layout.record(paths.group), decision.record_version))
     check, *rest = acknowledge(paths, done).writes
     return Transaction(writes=(check, *writes, *rest), why=f"acknowledge start {', '.join(done.commands)}")

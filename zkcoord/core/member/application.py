@@ -58,9 +58,12 @@ class Application:
         answers = (*self.answers, Answer(call, value, error, part))
         return fast_replace(self, running=running, calls=calls, answers=answers)
 
-    def lost(self, partitions: Iterable[TopicPartition], *, resuming: bool) -> Application:
-        """With these not running any more. `resuming`: the answer to a start of what is held does not count either."""
+    def lost(self, partitions: Iterable[TopicPartition], *, resuming: bool, stopping: bool = False) -> Application:
+        """With these not running any more. `resuming`: the answer to a start of what is held does not count either;
+        `stopping`: nor does that to a stop."""
         calls = {t: call for t, call in self.calls.items() if not call.resumes} if resuming else self.calls
+        if stopping:
+            calls = {t: call for t, call in calls.items() if call.name != "stop"}
         return fast_replace(self, running=_without(self.running, partitions), calls=calls)
 
     def heard(self) -> Application:

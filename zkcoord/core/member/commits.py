@@ -51,6 +51,18 @@ def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     return decisions, fast_replace(memory, commit=fast_replace(commit, requests=left) if left else None)
 
 
+def restore(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+    """Write over what an old consumer committed late, of partitions that it had before."""
+    if not memory.restoring or not view.may_write or not at_rest(view, memory):
+        return [], memory
+    held = memory.held
+    offsets = {p: o for p, o in memory.restoring.items() if p in held and held[p].offset < o}
+    if not offsets:
+        return [], fast_replace(memory, restoring={})
+    decisions: list[Decision] = [CommitOffsets(held={p: held[p] for p in offsets}, offsets=offsets)]
+    return decisions, fast_replace(memory, writing=offsets)
+
+
 def _spoiled(commit: Commit, request: CommitRequest) -> list[TopicPartition]:
     return sorted(commit.spoiled & request.offsets.keys())
 

@@ -1,8 +1,9 @@
 """What was read of partitions that are held, compared with what was known of them.
 
-An own value at the next version was the own write; any other value at another version is foreign: it becomes the
-partition's position, what was processed beyond it is not committed, and it is reported. An owner that is no longer this
-thread in this version means that the partition is released, or lost (docs/protocol.md, section 7, "Committing").
+An own value at the next version was the own write. A lower one may be the late commit of an old consumer that had the
+partition before: it is written over. Any other value at another version is foreign: it becomes the partition's
+position, what was processed beyond it is not committed, and it is reported. An owner that is no longer this thread in
+this version means that the partition is released, or lost (docs/protocol.md, section 7, "Committing").
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ class Compared(NamedTuple):
     gone: set[TopicPartition]
     foreign: dict[TopicPartition, int]  # offsets that somebody else wrote
     moved: dict[TopicPartition, Held]  # as they are now, when that is something else
+    late: dict[TopicPartition, int]  # what an earlier owner's late commit overwrote
 
 
-def compare(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+def compare(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """Take in what was read of partitions that are held."""
     touched = view.fresh & memory.held.keys() if view.fresh else frozenset()
     if not touched:
         return [], _certain(view, memory)
-    found = _compared(view, memory, touched)
+    found = _compared(view, memory, touched, now_ms)
     before = memory
+    if found.late:
+        memory = fast_replace(memory, restoring={**memory.restoring, **found.late})
     if found.moved:
         memory = fast_replace(memory, held={**memory.held, **found.moved})
     if not found.gone and not found.foreign:
@@ -53,8 +57,8 @@ def compare(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     return [*decisions, *released], _certain(view, memory)
 
 
-def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartition]) -> Compared:
-    found = Compared(set(), {}, {})
+def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartition], now_ms: int) -> Compared:
+    found = Compared(set(), {}, {}, {})
     for partition in sorted(touched):
         known = memory.held[partition]
         owner, at = view.owners.get(partition), view.positions.get(partition)
@@ -68,7 +72,10 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
             offset = known.offset if at.offset is None else at.offset
             own = at.version == known.offset_version + 1 and offset == memory.writing.get(partition)
             if not own and at.offset is not None:
-                found.foreign[partition] = offset
+                if offset < known.offset and now_ms < memory.beside.get(partition, 0):
+                    found.late[partition] = known.offset
+                else:
+                    found.foreign[partition] = offset
             thread, version, _, _, generation, incarnation = known  # there are many: `_replace` takes twice as long
             found.moved[partition] = Held(thread, version, offset, at.version, generation, incarnation)
     return found
@@ -131,13 +138,20 @@ def let_go(memory: Memory, gone: Set[TopicPartition]) -> tuple[list[Decision], M
 
 
 def lose(
-    view: MemberView, memory: Memory, partitions: Collection[TopicPartition], *, resuming: bool = False
+    view: MemberView,
+    memory: Memory,
+    partitions: Collection[TopicPartition],
+    *,
+    resuming: bool = False,
+    stopping: bool = False,
 ) -> list[Decision]:
     """The application must not read these any more: what it asked for before does not count, even should they be
     started again, from what is committed, while it waits."""
     if not partitions:
         return []
-    decisions: list[Decision] = [LosePartitions(partitions=tuple(sorted(partitions)), resuming=resuming)]
+    decisions: list[Decision] = [
+        LosePartitions(partitions=tuple(sorted(partitions)), resuming=resuming, stopping=stopping)
+    ]
     sent = memory.commit.requests if memory.commit is not None else ()
     for number, request in view.requests:
         if number in sent or not isinstance(request, CommitRequest):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkcoord.core.member import commands, commits, resume, starts, stops
+from zkcoord.core.member import commands, commits, resume, sharing, starts, stops
 from zkcoord.core.member.announcements import announced, announcements
 from zkcoord.core.member.compare import compare
 from zkcoord.core.member.decisions import Decision, Rejoin
@@ -35,12 +35,16 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
     decisions, memory = _take_in(view, memory, now_ms)
     if not decisions and view.settled and not nothing_to_do(view, memory):
         decisions, memory = _act(view, memory, now_ms, sizes)
-    return Decided(decisions=tuple(decisions), memory=memory.counting(view), wake_at_ms=commands.wake_at_ms(memory))
+    times = (commands.wake_at_ms(memory), sharing.wake_at_ms(view, memory, now_ms))
+    wake_at_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
+    return Decided(decisions=tuple(decisions), memory=memory.counting(view), wake_at_ms=wake_at_ms)
 
 
 def nothing_to_do(view: MemberView, memory: Memory) -> bool:
     """True when nothing was asked of the member and all that it holds runs: so it is at most steps."""
     if memory.start is not None or memory.stop is not None or memory.cleaning or memory.short_of_room:
+        return False
+    if view.neighbours.planned or memory.restoring:
         return False
     return not (view.commands or view.requests or view.leaving or memory.idle or memory.commit)
 
@@ -57,7 +61,7 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
         else:
             memory = starts.answered(view, memory, answer, now_ms)
         decisions += told
-    told, memory = compare(view, memory)
+    told, memory = compare(view, memory, now_ms)
     decisions += told
     memory = memory.counting(view)
     if decisions:
@@ -72,14 +76,18 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
 def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[list[Decision], Memory]:
     """What can be done now. A write is decided on only while no other is under way."""
     decisions, memory = commands.answer_ping(view, memory)
+    if not decisions:
+        decisions, memory = commits.restore(view, memory)
     if not decisions and memory.cleaning:
         decisions, memory = starts.cleaned(view, memory)
     if not decisions:
         decisions, memory = starts.advance(view, memory)
     if not decisions:
-        decisions, memory = stops.advance(view, memory)
+        decisions, memory = stops.advance(view, memory, now_ms)
     if not decisions:
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
+    if not decisions:
+        decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
     if not decisions:
         decisions, memory = resume.resume(view, memory)
     if not decisions:

@@ -72,10 +72,12 @@ class AskStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LosePartitions:
-    """The application must not read these any more. `resuming`: nor what it is starting again."""
+    """The application must not read these any more. `resuming`: nor what it is starting again. `stopping`: its
+    answer to a stop does not count any more."""
 
     partitions: Partitions
     resuming: bool = False
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,7 @@ class AcknowledgeStarts:
     refused: Mapping[TopicPartition, int]  # what cannot be started -> version of the owner
     status: MemberStatus
     claimed: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    record_version: int | None = None  # of the record that must still stand, where no command does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

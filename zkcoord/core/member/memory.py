@@ -13,6 +13,9 @@ from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Refusal
 
+PLANNED = "plan"
+"""In place of a sequence, of what no command asked for: the plan of a mixed group did (`core.member.sharing`)."""
+
 
 class Grant(NamedTuple):
     """What a start says of one partition."""
@@ -33,6 +36,13 @@ class Start:
     told: Mapping[TopicPartition, int] = field(default_factory=dict)  # where the application was told to start
     refused: Mapping[TopicPartition, str] = field(default_factory=dict)  # why it cannot be started
     acknowledged: bool = False  # the acknowledgement was sent
+    said: MemberStatus | None = None  # of a planned one: the status that was sent with it
+    begun_ms: int = 0
+
+    @property
+    def planned(self) -> bool:
+        """True when the plan of a mixed group asks for it, no command."""
+        return PLANNED in self.commands
 
     @property
     def name(self) -> str:
@@ -42,7 +52,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A stop that is obeyed. `sequence` None: no command asked for it (leaving, or sent away)."""
+    """A stop that is obeyed. `sequence` None: nothing asked for it (leaving, or sent away); PLANNED: the plan did."""
 
     sequence: str | None
     left: frozenset[TopicPartition]  # what is still to be released
@@ -92,6 +102,10 @@ class Memory:
     announcement: Announcement | None = None
     waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
+    put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
+    beside: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # claimed beside old members: until then a lower offset is an earlier owner's late commit
+    restoring: Mapping[TopicPartition, int] = field(default_factory=dict)  # committed, and overwritten by such a one
     generation: int = 0  # the highest among the commands taken up
 
     def counting(self, view: MemberView) -> Memory:

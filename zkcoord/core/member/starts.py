@@ -41,6 +41,9 @@ UNKNOWN_AGAIN_MS = 120_000
 """A partition that Kafka does not know is tried each half a minute at least (`core.ack_timeouts`): what comes later
 than this has nothing to do with the last time."""
 
+PUT_OFF_MS = 1_000
+"""What could not be started by the plan of a mixed group is claimed again so long after it was begun."""
+
 STARTS_MAX = 100
 """Acknowledged in one multi: so deleting them takes little of its size, whatever else it holds."""
 
@@ -163,7 +166,7 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         return [], memory
     granted = _granted(view, start)
     standing = {s: received.version for s in start.commands if (received := view.commands.get(s)) is not None}
-    if not standing and not start.commands.keys() & view.commands.keys():
+    if _done(view, memory, start, granted):
         return _finish(view, memory, start, granted)
     if start.acknowledged:  # refused, or unknown and not done
         if not view.channel_read or not at_rest(view, memory):
@@ -198,7 +201,19 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         return [ask_start(memory, starting, {p: start.grants[p].incarnation for p in starting})], memory
     if not view.may_write or not at_rest(view, memory):
         return [], memory
+    if start.planned and not granted:  # others have claimed all of it: there is nothing to acknowledge
+        return _finish(view, memory, start, granted)
     return _acknowledge(view, memory, start, granted, standing)
+
+
+def _done(view: MemberView, memory: Memory, start: Start, granted: Mapping[TopicPartition, Position]) -> bool:
+    """True once it is acknowledged. Its commands are gone then; of a planned one the status stands that was sent with
+    it, and what was refused is given back."""
+    if not start.planned:
+        return not start.commands.keys() & view.commands.keys()
+    if not start.acknowledged or not view.channel_read or not at_rest(view, memory):
+        return False
+    return view.status == start.said and start.refused.keys().isdisjoint(granted)
 
 
 def ask_start(
@@ -236,21 +251,28 @@ def _acknowledge(
     granted: Mapping[TopicPartition, Position],
     standing: Mapping[str, int],
 ) -> tuple[list[Decision], Memory]:
-    refusals = {
-        p: Refusal(generation=start.grants[p].generation, reason=why, sequence=start.grants[p].sequence)
-        for p, why in start.refused.items()
-    }
+    refusals = (
+        {}
+        if start.planned
+        else {
+            p: Refusal(generation=start.grants[p].generation, reason=why, sequence=start.grants[p].sequence)
+            for p, why in start.refused.items()
+        }
+    )
     start = fast_replace(start, acknowledged=True)
     memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
     able = {p: at for p, at in granted.items() if p not in start.refused}
     holds = {p: _held(view, start, p, at) for p, at in able.items()}
     status, memory = memory.saying(view, {**memory.held, **holds})
+    if start.planned:
+        memory = fast_replace(memory, start=fast_replace(start, said=status))
     acknowledged = AcknowledgeStarts(
         commands=standing,
         first={p: (start.first[p], at.version) for p, at in able.items() if at.offset is None},
         refused={p: view.owners[p].version for p in start.refused if p in granted},
         status=status,
         claimed={p: (held.owner_version, held.offset) for p, held in holds.items()} if view.claims else {},
+        record_version=view.neighbours.record_version if start.planned else None,
     )
     return [acknowledged], memory
 
@@ -276,6 +298,11 @@ def _finish(
     running = view.application.running
     unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
     memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)
+    if start.planned:
+        until_ms, again_ms = start.begun_ms + view.neighbours.late_ms, start.begun_ms + PUT_OFF_MS
+        put_off = {p: at_ms for p, at_ms in memory.put_off.items() if at_ms > start.begun_ms and p not in holds}
+        put_off |= dict.fromkeys(start.refused, again_ms)
+        memory = fast_replace(memory, put_off=put_off, beside={**memory.beside, **dict.fromkeys(holds, until_ms)})
     # somebody else set the offset right behind the acknowledgement: it is started again from there
     strayed = [p for p, held in holds.items() if start.told.get(p, held.offset) != held.offset and p in running]
     # told to start, and taken away before the acknowledgement: a topic that was dropped

@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer
-from zkcoord.core.member.compare import at_rest, let_go
+from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, Decision, Leave, ReleasePartitions, Report
-from zkcoord.core.member.memory import Memory, Stop
+from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.status import standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -50,11 +50,28 @@ def answered(memory: Memory, answer: Answer) -> tuple[list[Decision], Memory]:
     return decisions, fast_replace(memory, stop=stop)
 
 
-def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
-    """Write what can be written now of the stop that is obeyed, or end it."""
-    stop = memory.stop
-    if stop is None or not view.may_write or not at_rest(view, memory):
+def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
+    """Wait no longer for the application where old members would give up: what it stops now is released without a
+    commit, and its later answer does not count."""
+    stop, neighbours = memory.stop, view.neighbours
+    if stop is None or stop.answered or not neighbours.planned or now_ms < neighbours.stopped_by_ms:
         return [], memory
+    if stop.left <= (neighbours.share or {}).keys():
+        return [], memory
+    late = sorted(stop.left - stop.early)
+    why = "the application did not stop in time: old members would give up what is theirs now"
+    told = Report(event="stop_failed", fields={"partitions": late, "why": why, "level": "warning"})
+    running = [p for p in late if p in view.application.running]
+    decisions = lose(view, memory, running, stopping=True)
+    return [*decisions, told], fast_replace(memory, stop=fast_replace(stop, answered=True))
+
+
+def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
+    """Write what can be written now of the stop that is obeyed, or end it."""
+    late, memory = overdue(view, memory, now_ms)
+    stop = memory.stop
+    if late or stop is None or not view.may_write or not at_rest(view, memory):
+        return late, memory
     early = stop.early if stop.sequence is not None else frozenset()  # leaving, the session's end tells of all
     if not (stop.answered or early):
         return [], memory
@@ -72,7 +89,7 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     if not held and not (received is not None and stop.answered):
         return _end(memory, stop)
     memory = fast_replace(memory, writing=finals, stop=fast_replace(stop, released=True))
-    if stop.sequence is None or (received is None and stop.answered):
+    if stop.sequence is None or (received is None and stop.answered and stop.sequence != PLANNED):
         return [ReleasePartitions(held=held, offsets=finals)], memory
     status, memory = memory.saying(view, {p: mine for p, mine in memory.held.items() if p not in held})
     if received is None or not stop.answered:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Application
+from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.requests import Asked
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.model import TopicPartition
@@ -68,6 +69,7 @@ class MemberView:
     fresh: frozenset[TopicPartition] = frozenset()  # of which something was read since the last decision
     unread: frozenset[str] = frozenset()  # look-ups of which something is still to be read
     channel_read: bool = True  # nothing of registration, channel and commands is still to be read
+    neighbours: Neighbours = ALONE
     # how things are
     settled: bool = True  # the link is up, and what was read is current
     writing: bool = False  # multis of this member are under way

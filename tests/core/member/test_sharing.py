@@ -1,0 +1,316 @@
+"""A member in a mixed group: it follows the old members' plan by itself, without a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, Roomy, commit, start
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import (
+    AcknowledgeStarts,
+    AskStart,
+    AskStop,
+    ClaimPartitions,
+    CommitOffsets,
+    Decision,
+    LetGo,
+    LookUp,
+    LosePartitions,
+    ReadAgain,
+    ReleasePartitions,
+    Report,
+)
+from zkcoord.core.member.memory import PLANNED
+from zkcoord.core.member.neighbours import ALONE, EARLY_MS, Neighbours
+from zkcoord.core.member.starts import PUT_OFF_MS
+from zkcoord.core.member.view import NOBODY, Position
+from zkcoord.core.mode import GroupMode, Mode
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import Owner
+from zkcoord.errors import UnavailableError
+
+OLD = "g_old-0"
+PATIENCE_MS = 6_000
+LATE_MS = 90_000
+STOPPED_BY_MS = NOW + PATIENCE_MS - EARLY_MS
+
+
+def beside(*share: TopicPartition, free: tuple[TopicPartition, ...] = (), since_ms: int = NOW) -> Neighbours:
+    """A mixed group whose plan gives this member these, of which some are free."""
+    plan = {p: ME if p in share else OLD for p in (T0, T1, T2, T3)}
+    mode = GroupMode(mode=Mode.MIXED, old=frozenset({"g_old"}), plan=plan, patience_ms=PATIENCE_MS)
+    return Neighbours(
+        mode=mode,
+        share=dict.fromkeys(share, ME),
+        since_ms=since_ms,
+        free=frozenset(free),
+        incarnations={"t": 3},
+        record_version=7,
+        late_ms=LATE_MS,
+    )
+
+
+def member(*held: TopicPartition, neighbours: Neighbours) -> Member:
+    """A member of a group whose owners are claims, beside old members."""
+    found = Member(*held)
+    found.memory = fast_replace(
+        found.memory, held={p: mine._replace(owner_version=1) for p, mine in found.memory.held.items()}
+    )
+    found.has(claims=True, neighbours=neighbours, owners=dict.fromkeys(held, Owner(ME, 1)))
+    return found
+
+
+def kinds(decisions: list[Decision]) -> list[type]:
+    """What they are."""
+    return [type(decision) for decision in decisions]
+
+
+def claiming(*partitions: TopicPartition, at: Mapping[TopicPartition, Position] | None = None) -> Member:
+    """One that has claimed these, and whose application runs them; the acknowledgement is to come."""
+    found = member(neighbours=beside(*partitions, free=partitions))
+    assert kinds(found.decides()) == [LookUp]
+    positions = at or dict.fromkeys(partitions, Position(7, 2))
+    found.reads(positions, dict.fromkeys(partitions, NOBODY))
+    assert found.decides() == [ClaimPartitions(partitions=dict.fromkeys(partitions, ME))]
+    found.reads(positions, dict.fromkeys(partitions, Owner(ME, 1)))
+    (asked,) = found.decides()
+    assert isinstance(asked, AskStart)
+    assert asked.incarnations == dict.fromkeys(partitions, 3)
+    found.called("start", *partitions, number=1)
+    found.answers()
+    return found
+
+
+def acknowledging(found: Member) -> AcknowledgeStarts:
+    """The decision that acknowledges."""
+    (decision,) = found.decides()
+    assert isinstance(decision, AcknowledgeStarts)
+    return decision
+
+
+def acknowledged(*partitions: TopicPartition) -> Member:
+    """One that holds these by the plan."""
+    found = claiming(*partitions)
+    sent = acknowledging(found)
+    found.has(status=sent.status)
+    found.reads(dict.fromkeys(partitions, Position(7, 3)))
+    found.decides()
+    assert found.memory.held.keys() == set(partitions)
+    return found
+
+
+def test_what_is_free_of_the_own_share_is_claimed_and_acknowledged_without_a_command_under_the_record() -> None:
+    found = claiming(T0, T1)
+    sent = acknowledging(found)
+    assert (sent.commands, sent.record_version, sent.claimed) == ({}, 7, {T0: (1, 7), T1: (1, 7)})
+    assert sent.status.held.keys() == {T0, T1}
+    assert not found.memory.held  # nobody knows yet what became of it
+    found.has(status=sent.status)
+    found.reads({T0: Position(7, 3), T1: Position(7, 3)})
+    found.decides()
+    assert {p: (h.thread, h.offset, h.offset_version, h.incarnation) for p, h in found.memory.held.items()} == {
+        T0: (ME, 7, 3, 3),
+        T1: (ME, 7, 3, 3),
+    }
+
+
+def test_an_acknowledgement_that_was_refused_is_tried_again_from_what_is_read_then() -> None:
+    found = claiming(T0)
+    acknowledging(found)
+    found.has(status=None)
+    assert found.decides() == [ReadAgain(partitions=(T0,), parents=True)]
+    found.reads({T0: Position(9, 4)}, {T0: Owner(ME, 1)})  # the earlier owner's last commit came in between
+    (asked,) = found.decides()
+    assert isinstance(asked, AskStart)
+    assert asked.positions == {T0: 9}
+    assert not found.memory.held
+
+
+def test_what_an_old_member_deleted_between_claim_and_acknowledgement_is_claimed_again() -> None:
+    found = claiming(T0)
+    acknowledging(found)
+    found.has(status=None)
+    found.decides()
+    found.reads({T0: Position(7, 2)}, {T0: NOBODY})
+    assert found.decides() == [ClaimPartitions(partitions={T0: ME})]
+
+
+def test_nothing_is_claimed_that_is_not_free_or_not_its_own_share() -> None:
+    assert member(neighbours=beside(T0)).decides() == []
+    assert member(neighbours=ALONE).decides() == []
+    assert member(neighbours=Neighbours(mode=GroupMode(mode=Mode.OBSERVE), free=frozenset({T0}))).decides() == []
+    waiting = GroupMode(mode=Mode.MIXED, grace_ends_ms=NOW + 1)
+    assert member(T0, neighbours=Neighbours(mode=waiting)).decides() == []
+
+
+def test_what_another_one_claimed_first_is_left_to_it_and_claimed_again_a_second_later() -> None:
+    found = member(neighbours=beside(T0, free=(T0,)))
+    found.decides()
+    found.reads({T0: Position(7, 2)}, {T0: Owner(OLD, 0)})
+    told = found.decides()
+    assert kinds(told) == [LetGo, Report]
+    assert found.memory.start is None
+    assert found.decides(NOW + PUT_OFF_MS - 1) == []
+    assert kinds(found.decides(NOW + PUT_OFF_MS)) == [LookUp]
+
+
+def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_off() -> None:
+    found = member(neighbours=beside(T0, free=(T0,)))
+    found.decides()
+    found.reads({T0: Position(7, 2)}, {T0: NOBODY})
+    found.decides()
+    found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
+    found.decides()
+    found.called("start", T0, number=1)
+    found.answers(error=UnavailableError("no broker"))
+    sent = acknowledging(found)
+    assert (sent.refused, sent.claimed, sent.status.refused) == ({T0: 1}, {}, {})
+    found.has(status=sent.status)  # it says what the one before said: that alone proves nothing
+    assert kinds(found.decides()) == [ReadAgain]
+    found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
+    assert acknowledging(found).refused == {T0: 1}
+    found.reads({T0: Position(7, 2)}, {T0: NOBODY})
+    assert LetGo in kinds(found.decides())
+    assert found.memory.put_off == {T0: NOW + PUT_OFF_MS}
+
+
+def test_what_the_plan_gives_to_others_is_released_and_what_does_not_move_runs_on() -> None:
+    found = member(T0, T1, neighbours=beside(T0))
+    assert found.decides() == [AskStop(partitions=(T1,))]
+    found.called("stop", T1)
+    found.answers({T1: 9})
+    (released,) = found.decides()
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.offsets, released.commands) == ({T1}, {T1: 9}, {})
+    assert released.status is not None
+    assert released.status.held.keys() == {T0}
+    found.reads({T1: Position(9, 4)}, {T1: NOBODY})
+    found.decides()  # it is gone
+    found.decides()  # so that is over
+    assert (set(found.memory.held), found.memory.stop) == ({T0}, None)
+    assert found.view.application.running.keys() == {T0}
+    assert found.decides() == []
+
+
+def test_another_thread_of_its_own_is_another_owner() -> None:
+    shared = beside(T0)
+    found = member(T0, neighbours=fast_replace(shared, share={T0: f"{ME[:-1]}1"}))
+    assert found.decides() == [AskStop(partitions=(T0,))]
+
+
+def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which_is_released_without_a_commit() -> None:
+    found = member(T0, T1, neighbours=beside(T0))
+    found.decides()
+    found.called("stop", T1)
+    assert found.decides(STOPPED_BY_MS - 1) == []
+    late = found.decides(STOPPED_BY_MS)
+    assert kinds(late) == [LosePartitions, Report]
+    assert late[0] == LosePartitions(partitions=(T1,), stopping=True)
+    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    (released,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.offsets) == ({T1}, {})
+    before = found.view.application
+    assert before.answered(1, {T1: 99}, None, part=False) is before  # its later answer does not count
+
+
+def test_f97_the_deadline_counts_from_the_change_that_made_the_plan_and_no_plan_has_none() -> None:
+    found = member(T0, T1, neighbours=beside(T0, since_ms=NOW - PATIENCE_MS))
+    found.decides()
+    found.called("stop", T1)
+    assert kinds(found.decides()) == [LosePartitions, Report]
+    commanded = member(T0, neighbours=ALONE)
+    commanded.has(leaving=True)
+    commanded.decides()
+    commanded.called("stop", T0)
+    assert commanded.decides(NOW + 10 * PATIENCE_MS) == []
+
+
+def test_f97_what_was_stopped_in_the_middle_of_the_call_is_released_with_its_offset() -> None:
+    found = member(T0, T1, neighbours=beside())
+    found.decides()
+    found.called("stop", T0, T1)
+    found.answers(((T0,), {T0: 8}), part=True)
+    (early,) = found.decides()
+    assert isinstance(early, ReleasePartitions)
+    assert early.offsets == {T0: 8}
+    found.reads({T0: Position(8, 4)}, {T0: NOBODY})
+    found.decides()
+    late = found.decides(STOPPED_BY_MS)
+    assert late[0] == LosePartitions(partitions=(T1,), stopping=True)
+
+
+def test_a_start_that_was_begun_is_acknowledged_and_what_the_plan_gives_to_others_released_again() -> None:
+    found = member(neighbours=beside())
+    found.finds(start(T0, versions=None))
+    assert kinds(found.decides()) == [LookUp]
+    found.reads({T0: Position(7, 2)}, {T0: NOBODY})
+    assert kinds(found.decides()) == [ClaimPartitions]
+    found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
+    found.decides()
+    found.called("start", T0, number=1)
+    found.answers()
+    sent = acknowledging(found)
+    assert (sent.commands, sent.record_version) == ({"0000000000": 0}, None)
+    found.finds()
+    found.reads({T0: Position(7, 3)})
+    assert found.decides()[-1:] != [AskStop(partitions=(T0,))]
+    assert found.decides() == [AskStop(partitions=(T0,))]
+
+
+def test_one_that_leaves_claims_nothing() -> None:
+    found = member(T0, neighbours=beside(T0, T1, free=(T1,)))
+    found.has(leaving=True)
+    assert found.decides() == [AskStop(partitions=(T0,))]
+
+
+def test_only_as_much_is_claimed_at_once_as_one_acknowledgement_takes() -> None:
+    class Small(Roomy):
+        def room(self, partitions: list[TopicPartition]) -> int:
+            return 2
+
+    found = member(neighbours=beside(T0, T1, T2, free=(T0, T1, T2)))
+    found.sizes = Small()
+    (looked,) = found.decides()
+    assert isinstance(looked, LookUp)
+    assert (looked.name, looked.partitions) == (PLANNED, (T0, T1))
+
+
+@pytest.mark.parametrize(("after_ms", "late"), [(LATE_MS - 1, True), (LATE_MS, False)])
+def test_a_lower_offset_soon_after_a_claim_is_an_earlier_owners_late_commit_and_written_over(
+    after_ms: int, *, late: bool
+) -> None:
+    found = acknowledged(T0)
+    found.asks(commit({T0: 20}))
+    (sent,) = found.decides()
+    assert isinstance(sent, CommitOffsets)
+    found.reads({T0: Position(20, 4)})
+    found.decides()
+    found.asks()
+    found.reads({T0: Position(12, 5)})
+    told = found.decides(NOW + after_ms)
+    if late:
+        assert told == [CommitOffsets(held=dict(found.memory.held), offsets={T0: 20})]
+        found.reads({T0: Position(20, 6)})
+        assert found.decides(NOW + after_ms) == []
+        assert (found.memory.held[T0].offset, found.memory.restoring) == (20, {})
+        assert T0 in found.view.application.running
+    else:
+        assert kinds(told)[0] is Report
+        assert LosePartitions(partitions=(T0,)) in told
+
+
+def test_a_higher_offset_is_nobodys_late_commit() -> None:
+    found = acknowledged(T0)
+    found.reads({T0: Position(12, 5)})
+    assert LosePartitions(partitions=(T0,)) in found.decides(NOW + 1)
+
+
+def test_the_commands_that_stand_are_obeyed_before_the_plan_is_followed() -> None:
+    found = member(neighbours=beside(T1, free=(T1,)))
+    found.finds(start(T0, versions=None))
+    (looked,) = found.decides()
+    assert isinstance(looked, LookUp)
+    assert looked.partitions == (T0,)

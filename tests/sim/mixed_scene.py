@@ -1,0 +1,121 @@
+"""Scenes of mixed groups: consumers of ours and old ones in one group, on one tree, with every rule of both checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tests.sim.actors import GROUP, ConsumerFactory, coordinator
+from tests.sim.application import Application
+from tests.sim.old_scene import OldScene
+from tests.sim.script import QUIET, ScriptWorld
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.state import decode_state
+
+TOPICS = {"t": 6}
+RECORD, STATE = LEGACY.record(GROUP), LEGACY.state(GROUP)
+ADOPTION = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", auto_commit_interval_ms=60_000)
+
+
+class MixedScene(OldScene):
+    """One adopted group. Old members are called `old...`, ours `consumer...`."""
+
+    def __init__(
+        self,
+        seed: int,
+        topics: Mapping[str, int] = TOPICS,
+        *,
+        coordinators: int = 1,
+        adoption: Adoption = ADOPTION,
+        options: Any = QUIET,
+    ) -> None:
+        world = ScriptWorld(seed, options)
+        world.layout = LEGACY
+        super().__init__(world, topics)
+        world.ensemble.ensure(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)))
+        self.ours = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), reset="earliest")
+        self.all = {TopicPartition(topic, n) for topic, size in topics.items() for n in range(size)}
+        for n in range(coordinators):
+            world.spawn(f"coordinator{n}", partial(coordinator, layout=LEGACY))
+        if not coordinators:  # the tree as one of them would have made it
+            self.serve_for_a_moment()
+
+    def serve_for_a_moment(self) -> None:
+        """A coordinator makes the first nodes, and ends."""
+        self.world.spawn("coordinator0", partial(coordinator, layout=LEGACY), restarts=False)
+        self.world.run_until(lambda: self.world.ensemble.stat(LEGACY.coordinator) is not None, what="a coordinator")
+        self.end("coordinator0")
+
+    def end(self, name: str) -> None:
+        """A process dies for good."""
+        process = self.world.processes[name]
+        process.restarts = False
+        process.kill()
+
+    def start_ours(self, *names: str) -> None:
+        """Consumers of ours start."""
+        for name in names:
+            self.world.spawn(name, self.ours)
+
+    def stop_ours(self, name: str) -> None:
+        """One is asked to leave."""
+        process = self.world.processes[name]
+        process.restarts = False
+        process.inbox.put(Request("stop", None, Future()))
+
+    def application(self, name: str) -> Application:
+        """The application behind a consumer of ours."""
+        found = self.world.processes[name].application
+        assert isinstance(found, Application)
+        return found
+
+    def mode(self) -> Mode | None:
+        """The mode that the coordinator noted."""
+        data = self.world.ensemble.data(STATE)
+        return None if data is None else decode_state(data).mode
+
+    def readers(self) -> dict[TopicPartition, str]:
+        """Partition -> process, by what each process reads."""
+        found: dict[TopicPartition, str] = {}
+        for name, process in self.world.processes.items():
+            if not process.running:
+                continue
+            if name.startswith("old"):
+                mine = set(self.member(name).reading)
+            elif name.startswith("consumer"):
+                application = self.application(name)
+                mine = {p for p in self.all if p in application.positions and application.allowed(p)}
+            else:
+                continue
+            for p in mine:
+                found[p] = name if p not in found else f"{found[p]} and {name}"
+        return found
+
+    def shared(self, *names: str) -> bool:
+        """True when these processes have everything, each by its claim, each at least one partition."""
+        owners = {p: claim.session.process for p, claim in self.rules.claims.items()}
+        return self.readers() == owners and owners.keys() == self.all and set(owners.values()) == set(names)
+
+    def await_shared(self, *names: str) -> None:
+        """Run until they have."""
+        self.world.run_until(lambda: self.shared(*names), what=f"shared by {', '.join(names)}")
+
+    def commands(self) -> int:
+        """How many commands were ever written."""
+        return sum(
+            tried.applied and bool(tried.commands("start-fetcher") or tried.commands("stop-fetcher"))
+            for tried in self.world.tried
+        )
+
+    def consumer_of(self, partition: TopicPartition) -> str:
+        """The consumer that has claimed it."""
+        return consumer_of(self.rules.claims[partition].thread)

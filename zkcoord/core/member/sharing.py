@@ -1,0 +1,57 @@
+"""How a member follows the plan of a mixed group (layout `legacy`): old members take no orders, so nobody gives any.
+
+Each member computes the old members' plan by itself. It keeps what does not move, releases what the plan gives to
+others, and claims its own share as that comes free: by the same steps as a stop and a start, without a command. It
+needs no coordinator for that.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.command import Command, Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import starts, stops
+from zkcoord.core.member.decisions import Decision
+from zkcoord.core.member.memory import PLANNED, Memory
+from zkcoord.core.member.status import Sizes
+from zkcoord.core.member.view import MemberView
+
+Step = tuple[list[Decision], Memory]
+
+
+def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
+    """Release what is held against the plan, or claim what comes free of the own share, while nothing is obeyed."""
+    neighbours = view.neighbours
+    if not neighbours.planned or view.leaving or memory.rejected is not None:
+        return [], memory
+    if memory.start is not None or memory.stop is not None or memory.cleaning:
+        return [], memory
+    if not view.channel_read or view.writing or view.application.resuming:
+        return [], memory
+    share = neighbours.share or {}
+    moving = [p for p, held in memory.held.items() if share.get(p) != held.thread]
+    if moving:
+        return stops.begin(view, memory, PLANNED, moving)
+    free = [p for p in sorted(neighbours.free) if p not in memory.held and now_ms >= memory.put_off.get(p, 0)]
+    wanted = {p: share[p] for p in free[: sizes.room(free)]} if free else {}
+    if not wanted:
+        return [], memory
+    topics = {p.topic for p in wanted}
+    command = Command(
+        option=Option.START_FETCHER,
+        ownership=wanted,
+        generation=memory.generation,
+        incarnations={topic: number for topic, number in neighbours.incarnations.items() if topic in topics},
+    )
+    decisions, memory = starts.begin(view, memory, {PLANNED: command})
+    start = memory.start
+    return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))
+
+
+def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
+    """When something is due that waits for the time alone."""
+    if not view.neighbours.planned:
+        return None
+    times = list(memory.put_off.values())
+    if memory.stop is not None and not memory.stop.answered:
+        times.append(view.neighbours.stopped_by_ms)
+    return min((at_ms for at_ms in times if at_ms > now_ms), default=None)

@@ -1,0 +1,150 @@
+"""The others of a group that may have old consumers: registrations, topics and owners as one member follows them.
+
+Registrations are read once each, an unreadable one is watched. While old members are there, the topics of their plan
+are watched, and the lists of owners of the own share: so the member sees what comes free.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.member.neighbours import ALONE, Neighbours
+from zkcoord.errors import CorruptError
+from zkcoord.legacy.mode_watch import ModeWatch
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.paths import TOPICS, Address, Layout, Place, partition_numbers
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.topic import decode_mark
+
+NEIGHBOURS = "neighbours"  # the scope of all that is followed here
+
+Key = tuple[str, Kind]
+
+OLD_SESSION_MS = 30_000
+"""An old member's session, for a guess when it stops committing: five times the default, as nothing shows it."""
+
+
+class Neighbourhood:
+    """One session's. Invariant: `_wanted` is what is followed here."""
+
+    def __init__(self, layout: Layout, group: str, tracker: Tracker) -> None:
+        self._layout, self._group, self._tracker = layout, group, tracker
+        self._modes, self._topics = ModeWatch(group), KnownTopics()
+        self._adoption: Adoption | None = None
+        self._record_version = 0
+        self._wanted: dict[Key, bool] = {}  # with whether it is watched
+        self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
+        self._incarnations: dict[str, int] = {}
+        self._seen_ms: int | None = None  # the first answer that `now` has not taken in
+        self._now = ALONE
+        self.own = ""  # the path of the own registration, which is followed elsewhere
+        self._follow((layout.ids(group), Kind.CHILDREN))
+
+    def begin(self) -> None:
+        """A member: nobody else follows the record from now on."""
+        self._follow((self._layout.record(self._group), Kind.DATA))
+
+    def _follow(self, *keys: Key, watch: bool = True) -> None:
+        for path, kind in keys:
+            self._tracker.want(path, kind, watch=watch, scope=NEIGHBOURS)
+            self._tracker.watch(path, kind, watch)  # somebody else may have wanted it otherwise
+            self._wanted[path, kind] = watch
+
+    def _follow_only(self, above: str, keys: set[Key], *, watch: bool = True) -> bool:
+        """Follow these, and nothing else that stands there; True if one of them is new."""
+        known = {key for key in self._wanted if key[0] == above or key[0].startswith(f"{above}/")}
+        for path, kind in sorted(known - keys, key=str):
+            self._tracker.unwant(path, kind)
+            del self._wanted[path, kind]
+            if path.startswith(f"{TOPICS}/"):
+                self._topics.drop(path.removeprefix(f"{TOPICS}/"))
+        self._follow(*sorted(keys - known, key=str), watch=watch)
+        return not keys <= known
+
+    def take(self, node: Node, now_ms: int) -> bool:
+        """Take an answer in; True if it is followed here."""
+        address = self._layout.parse(node.path)
+        if node.path == self._layout.record(self._group):  # also while it is followed for the joining
+            self._record(node)
+        elif node.path == self.own and address is not None:
+            self._modes.take(address, node)
+        if (node.path, node.kind) not in self._wanted:
+            return False
+        if self._seen_ms is None:
+            self._seen_ms = now_ms
+        if node.path == TOPICS:
+            self._topics.listed = frozenset(node.children) if node.exists else None
+            self._topics.changes += 1
+        elif node.path.startswith(f"{TOPICS}/"):
+            self._topics.changes += 1
+            self._topic(node)
+        elif address is not None:
+            self._of_group(address, node)
+        return True
+
+    def _topic(self, node: Node) -> None:
+        try:
+            self._topics.take(node)
+        except CorruptError:
+            return  # what was known still holds; a coordinator tells of it
+
+    def _of_group(self, address: Address, node: Node) -> None:
+        self._modes.take(address, node)
+        match address.place:
+            case Place.IDS:
+                names = {(f"{node.path}/{name}", Kind.DATA) for name in node.children} - {(self.own, Kind.DATA)}
+                self._follow_only(node.path, {(node.path, Kind.CHILDREN), *names}, watch=False)
+            case Place.REGISTRATION:
+                unreadable = address.name in self._modes.neighbours.unreadable
+                self._tracker.watch(node.path, Kind.DATA, unreadable)
+            case Place.CLAIMS:
+                self._owned[address.name] = frozenset(partition_numbers(node.children))
+            case Place.MARK:
+                self._incarnations[address.name] = _incarnation(node)
+
+    def _record(self, node: Node) -> None:
+        self._record_version = node.stat.version if node.stat else 0
+        try:
+            self._adoption = decode_record(node.data).adoption if node.exists else None
+        except CorruptError:
+            return  # what was known still holds
+
+    def now(self, consumer_id: str, now_ms: int) -> Neighbours | None:
+        """What is known now, the same object while nothing changes; None while something is still to be read."""
+        if not self._tracker.clean(NEIGHBOURS):
+            return None
+        old = bool(self._modes.neighbours.old)
+        needed = self._modes.topics(self._adoption, self._topics.listed or frozenset())
+        topics = {(f"{TOPICS}/{topic}", Kind.DATA) for topic in needed}
+        if self._follow_only(TOPICS, topics | ({(TOPICS, Kind.CHILDREN)} if old else set())):
+            return None
+        mode, before = self._modes.mode(self._adoption, self._topics, now_ms), self._now
+        share = before.share if mode is before.mode else mode.share_of(consumer_id)
+        names = sorted({partition.topic for partition in share or ()})
+        owners, marks = self._layout.owners(self._group), self._layout.marks(self._group)
+        new = self._follow_only(owners, {(f"{owners}/{name}", Kind.CHILDREN) for name in names})
+        if self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names}) or new:
+            return None
+        adoption = self._adoption
+        now = Neighbours(
+            mode=mode,
+            share=share,
+            since_ms=before.since_ms if mode is before.mode else self._seen_ms or now_ms,
+            free=frozenset(p for p in share or () if p.partition not in self._owned.get(p.topic, ())),
+            incarnations={name: number for name in names if (number := self._incarnations.get(name, 0))},
+            record_version=self._record_version,
+            late_ms=adoption.auto_commit_interval_ms + OLD_SESSION_MS if old and adoption is not None else 0,
+        )
+        self._seen_ms = None
+        if now != before:
+            self._now = now
+        return self._now
+
+
+def _incarnation(node: Node) -> int:
+    try:
+        mark = decode_mark(node.data) if node.exists else None
+    except CorruptError:
+        mark = None
+    return 0 if mark is None else mark.incarnation
