@@ -90,7 +90,7 @@ def _indented(text: str) -> Iterator[list[str]]:
 def command_of(words: list[str]) -> tuple[click.Command, list[str]] | None:
     """The command that `zkcoord …` names, and what follows it; None if there is no such command."""
     found: click.Command = cli
-    while isinstance(found, click.Group) and words and re.fullmatch(r"[a-z]+", words[0]):
+    while isinstance(found, click.Group) and words and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
         below = found.commands.get(words[0])
         if below is None:
             return None

@@ -31,6 +31,7 @@ from zkcoord.tree.bulk import NODES_AT_ONCE
 from zkcoord.tree.paths import Layout
 
 STANDARD = "-"
+FORCE = ", or force it (--force)"
 CHANGED = ("GROUP", "TOPIC", "PARTITION", "BEFORE", "AFTER")
 WRITTEN = ("GROUP", "OFFSETS", "CHANGED", "CREATED")
 
@@ -127,7 +128,7 @@ def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_ru
         layout, _, _ = groups_of(tree, settings.zookeeper_address())
         wanted = _checked(lines, names)
         for name in wanted:
-            readers_of(tree.read, layout, name).refuse(name, force=force)
+            readers_of(tree.read, layout, name).refuse(name, force=force, others=FORCE)
         lines.seek(0)
         totals = {name: Counter[str]() for name in wanted}
         progress = _Progress("compared" if dry_run else "imported")
@@ -201,7 +202,7 @@ def _carry_out(
     force: bool,
 ) -> list[Change]:
     readers = readers_of(tree.read, layout, group)
-    readers.refuse(group, force=force)  # again: somebody may have joined meanwhile
+    readers.refuse(group, force=force, others=FORCE)  # again: somebody may have joined meanwhile
     if dry_run:
         return changes(tree.read, layout, group, offsets)
     return write_offsets(tree, layout, group, offsets, guard=readers.guard, why="an import of offsets")

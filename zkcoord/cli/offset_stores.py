@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from zkcoord.cli.options import Settings
+from zkcoord.cli.output import warn
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError
 from zkcoord.group_report import group_names, may_name_a_group, read_tree
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.legacy.walk import group_names as old_group_names
 from zkcoord.migrate import BlockingTree, current
+from zkcoord.offsets.verdict import Log
+from zkcoord.offsets.verify import Logs
 from zkcoord.tree.paths import LEGACY, Layout
 
 
@@ -33,3 +37,16 @@ def groups_of(tree: BlockingTree, address: str) -> tuple[Layout, str, Sequence[s
         return LEGACY, "", old_group_names(tree.read)
     layout = read_tree(tree, address).layout
     return layout, schema.tree_id, [name for name in group_names(tree, layout) if may_name_a_group(name)]
+
+
+def known_logs(client: KafkaClient) -> Logs:
+    """Return a function that asks Kafka for logs, and warns of those that it does not tell."""
+
+    def ask(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
+        starts, _ = client.ask_offsets(partitions, "earliest", "read_uncommitted")
+        ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted")
+        for reason in sorted({str(error).replace(str(p), "…") for p, error in failed.items()}):
+            warn(f"{reason}; whether offsets lie within such logs is not known")
+        return {p: Log(starts[p], end) for p, end in ends.items() if p in starts}
+
+    return ask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,16 +11,14 @@ import click
 
 from zkcoord.cli.group_waiting import at, count
 from zkcoord.cli.offset_files import export_offsets, import_offsets
-from zkcoord.cli.offset_stores import groups_of, kafka_client
+from zkcoord.cli.offset_stores import groups_of, kafka_client, known_logs
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
-from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.group_report import no_such_group
-from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.parquet import ParquetFile
-from zkcoord.offsets.verdict import Log, Verdict, source_name
+from zkcoord.offsets.verdict import Verdict, source_name
 from zkcoord.offsets.verify import GroupVerified, PartitionVerified, verify
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "ZOOKEEPER", "WRITTEN", "KAFKA", "COMMITTED", "COUNTS", "OWNER", "VERDICT")
@@ -75,7 +73,7 @@ def verify_offsets(
         file = None if parquet is None else stack.enter_context(ParquetFile(parquet, PARQUET))
         layout, tree_id, names = groups_of(tree, settings.zookeeper_address())
         wanted = names if name is None else [name]
-        for found in verify(tree.read, KafkaCommits(client), _logs(client), layout, wanted, tree=tree_id):
+        for found in verify(tree.read, KafkaCommits(client), known_logs(client), layout, wanted, tree=tree_id):
             if name is not None and name not in names and not found.partitions:
                 raise UsageError(no_such_group(name))
             groups += 1
@@ -92,17 +90,6 @@ def verify_offsets(
     if problems:
         what = f"{count(len(problems), 'group')} could not be compared as a whole; the first"
         raise type(problems[0])(f"{what}: {problems[0]}")
-
-
-def _logs(client: KafkaClient) -> Any:
-    def ask(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
-        starts, _ = client.ask_offsets(partitions, "earliest", "read_uncommitted")
-        ends, failed = client.ask_offsets(partitions, "latest", "read_uncommitted")
-        for reason in sorted({str(error).replace(str(p), "…") for p, error in failed.items()}):
-            warn(f"{reason}; whether offsets lie within such logs is not known")
-        return {p: Log(starts[p], end) for p, end in ends.items() if p in starts}
-
-    return ask
 
 
 # what is printed

@@ -157,10 +157,12 @@ def take_back(tree: BlockingTree, layout: Layout, group: str, names: tuple[str, 
     return stood
 
 
-def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str]) -> Answer:
+def wait(
+    what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Callable[[], str], pending: str = PENDING
+) -> Answer:
     """Wait for an answer, and say now and then what for; UnavailableError when it takes too long.
 
-    If the command is interrupted, it prints that the request is still pending.
+    If the command is interrupted, it prints what becomes of the request, which is what `pending` says.
     """
     began = time.monotonic()
     said = began
@@ -168,13 +170,13 @@ def wait(what: str, timeout_ms: int, ask: Callable[[], Answer | None], doing: Ca
         while (answer := ask()) is None:
             now = time.monotonic()
             if now - began >= timeout_ms / 1000:
-                raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): {PENDING}")
+                raise UnavailableError(f"{what} is not done after {timeout_ms} ms ({doing()}): {pending}")
             if now - said >= PROGRESS_SECONDS:
                 say("waiting", f"{what}: {doing()}")
                 said = now
             time.sleep(TURN_SECONDS)
     except KeyboardInterrupt:
-        say("notice", f"{what} is not done yet: {PENDING}")
+        say("notice", f"{what} is not done yet: {pending}")
         raise
     return answer
 

@@ -43,18 +43,17 @@ class Readers:
     paused: bool = False
     guard: tuple[CheckNode, ...] = ()
 
-    def refuse(self, group: str, *, force: bool) -> None:
-        """UsageError that says who must act, unless nobody reads. `force`: old consumers do not matter."""
+    def refuse(self, group: str, *, force: bool = False, ours: str = "", others: str = "") -> None:
+        """UsageError that says who must act, unless nobody reads. `force`: old consumers do not matter.
+
+        `ours` and `others` name a further way out for either kind of reader.
+        """
         if self.ours and not self.paused:
-            raise UsageError(
-                f"group {group} is read by {_some(self.ours)}: stop these consumers, or run"
-                f" `zkcoord group pause {group}` first"
-            )
+            how = f"stop these consumers, or run `zkcoord group pause {group}` first{ours}"
+            raise UsageError(f"group {group} is read by {_some(self.ours)}: {how}")
         if self.others and not force:
-            raise UsageError(
-                f"group {group} is read by {_some(self.others)}, which would overwrite the offsets:"
-                " stop these consumers first, or force it (--force)"
-            )
+            how = f"which would overwrite the offsets: stop these consumers first{others}"
+            raise UsageError(f"group {group} is read by {_some(self.others)}, {how}")
 
 
 def readers_of(read: Reading, layout: Layout, group: str) -> Readers:

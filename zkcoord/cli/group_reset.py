@@ -1,0 +1,313 @@
+"""`zkcoord group reset-offsets`: moves a group to other offsets, as kafka-consumer-groups does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkcoord.cli.group_waiting import count
+from zkcoord.cli.offset_stores import kafka_client, known_logs
+from zkcoord.cli.options import Command, Settings, at_least, pass_settings
+from zkcoord.cli.output import print_json, say, table
+from zkcoord.cli.requesting import Answer, ask, edit_record, wait, who_serves
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD, RESET, GroupRecord
+from zkcoord.core.requests import STOPPED
+from zkcoord.core.tenure import KafkaCommit, Rule, counted
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
+from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import current
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.ports import Commits, OffsetTree
+from zkcoord.offsets.reading import GroupSeen, read_offsets
+from zkcoord.offsets.targets import Goal, Targets, Where, chosen, from_file, targets
+from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
+from zkcoord.tree.paths import LEGACY, Layout
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.request import requested
+from zkcoord.tree.snapshot import Read
+from zkcoord.tree.writes import CheckNode
+
+COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "NEW-OFFSET")
+WAIT_MS = 60_000
+EXPIRY_MS = 600_000
+"""How long a coordinator keeps the group stopped for a tool that does not end its run."""
+
+TAKEN_BACK = "the request is taken back, and nothing is written"
+STANDS = "the request of an earlier run stands: run it again, or end it with `zkcoord group resume`"
+
+Compute = Callable[[], Targets]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """One reset: of which group, in which tree, and how its new offsets are computed once nobody reads."""
+
+    tree: OffsetTree
+    layout: Layout
+    group: str
+    compute: Compute
+    to_kafka: Callable[[Mapping[TopicPartition, int]], None]  # where old consumers read the offsets
+
+    def write(self, guard: Sequence[CheckNode]) -> tuple[list[Change], Targets]:
+        """Compute and write; returns what differed, and all new offsets."""
+        found = self.compute()
+        changed = changes(self.tree.read, self.layout, self.group, found.offsets)
+        self.to_kafka(found.offsets)
+        write_offsets(self.tree, self.layout, self.group, found.offsets, guard=guard, why="a reset of offsets")
+        return changed, found
+
+    def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Change], Targets]:
+        """Have everything stopped, write, and let the group go on. A run that was broken off is gone on with."""
+        begun = self.begun()  # by an earlier run, which may have written some offsets
+        run = ask(self.tree, self.layout, self.group, RESET, expiry_ms=EXPIRY_MS)
+        what = f"reset of group {self.group}: stopping its consumers"
+        try:
+            answer = wait(what, timeout_ms, lambda: self._answer(run), doing, STANDS if begun else TAKEN_BACK)
+        except BaseException:
+            if not begun:
+                self._take_back(run)
+            raise
+        if answer.state != STOPPED:
+            raise UsageError(f"reset of group {self.group}: {answer.state}: {answer.reason}")
+        done = self.write(self._guard(run))
+        self._take_back(run)
+        return done
+
+    def begun(self) -> bool:
+        """True when an earlier run has not ended."""
+        return self._record()[0].wish.get(RESET) is not None
+
+    def _answer(self, run: str) -> Answer | None:
+        record, _ = self._record()
+        request, response = record.wish.get(RESET), record.done.get(RESET)
+        if response is not None and response.get("run") == run:
+            return Answer(run=run, state=str(response.get("state")), reason=response.get("reason"))
+        if request is None or request.get("run") != run:
+            return Answer(run=run, state="ended", reason="somebody took the request back: run it again")
+        return None
+
+    def _guard(self, run: str) -> list[CheckNode]:
+        """Every write checks the record in which the coordinator says that everything has stopped for this run."""
+        record, guard = self._record()
+        if record.done.get(RESET) != {"run": run, "state": STOPPED} or record.wish.get(RESET) is None:
+            raise UsageError(f"reset of group {self.group}: somebody ended it meanwhile: run it again")
+        return guard
+
+    def _record(self) -> tuple[GroupRecord, list[CheckNode]]:
+        (node,) = self.tree.read([Read(self.layout.record(self.group))])
+        if node.stat is None:
+            return DEFAULT_RECORD, []
+        try:
+            return decode_record(node.data), [CheckNode(node.path, node.stat.version)]
+        except CorruptError as error:
+            raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
+
+    def _take_back(self, run: str) -> None:
+        def edit(record: GroupRecord) -> GroupRecord:
+            standing = record.wish.get(RESET)
+            return requested(record, RESET, None) if standing is not None and standing.get("run") == run else record
+
+        edit_record(self.tree, self.layout, self.group, edit)
+
+
+def goal_of(given: Mapping[str, Any]) -> Goal:
+    """Return the one goal among the options; UsageError unless there is exactly one."""
+    named = [where for where in Where if given.get(where.name.lower()) not in (None, False)]
+    if len(named) != 1:
+        raise UsageError(f"choose one of {', '.join(f'--{where.value}' for where in Where)}")
+    (where,) = named
+    value = given[where.name.lower()]
+    if where is Where.DATETIME:
+        return Goal(where, _time_ms(value))
+    return Goal(where, value if isinstance(value, int) else 0)
+
+
+def _time_ms(text: str) -> int:
+    """A time as kafka-consumer-groups takes it: without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--to-datetime {text}: write YYYY-MM-DDTHH:MM:SS[.sss][+HH:MM]; without a zone it is UTC"
+        ) from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@click.command(name="reset-offsets", cls=Command)
+@click.argument("name", metavar="G")
+@click.option("--to-earliest", "earliest", is_flag=True, help="To the start of each log.")
+@click.option("--to-latest", "latest", is_flag=True, help="To the end of each log.")
+@click.option("--to-offset", "offset", type=at_least(0), metavar="N", help="To offset N.")
+@click.option("--to-datetime", "datetime_", metavar="T", help="To the first record of that time.")
+@click.option("--shift-by", "shift", type=int, metavar="N", help="Forwards by N, or backwards by -N.")
+@click.option("--from-file", "file", metavar="FILE", help="To the offsets in FILE.")
+@click.option("--topic", "topics", metavar="T[:P,P]", multiple=True, help="Only these partitions; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets; write nothing.")
+@click.option("--stop-first", is_flag=True, help="Stop the group's consumers, and let them go on afterwards.")
+@click.option(
+    "--timeout-ms", type=at_least(0), default=WAIT_MS, show_default=True, metavar="N", help="Of --stop-first."
+)
+@pass_settings
+def reset_offsets(
+    settings: Settings,
+    name: str,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    stop_first: bool,
+    timeout_ms: int,
+    file: str | None,
+    **given: Any,
+) -> None:
+    """Set the offsets of group G: of all topics of which it has offsets, or of some.
+
+    Needs --bootstrap-servers; new offsets lie within the logs. Refused while consumers read the group, unless
+    --stop-first has its coordinator stop them: they stay members, and go on from the new offsets. If that breaks off,
+    run it again; after ten minutes the coordinator pauses the group.
+    """
+    given["datetime"] = given.pop("datetime_")
+    goal = goal_of(dict(given, file=file))
+    named = None if file is None else _read_file(file, name)
+    address = settings.zookeeper_address()
+    with ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
+        client = stack.enter_context(kafka_client(settings))
+        schema = current(tree)
+        layout = LEGACY if schema is None else read_tree(tree, address).layout
+        _check_group(tree, layout, name)
+        store = KafkaCommits(client)
+        wanted = _Wanted(
+            tree=tree,
+            layout=layout,
+            group=name,
+            client=client,
+            store=store,
+            goal=goal,
+            topics=topics,
+            named=named,
+            tree_id="" if schema is None else schema.tree_id,
+        )
+        reset = Reset(tree=tree, layout=layout, group=name, compute=wanted.targets, to_kafka=wanted.to_kafka)
+        readers = readers_of(tree.read, layout, name)
+        if dry_run:
+            found = wanted.targets()
+            changed = changes(tree.read, layout, name, found.offsets)
+        elif stop_first and (reset.begun() or (readers.ours and not readers.paused)):
+            changed, found = reset.stopped_first(timeout_ms, lambda: who_serves(tree, address))
+        else:
+            readers.refuse(name, ours="" if stop_first else ", or give --stop-first")
+            changed, found = reset.write(readers.guard)
+    for note in found.notes:
+        say("notice", note)
+    _print(settings, name, changed)
+    what = "would change; nothing was written" if dry_run else "changed"
+    say("notice", f"{count(len(changed), 'offset')} of {len(found.offsets)} {what}")
+
+
+def _check_group(tree: OffsetTree, layout: Layout, name: str) -> None:
+    paths = [layout.group(name), layout.record(name)] if may_name_a_group(name) else []
+    if not any(node.exists for node in (tree.read([Read(path) for path in paths]) if paths else ())):
+        raise UsageError(no_such_group(name))
+
+
+def _read_file(file: str, group: str) -> dict[TopicPartition, int]:
+    try:
+        with Path(file).open(encoding="utf-8", errors="surrogateescape") as lines:
+            return from_file(lines, group)
+    except OSError as error:
+        raise UsageError(f"--from-file {file}: {error.strerror or error}; name a file that can be read") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Computes the new offsets from what stands in both stores and in the logs at that moment."""
+
+    tree: OffsetTree
+    layout: Layout
+    tree_id: str
+    group: str
+    client: KafkaClient
+    store: KafkaCommits
+    goal: Goal
+    topics: tuple[str, ...]
+    named: Mapping[TopicPartition, int] | None  # of --from-file
+
+    def targets(self) -> Targets:
+        """Read everything, and compute."""
+        seen, commits = self._read()
+        partitions = self._partitions(seen, commits)
+        logs = known_logs(self.client)(partitions)
+        unknown = sorted(set(partitions) - logs.keys())
+        if unknown:
+            raise UnavailableError(f"Kafka does not tell the log of {unknown[0]}: check the topic, then try again")
+        found = dict(self.named or {})
+        if self.goal.where is Where.DATETIME:
+            found = self.client.reset_positions(partitions, self.goal.number)
+        return targets(self.goal, self._current(seen, commits, partitions), logs, found)
+
+    def _read(self) -> tuple[GroupSeen, Commits]:
+        ((seen,),) = read_offsets(self.tree.read, self.layout, [self.group])
+        if seen.problem is not None:
+            raise seen.problem
+        if seen.rule is Rule.ZOOKEEPER:
+            return seen, {}
+        answer = self.store.read([self.group])
+        if self.group in answer.unknown:
+            raise answer.unknown[self.group]
+        return seen, answer.found[self.group]
+
+    def _partitions(self, seen: GroupSeen, commits: Commits) -> list[TopicPartition]:
+        existing = self.client.partitions()
+        if self.named is not None:
+            named = sorted(self.named)
+            return [p for p in named if p in chosen(self.topics, existing)] if self.topics else named
+        if self.topics:
+            return chosen(self.topics, existing)
+        topics = {partition.topic for partition in (*seen.offsets, *commits)}
+        found = [partition for partition in existing if partition.topic in topics]
+        if not found:
+            raise UsageError(f"group {self.group} has no offset of a topic that exists: name topics (--topic)")
+        return found
+
+    def _current(
+        self, seen: GroupSeen, commits: Commits, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        return {
+            p: counted(
+                seen.rule,
+                seen.offsets[p].node if p in seen.offsets else None,
+                commits.get(p),
+                tree=self.tree_id,
+                incarnation=seen.incarnations.get(p.topic, 0),
+            ).offset
+            for p in partitions
+        }
+
+    def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set them in Kafka, too, where old consumers read them there. Consumers of ours go by ZooKeeper's."""
+        seen, commits = self._read()
+        if seen.rule not in (Rule.OLD_DUAL, Rule.OLD_IN_KAFKA):
+            return
+        everywhere = seen.rule is Rule.OLD_IN_KAFKA
+        wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if everywhere or p in commits}
+        error = self.store.commit(self.group, wanted).error() if wanted else None
+        if error is not None:
+            raise error
+
+
+def _print(settings: Settings, group: str, changed: Sequence[Change]) -> None:
+    if settings.json:
+        for change in changed:
+            topic, partition = change.partition
+            document = {"topic": topic, "partition": partition, "before": change.before, "after": change.after}
+            print_json({"group": group, **document})
+    elif changed:
+        rows = [[group, *change.partition, change.before, change.after] for change in changed]
+        click.echo(table(COLUMNS, rows))
