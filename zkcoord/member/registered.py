@@ -146,7 +146,7 @@ class Registered:
     def _at_rest(self, now_ms: int, *flags: object) -> bool:
         """True when the last step decided nothing, and nothing that it depended on has changed since: most steps are
         about the lease only."""
-        if not self._rested or self._loop.tracker.unclean():
+        if not self._rested or self._rested[0] is not self.following.nodes or self._loop.tracker.unclean():
             return False
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
             return False

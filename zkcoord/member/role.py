@@ -217,8 +217,10 @@ class MembershipRole:
         self._publish()
         if self.lease is None:
             return self._parting.advance(now_ms)
-        times = (wake_at_ms, lease.wake_at_ms(now_ms, connected=loop.connected))
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        lease_ms = lease.wake_at_ms(now_ms, connected=loop.connected)
+        if wake_at_ms is None or lease_ms is None:
+            return lease_ms if wake_at_ms is None else wake_at_ms
+        return min(wake_at_ms, lease_ms)
 
     def _can_leave_cleanly(self, now_ms: int) -> bool:
         """False when there is nothing to release, or no link and no lease: then the session's end does it."""

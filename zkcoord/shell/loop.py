@@ -122,7 +122,8 @@ class Loop:
     @property
     def tracker(self) -> Tracker:
         """The wants of the current session."""
-        return self._current().tracker
+        session = self._session
+        return self._current().tracker if session is None else session.tracker
 
     @property
     def connected(self) -> bool:
@@ -378,7 +379,7 @@ class Loop:
 
     def _send_reads(self) -> None:
         session = self._session
-        if session is None or not session.connected or session.gate is not None or not session.tracker.asks:
+        if session is None or not session.tracker.asks or not session.connected or session.gate is not None:
             return
         token = self._next_token()
         session.store.read(token, session.tracker.take(token))

@@ -61,9 +61,8 @@ class SessionState:
 
         A server answers in order, so this is none that will answer those: a follower that has lost its leader, say.
         """
-        owed = min([*self.syncs, *self.commits], default=None)
-        if isinstance(item, ReadDone):
-            answers: int | None = item.token
-        else:  # a part of an answer is one of the oldest that is awaited
-            answers = self.tracker.oldest if isinstance(item, Heard) else None
-        return owed is not None and answers is not None and answers > owed
+        if not isinstance(item, ReadDone | Heard) or not (self.syncs or self.commits):
+            return False
+        # a part of an answer is one of the oldest that is awaited
+        answers = item.token if isinstance(item, ReadDone) else self.tracker.oldest
+        return answers is not None and answers > min((*self.syncs, *self.commits))

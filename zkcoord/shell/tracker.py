@@ -271,7 +271,8 @@ class Tracker:
         for key in self._queue.take(READS_PER_REQUEST_MAX) if self.asks else ():
             self._dirty.discard(key)
             self._reading[key] = token
-            reads.append(Read(*path_and_kind(key), self._wants[key].watch))
+            path, kind = (key, Kind.DATA) if key[0] == "/" else path_and_kind(key)  # there are many
+            reads.append(Read(path, kind, self._wants[key].watch))
         if reads:
             self._under_way[token] = len(reads)
         return reads
@@ -286,15 +287,16 @@ class Tracker:
         self._under_way.pop(token, None)
         fresh = []
         clean: dict[str, int] = {}  # scope -> wants that have become so
+        reading, dirty, data = self._reading, self._dirty, Kind.DATA
         for node in nodes:
-            key = key_of(node.path, node.kind)
-            if self._reading.get(key) != token:
+            key = node.path if node.kind is data else key_of(node.path, node.kind)  # there are many
+            if reading.get(key) != token:
                 continue
-            del self._reading[key]
+            del reading[key]
             want = self._wants[key]
             if want.armed is not want.watch:
                 want.armed = want.watch
-            if key in self._dirty:
+            if key in dirty:
                 self._queue.add(key, want.scope)
             else:
                 clean[want.scope] = clean.get(want.scope, 0) + 1

@@ -45,7 +45,7 @@ def sent_away(view: MemberView, memory: Memory) -> str | None:
 
 def wake_at_ms(memory: Memory) -> int | None:
     """When a start that waits for room is refused."""
-    return min((since_ms + NO_ROOM_MS for since_ms in memory.waiting.values()), default=None)
+    return min(memory.waiting.values()) + NO_ROOM_MS if memory.waiting else None
 
 
 def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:

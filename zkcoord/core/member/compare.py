@@ -102,6 +102,8 @@ def at_rest(view: MemberView, memory: Memory) -> bool:
     """True when what is known of all that is held is as read: no multi has an outcome that nobody knows."""
     if not view.settled or view.writing:
         return False
+    if not view.unread:
+        return True
     mine = memory.start.name if memory.start is not None else ""
     return not view.unread - {mine, ANNOUNCED}
 
