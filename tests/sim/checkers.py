@@ -48,8 +48,6 @@ def one_reader_by_acknowledgements(facts: Facts, field: Field) -> Complaints:
             holding = field.holdings.get(key)
             if holding is None or consumer_of(field.owners.get(key, "")) != command.consumer:
                 continue
-            if (*key, holding.client) in field.thefts:
-                continue
             if holding.consumer != command.consumer and (command.group, holding.consumer) in field.registrations:
                 yield f"{command.consumer} starts {partition}, {holding.consumer} has not released it"
 

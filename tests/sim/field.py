@@ -302,6 +302,7 @@ class Field:
             if self.owned_by(facts.session, value.group, holding.consumer):
                 del self.holdings[key]
             elif self.claims:  # its consumer may read until it sees that
+                del self.holdings[key]
                 self.thefts[value.group, value.partition, holding.client] = facts.txn.time_ms
 
     def _take_acknowledged(self, command: Command, facts: Facts) -> None:
