@@ -44,7 +44,7 @@ def test_what_an_evicted_consumer_owned_is_kept_until_its_grace_is_over_though_i
     assert free(view, T0, NOW + GRACE_MS, timeouts)
 
 
-def test_claims_of_an_evicted_consumer_are_deleted_after_its_grace_once_their_offsets_are_known() -> None:
+def test_f89_claims_of_an_evicted_consumer_are_deleted_after_its_grace_once_their_offsets_are_known() -> None:
     view = evicted(T0, T1, claim_offsets={T0: 3})
     timeouts = AckTimeouts().seen(view, NOW)
     assert claims_to_delete(view, timeouts, NOW + GRACE_MS - 1) == []
@@ -62,7 +62,7 @@ def test_nothing_is_deleted_of_a_living_consumer_nor_of_one_that_was_not_evicted
         assert claims_to_delete(other, timeouts, NOW + GRACE_MS) == []
 
 
-def test_a_start_that_was_refused_as_taken_is_tried_again_without_a_wait_and_is_no_strike() -> None:
+def test_f88_a_start_that_was_refused_as_taken_is_tried_again_without_a_wait_and_is_no_strike() -> None:
     taken = Refusal(generation=1, sequence="0000000000", reason="taken: g_old-0 has claimed it")
     ill = taken._replace(reason="start: no")
     for refusal, waits in ((taken, False), (ill, True)):

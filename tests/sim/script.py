@@ -23,6 +23,7 @@ from tests.sim.world import CrashPlan, Entry, World
 from tests.sim.zookeeper import Result
 from zkcoord.core.model import TopicPartition
 from zkcoord.shell.ports import Request
+from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
 SESSION_MS = 6_000
@@ -125,9 +126,11 @@ class Script(Scene):
 
     world: ScriptWorld
 
-    def __init__(self, seed: int, options: Options | None = QUIET, **size: Any) -> None:
+    def __init__(self, seed: int, options: Options | None = QUIET, *, layout: Layout = DRAFT, **size: Any) -> None:
         size.setdefault("topics", {"t": 4})
-        super().__init__(ScriptWorld(seed, options), **size)
+        world = ScriptWorld(seed, options)
+        world.layout = layout
+        super().__init__(world, **size)
 
     # -- who is who
 

@@ -29,6 +29,7 @@ from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_churn import churn, draft, life, slow, static
+from tests.sim.test_claims import claiming
 from tests.sim.test_flapping import flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
@@ -65,6 +66,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
+    "claiming": (claiming, "tests/sim/test_claims.py::test_a_storm_over_claims_ends_in_a_calm"),
     "old": (
         old_storm,
         "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",

@@ -9,10 +9,9 @@ import pytest
 
 from tests.sim.options import seeds
 from tests.sim.scenarios import Scene
-from tests.sim.test_churn import LIFE, Churn
+from tests.sim.test_churn import LIFE
 from tests.sim.test_flapping import Flapping
 from tests.sim.world import World
-from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 

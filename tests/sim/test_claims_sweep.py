@@ -58,7 +58,16 @@ PLAYED: Mapping[str, Callable[[World], None]] = {
     "theft": partial(of_claims, theft),
     "theft-failover": partial(of_claims, partial(theft, middle=failover_in_between)),
 }
-SHORT = ("theft", "theft-failover", "join", "leave", "hard-death-failover", "eviction", "eviction-failover", "announced")
+SHORT = (
+    "theft",
+    "theft-failover",
+    "join",
+    "leave",
+    "hard-death-failover",
+    "eviction",
+    "eviction-failover",
+    "announced",
+)
 
 
 @pytest.mark.parametrize("name", SHORT)

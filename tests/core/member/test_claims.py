@@ -78,7 +78,7 @@ def test_nothing_is_claimed_while_the_outcome_of_a_write_is_unknown() -> None:
     assert member.decides() == [ClaimPartitions(partitions={T0: ME, T1: ME})]
 
 
-def test_a_claim_of_unknown_outcome_is_read_again_and_what_stands_of_it_is_not_made_twice() -> None:
+def test_f91_a_claim_of_unknown_outcome_is_read_again_and_what_stands_of_it_is_not_made_twice() -> None:
     member = looked_up()
     member.decides()
     member.reads(owners={T0: MINE, T1: NOBODY})
@@ -110,7 +110,7 @@ def test_an_offset_that_was_set_behind_the_look_up_is_where_the_application_star
     assert member.decides() == [AskStart(positions={T0: 9, T1: 7}, incarnations={T0: 0, T1: 0})]
 
 
-def test_a_claim_that_was_deleted_before_its_acknowledgement_is_made_again() -> None:
+def test_f91_a_claim_that_was_deleted_before_its_acknowledgement_is_made_again() -> None:
     member = claimed()
     member.decides()
     member.reads(owners={T1: NOBODY})  # the acknowledgement is refused
