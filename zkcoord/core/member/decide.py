@@ -87,7 +87,7 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
     if not decisions:
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
         if not decisions:
-            decisions, memory = stops.advance(view, memory)  # of a stop that asks nothing of the application
+            decisions, memory = stops.advance(view, memory, now_ms)  # of a stop that asks nothing of the application
     if not decisions:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
     if not decisions:
