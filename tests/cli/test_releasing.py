@@ -9,6 +9,7 @@ import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from tests.old_members.groups import static
+from zkcoord.cli.group_adopt import adopt_group
 from zkcoord.cli.releasing import ours, release
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import DEFAULT_RECORD
@@ -143,3 +144,26 @@ def test_what_a_coordinator_writes_meanwhile_is_removed_too(tree: MemoryTree) ->
     tree.meanwhile = lambda n: tree.set(f"{RECORD}/state", b'{"generation":9}') if n == 1 else None
     release(tree, LEGACY, "g", refuses)
     assert tree.data() == after
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "crash-before", "crash-after"])
+@pytest.mark.parametrize("at", range(3))
+def test_adoptions_that_broke_off_anywhere_are_ended_by_the_next_run_and_none_is_written_twice(
+    at: int, fault: str
+) -> None:
+    tree = MemoryTree()
+    upgrade(tree, run_id="test", layout="legacy")
+    tree.commits.clear()
+    told = ADOPTED.adoption
+    assert told is not None
+
+    def run() -> list[str]:
+        return [adopt_group(tree, LEGACY, group, told, None, force=False).result for group in ("a", "b", "c")]
+
+    tree.fault = lambda n: fault if n == at else ""
+    try:
+        assert run() == ["adopted"] * 3
+    except CrashError:
+        assert set(run()) <= {"adopted", "unchanged"}
+    assert run() == ["unchanged"] * 3
+    assert [tree.nodes[LEGACY.record(group)] for group in ("a", "b", "c")] == [(encode_record(ADOPTED), 0)] * 3

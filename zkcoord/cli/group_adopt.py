@@ -96,10 +96,10 @@ def adopt(
         layout = legacy_layout(tree, address)
         into = Rehearsal(tree) if dry_run else tree
         results = [
-            _adopt(into, layout, found.group, wanted.pop(found.group), found, force=force)
+            adopt_group(into, layout, found.group, wanted.pop(found.group), found, force=force)
             for found in inventories(tree, sorted(wanted), kafka_offsets(settings, stack))
         ]
-        results += [_adopt(into, layout, group, wanted[group], None, force=force) for group in sorted(wanted)]
+        results += [adopt_group(into, layout, group, wanted[group], None, force=force) for group in sorted(wanted)]
     _print(settings, results, dry_run=dry_run)
     refused = [result for result in results if result.result == REFUSED]
     if refused and file is None:
@@ -134,7 +134,7 @@ def legacy_layout(tree: BlockingTree, address: str) -> Layout:
     return layout
 
 
-def _adopt(
+def adopt_group(
     tree: BlockingTree, layout: Layout, group: str, adoption: Adoption, found: GroupInventory | None, *, force: bool
 ) -> Result:
     """Adopt one group; an error that is about it alone is its result."""
@@ -157,7 +157,8 @@ def _adopt(
                 f"it is adopted with offsets in {before.store_name!r}, not {adoption.store_name!r}: release it first"
             )
         after = replace(adoption, unknown=before.unknown)
-        result = UNCHANGED if after == before else CHANGED
+        if after != before:  # else it was so, or an earlier attempt, whose answer was lost, has made it so
+            result = CHANGED
         return replace(record, adoption=after)
 
     try:
