@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.sim.field import START, Facts, Field, consumer_of
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.writes import DeleteNode
+from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
 
 OPERATOR = "operator"
 Complaints = Iterator[str]
@@ -49,9 +49,32 @@ def claims_fence_offsets(facts: Facts, field: Field) -> Complaints:
             if owner_path(group, partition) not in fenced | gone:
                 yield f"{facts.session.client} set the offset of {partition} without a check of its claim"
     for group, partition, before, after in facts.owners:
-        offset = f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
-        if before and after is None and offset not in fenced and not _is_old(facts, field):
+        if before and after is None and offset_path(group, partition) not in fenced and not _is_old(facts, field):
             yield f"{facts.session.client} deleted the claim of {partition} whatever its offset is"
+
+
+def acknowledgements_set_offsets(facts: Facts, field: Field) -> Complaints:
+    """Whoever acknowledges a start checks each claim that it keeps, and sets its offset: what fences earlier claims."""
+    if not field.claims:
+        return
+    writes = {write.path: write for write in facts.txn.writes}
+    given_back = {(v.group, v.partition) for v in facts.owners if not v.after}
+    for command in facts.gone_commands:
+        if command.option != START or not field.owned_by(facts.session, command.group, command.consumer):
+            continue
+        for partition in sorted(command.partitions or ()):
+            key = command.group, partition
+            if key in given_back or consumer_of(field.owners.get(key, "")) != command.consumer:
+                continue
+            offset = writes.get(offset_path(*key))
+            check = writes.get(owner_path(*key))
+            if not isinstance(offset, SetNode | CreateNode) or not isinstance(check, CheckNode) or check.version != 1:
+                yield f"{command.consumer} acknowledged {partition}, and did not set its offset under its claim"
+
+
+def offset_path(group: str, partition: TopicPartition) -> str:
+    """Where its offset stands."""
+    return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:

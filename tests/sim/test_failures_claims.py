@@ -47,6 +47,8 @@ def claims(transaction: Transaction) -> bool:
 def test_f53_a_claim_that_somebody_deleted_is_read_by_nobody_until_another_start_gives_it(seed: int) -> None:
     script = claimed(seed)
     [partition, *rest] = script.owned("consumer0")
+    for name in ("coordinator0", "coordinator1"):  # it must see that by itself
+        script.world.crash(name, restart_after_ms=SESSION_MS)
     at_ms = deleted(script, partition)
     script.world.run_until(
         lambda: partition not in script.actor("consumer0").role.readable, what="its consumer sees that"

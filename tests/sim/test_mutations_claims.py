@@ -1,0 +1,146 @@
+"""The simulator can fail: each rule about claims, taken away, is missed within a stated number of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim import test_failures_claims as failures
+from tests.sim.mutations import Case, Patch, must_be_missed
+from tests.sim.test_claims import claiming
+from zkcoord.core import claims as core_claims
+from zkcoord.core import coordinate, reconcile
+from zkcoord.core.view import GroupView, Refusal
+from zkcoord.member.following import Following
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree import channel, claims, evicted, member
+from zkcoord.tree.ownership import ClaimedOwners
+from zkcoord.tree.snapshot import Kind
+
+
+def commits_without_their_claim(patch: Patch) -> None:
+    """Commits and acknowledgements do not check that the claim stands."""
+    patch.setattr(ClaimedOwners, "guard", lambda self, path, version: ())
+
+
+def an_offset_that_is_not_set(patch: Patch) -> None:
+    """An acknowledgement leaves an offset as it is: earlier claimants' commits go on."""
+    original = claims.acknowledge_claims
+
+    def acknowledge(paths: Any, decision: Any, *rest: Any) -> Any:
+        kept = {p: claim for p, claim in decision.claimed.items() if p in decision.first}
+        return original(paths, replace(decision, claimed=kept), *rest)
+
+    patch.setattr(claims, "acknowledge_claims", acknowledge)
+
+
+def releases_without_a_fence(patch: Patch) -> None:
+    """What writes no offset does not check its version."""
+    for module in (member, claims, channel):
+        patch.setattr(module, "unchanged", lambda path, version: ())
+
+
+def claims_that_nobody_watches(patch: Patch) -> None:
+    """A consumer does not see its claim vanish (F53)."""
+    patch.setattr(Following, "claiming", lambda self, decision: None)
+
+
+def persistent_claims(patch: Patch) -> None:
+    """A claim outlives its session."""
+    original = ClaimedOwners.claim
+
+    def claim(self: ClaimedOwners, path: str, thread: str) -> Any:
+        made, told = original(self, path, thread)
+        return [made._replace(ephemeral=False), told]  # type: ignore[call-arg]
+
+    patch.setattr(ClaimedOwners, "claim", claim)
+
+
+def lists_that_nobody_watches(patch: Patch) -> None:
+    """A coordinator does not see claims come and go."""
+    original = Tracker.want
+
+    def want(self: Tracker, path: str, kind: Kind = Kind.DATA, **how: Any) -> None:
+        listed = kind is Kind.CHILDREN and "/owners/" in path
+        original(self, path, kind, **{**how, "watch": how.get("watch", False) and not listed})
+
+    patch.setattr(Tracker, "want", want)
+
+
+def marks_that_do_not_say_what_was_owned(patch: Patch) -> None:
+    """What an evicted consumer had is granted as soon as its session is over."""
+    patch.setattr(channel, "encode_evicted", lambda timeout_ms, owned: evicted.encode_evicted(timeout_ms, ()))
+
+
+def claims_of_the_evicted_that_stay(patch: Patch) -> None:
+    """A session that goes on keeps its claims (F89)."""
+    patch.setattr(coordinate, "claims_to_delete", lambda view, timeouts, now_ms: [])
+
+
+def claims_of_the_evicted_that_go_at_once(patch: Patch) -> None:
+    """A claim is deleted within its consumer's grace (F89)."""
+
+    class NoGrace:
+        def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
+            return False
+
+    def delete(view: GroupView, timeouts: Any, now_ms: int) -> Any:
+        return core_claims.claims_to_delete(view, NoGrace(), now_ms)  # type: ignore[arg-type]
+
+    patch.setattr(coordinate, "claims_to_delete", delete)
+
+
+def claims_that_count_for_nothing(patch: Patch) -> None:
+    """What a stranger claims is granted again and again (F88)."""
+    patch.setattr(reconcile, "claimed", lambda owner: False)
+
+
+def taken_is_a_strike(patch: Patch) -> None:
+    """Who found a partition taken is not asked again for a while (F88)."""
+    patch.setattr(Refusal, "taken", property(lambda self: False))
+
+
+STORM, SCENES = claiming, failures
+MISSED: Mapping[str, Case] = {
+    "commits_without_their_claim": Case(commits_without_their_claim, STORM),
+    "an_offset_that_is_not_set": Case(an_offset_that_is_not_set, STORM),
+    "releases_without_a_fence": Case(releases_without_a_fence, STORM),
+    "claims_that_nobody_watches": Case(
+        claims_that_nobody_watches,
+        SCENES.test_f53_a_claim_that_somebody_deleted_is_read_by_nobody_until_another_start_gives_it,
+    ),
+    "persistent_claims": Case(persistent_claims, STORM),
+    "lists_that_nobody_watches": Case(
+        lists_that_nobody_watches,
+        SCENES.test_f88_a_partition_that_a_stranger_has_claimed_is_granted_as_soon_as_that_claim_is_gone,
+    ),
+    "marks_that_do_not_say_what_was_owned": Case(
+        marks_that_do_not_say_what_was_owned,
+        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+    ),
+    "claims_of_the_evicted_that_stay": Case(
+        claims_of_the_evicted_that_stay,
+        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+    ),
+    "claims_of_the_evicted_that_go_at_once": Case(
+        claims_of_the_evicted_that_go_at_once,
+        SCENES.test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted_after_its_grace,
+    ),
+    "claims_that_count_for_nothing": Case(
+        claims_that_count_for_nothing,
+        SCENES.test_f88_a_partition_that_a_stranger_has_claimed_is_granted_as_soon_as_that_claim_is_gone,
+    ),
+    "taken_is_a_strike": Case(
+        taken_is_a_strike,
+        SCENES.test_f88_a_start_whose_partition_was_claimed_meanwhile_is_refused_without_a_strike_and_tried_again,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_a_rule_about_claims_is_missed(name: str) -> None:
+    case = MISSED[name]
+    must_be_missed(case.mutate, case.play, case.seeds)
