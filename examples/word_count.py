@@ -15,6 +15,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from zkcoord.errors import ZkcoordError
 from zkcoord.spark import Batch, SparkConsumer, write_parquet_ranges
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
@@ -47,7 +48,10 @@ def main() -> None:
     zookeeper, bootstrap_servers, topic, folder = sys.argv[1:]
     builder = SparkSession.builder.appName("word count").config("spark.jars.packages", CONNECTOR)
     spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
-    collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    try:
+        collect(spark, zookeeper, bootstrap_servers, topic, Path(folder), idle_timeout_ms=5_000)
+    except ZkcoordError as error:  # it says who must act
+        sys.exit(f"error: {error}")
     found = count(spark, Path(folder))
     if not found:
         sys.exit(f"no words: nothing has been read into {folder} yet")

@@ -85,6 +85,27 @@ def test_f94_who_gives_up_what_is_not_its_own_any_more_is_not_evicted_for_the_ne
     assert steps.step(shared({**PLAN, T0: f"{OURS}-0"}), NOW + 2 * (PATIENCE_MS + SESSION_MS) - 1)[0] == ()
 
 
+def test_a_time_without_a_plan_is_no_time_against_it() -> None:
+    """A registration that nobody could read yet; then the patience begins anew."""
+    steps, against = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
+    steps.step(against)
+    waiting = fast_replace(MIXED, plan=None, grace_ends_ms=NOW + 20)
+    steps.step(
+        shared({**PLAN, T1: f"{OURS}-0"}, waiting, problem="nothing is begun in this group: an old member"), NOW + 10
+    )
+    steps.step(against, NOW + 20)
+    assert steps.step(against, NOW + 20 + PATIENCE_MS + SESSION_MS - 1)[0] == ()
+    assert len(steps.step(against, NOW + 20 + PATIENCE_MS + SESSION_MS)[0]) == 1
+
+
+def test_a_member_of_ours_whose_channel_is_gone_ends_by_itself() -> None:
+    """It gives its registration up when it sees that."""
+    steps, view = Steps(), shared({**PLAN, T1: f"{OURS}-0"})
+    view = fast_replace(view, channels={})
+    for after_ms in (0, 1_000_000):
+        assert not any(isinstance(d, EvictMember) for d in steps.step(view, NOW + after_ms)[0])
+
+
 def test_an_old_member_is_never_evicted_whatever_it_holds() -> None:
     steps, view = Steps(), shared({**PLAN, T2: f"{OLD}-0"})
     for after_ms in (0, 100_000, 1_000_000):
