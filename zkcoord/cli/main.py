@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from zkcoord.cli.backup import backup, restore
 from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
 from zkcoord.cli.coordinators import coordinators
@@ -137,7 +138,21 @@ def cli() -> None:
 for verb in (*VERBS, *ADOPTING, config, plan, reset_offsets):
     group.add_command(verb)
 offsets.add_command(history)
-for command in (coordinator, coordinators, consume, group, offsets, inventory, migrate, uninstall, demo):
+for command in (
+    coordinator,
+    coordinators,
+    consume,
+    group,
+    offsets,
+    inventory,
+    migrate,
+    backup,
+    restore,
+    uninstall,
+    demo,
+):
+    cli.add_command(command)
+for command in (backup, restore):
     cli.add_command(command)
 
 

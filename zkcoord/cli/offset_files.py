@@ -39,7 +39,7 @@ file_argument = click.argument("file", metavar="FILE")
 group_option = click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
 
 
-class _Progress:
+class Progress:
     """Says now and then how far a long command has come."""
 
     def __init__(self, doing: str) -> None:
@@ -65,13 +65,13 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
     """
     problems: list[CorruptError] = []
     groups: Counter[str] = Counter()
-    progress = _Progress("exported")
+    progress = Progress("exported")
     with settings.tree() as tree:
         layout, _, known = groups_of(tree, settings.zookeeper_address())
         for name in names:
             if name not in known:
                 raise UsageError(no_such_group(name))
-        with _new_file(file) as out:
+        with new_file(file) as out:
             for found in export(tree.read, layout, [name for name in known if not names or name in names]):
                 if isinstance(found, CorruptError):
                     warn(str(found))
@@ -86,7 +86,7 @@ def export_offsets(settings: Settings, file: str, names: tuple[str, ...], form: 
 
 
 @contextmanager
-def _new_file(name: str) -> Iterator[TextIO]:
+def new_file(name: str) -> Iterator[TextIO]:
     """A file that appears when it is whole."""
     if name == STANDARD:
         yield sys.stdout
@@ -96,7 +96,7 @@ def _new_file(name: str) -> Iterator[TextIO]:
         raise UsageError(f"{name}: the file is there already; name another one")
     try:
         draft = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is renamed or removed below
-            "w", encoding="utf-8", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
+            "w+", encoding="utf-8", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
         )
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}; name a file that can be made") from None
@@ -131,7 +131,7 @@ def import_offsets(settings: Settings, file: str, names: tuple[str, ...], dry_ru
             readers_of(tree.read, layout, name).refuse(name, force=force, others=FORCE)
         lines.seek(0)
         totals = {name: Counter[str]() for name in wanted}
-        progress = _Progress("compared" if dry_run else "imported")
+        progress = Progress("compared" if dry_run else "imported")
         for group, offsets in _parts(_offsets(lines, names)):
             changed = _carry_out(tree, layout, group, offsets, dry_run=dry_run, force=force)
             totals[group].update(

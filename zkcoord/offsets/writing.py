@@ -135,7 +135,8 @@ def write_offsets(
 def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Write]:
     for change in part:
         path, text = layout.offset(group, change.partition), encode_offset(change.after)
-        yield CreateNode(path, text) if change.version is None else SetNode(path, text, change.version)
+        shared = layout.shared(path)
+        yield CreateNode(path, text, shared=shared) if change.version is None else SetNode(path, text, change.version)
 
 
 def _commit(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> None:
@@ -156,7 +157,8 @@ def _make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collecti
     wanted = dict.fromkeys(path for folder in folders for path in (*parents(folder), folder))
     missing = [node.path for node in data(tree.read, list(wanted)) if not node.exists]
     for path in missing:
-        _commit(tree, (CreateNode(path),), 0, group, "the folder of a topic's offsets")
+        folder = CreateNode(path, shared=layout.shared(path))
+        _commit(tree, (folder,), 0, group, "the folder of a topic's offsets")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,0 +1,211 @@
+"""`zkcoord backup` and `restore` on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.cli.program import Run
+from tests.integration.world import World
+from tests.waiting import wait_until
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
+from zkcoord.core.state import GroupState
+from zkcoord.migrate import upgrade
+from zkcoord.tree.paths import CANDIDATES, DRAFT, LEGACY, SCHEMA
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.registration import MARKER
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.state import encode_state
+from zkcoord.tree.topic import Mark, encode_mark
+
+pytestmark = pytest.mark.zookeeper
+
+P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
+ASKED = GroupRecord(assignor="range", wish={"pause": {"run": "r1"}}, done={"pause": {"run": "r1", "state": "paused"}})
+
+
+def mark(incarnation: int) -> bytes:
+    return encode_mark(Mark(incarnation=incarnation, topic_id=None, czxid=5, root_czxid=6))
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[World]:
+    with World(chroot) as world:
+        upgrade(world.tree, run_id="test")
+        world.put(DRAFT.record("g"), encode_record(ASKED))
+        world.put(DRAFT.state("g"), encode_state(GroupState(generation=7)))
+        world.put(DRAFT.mark("g", "clicks"), mark(1))
+        world.put(DRAFT.owner("g", P0), b"g_a-0")
+        world.put(DRAFT.offset("g", P0), b"100")
+        world.put(DRAFT.offset("g", P1), b"7\n")
+        world.put(DRAFT.offset("h", P0), b"1")
+        yield world
+
+
+@pytest.fixture
+def other(chroot: str, zookeeper: Any) -> Iterator[World]:
+    """An empty tree beside it."""
+    client = KazooClient(zookeeper.hosts, timeout=10)
+    client.start(timeout=10)
+    path = "/" + chroot.partition("/")[2] + "-other"
+    client.create(path)
+    client.stop()
+    client.close()
+    with World(zookeeper.hosts + path) as world:
+        yield world
+
+
+@pytest.fixture
+def saved(world: World, run: Run, tmp_path: Path) -> Path:
+    file = tmp_path / "backup"
+    result = run("backup", str(file), "--zookeeper", world.zookeeper)
+    assert result.exit_code == 0, result.stderr
+    return file
+
+
+@pytest.fixture
+def restore(run: Run, saved: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    def carry_out(world: World, *words: str, file: Path = saved) -> tuple[int, dict[str, Any], str]:
+        result = run("restore", str(file), *words, "--output", "json", "--zookeeper", world.zookeeper)
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        return result.exit_code, {row.pop("group"): row for row in rows}, result.stderr
+
+    return carry_out
+
+
+def offsets(world: World, group: str = "g") -> list[bytes]:
+    return [world.data(DRAFT.offset(group, partition)) for partition in (P0, P1)]
+
+
+def test_a_group_that_was_restored_into_an_empty_tree_reads_on_from_its_offsets(restore: Any, other: World) -> None:
+    code, planned, _ = restore(other, "--dry-run")
+    assert (code, other.children("/")) == (0, [])
+    code, done, text = restore(other)
+    assert code == 0, text
+    assert {group: row | {"dry_run": False} for group, row in planned.items()} == done
+    assert done["g"] == {
+        "dry_run": False,
+        "offsets": 2,
+        "created": 2,
+        "raised": 0,
+        "lowered": 0,
+        "kept": 0,
+        "other_topic": 0,
+        "nodes": 3,
+    }
+    record = decode_record(other.data(DRAFT.record("g")))
+    assert (record.assignor, record.requests, record.responses) == ("range", {}, {})
+    assert other.data(DRAFT.state("g")) == encode_state(GroupState(generation=7))
+    assert other.data(DRAFT.mark("g", "clicks")) == mark(1)
+
+    other.topic("clicks", 2)
+    other.coordinate()
+    member = other.join("g", "clicks")
+    wait_until(lambda: member.begun == {P0: 100, P1: 7}, "it goes on from there")
+
+
+def test_f106_a_restore_never_sets_an_offset_back_unless_it_is_asked_to(world: World, restore: Any) -> None:
+    """The group went on since the backup: what it has committed meanwhile would be processed again."""
+    world.put(DRAFT.offset("g", P0), b"150")
+    world.put(DRAFT.offset("g", P1), b"3")
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(assignor="sticky")))
+    code, done, text = restore(world)
+    assert (code, offsets(world)) == (0, [b"150", b"7"])
+    assert (done["g"]["raised"], done["g"]["kept"], done["g"]["nodes"]) == (1, 1, 0)
+    assert "notice: group g: left as it is, since it is further in the tree: clicks-0\n" in text
+    assert decode_record(world.data(DRAFT.record("g"))).assignor == "sticky"
+    assert restore(world, "--rewind", "--group", "g")[:2][1]["g"]["lowered"] == 1
+    assert offsets(world) == [b"100", b"7"]
+    code, done, _ = restore(world)
+    assert (code, done["g"]["created"], done["g"]["raised"], done["g"]["lowered"]) == (0, 0, 0, 0)
+
+
+def test_f107_offsets_of_a_topic_that_was_created_again_since_are_left_out(world: World, restore: Any) -> None:
+    """They would lie anywhere in the new topic's log."""
+    world.put(DRAFT.mark("g", "clicks"), mark(2))
+    world.put(DRAFT.offset("g", P0), b"4")
+    code, done, text = restore(world, "--rewind")
+    assert (code, done["g"]["other_topic"], offsets(world)[0]) == (0, 2, b"4")
+    assert "since it is of an earlier topic: clicks-0, clicks-1" in text
+
+
+def test_a_group_with_members_is_refused_and_so_is_a_tree_with_coordinators(world: World, restore: Any) -> None:
+    world.put(f"{CANDIDATES}/3", b"{}")
+    code, _, text = restore(world)
+    assert (code, "coordinators are running (3): stop them first" in text) == (2, True)
+    world.remove(f"{CANDIDATES}/3")
+    registration = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "coordination": MARKER}
+    world.put(DRAFT.registration("g", "g_a"), registration)
+    code, _, text = restore(world)
+    assert (code, "group g has members (g_a): stop its consumers, or restore other groups" in text) == (2, True)
+    assert restore(world, "--group", "h")[0] == 0
+    code, _, text = restore(world, "--group", "x")
+    assert (code, "the backup has no group x" in text) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda lines: lines[:-1], "is no whole backup"),
+        (lambda lines: lines[:-2] + lines[-1:], "is no whole backup, or was changed"),
+        (lambda lines: [lines[0], lines[1].replace('"/', '"/x'), *lines[2:]], "is no whole backup, or was changed"),
+        (lambda lines: ["/consumers/g/offsets/t/0:1\n"], "is no whole backup"),
+        (lambda lines: ["{}\n"], "is no backup of zkcoord"),
+        (lambda lines: [], "is no whole backup"),
+    ],
+)
+def test_a_file_that_is_not_whole_restores_nothing(
+    saved: Path, restore: Any, other: World, spoil: Callable[[list[str]], list[str]], why: str
+) -> None:
+    saved.write_text("".join(spoil(saved.read_text().splitlines(keepends=True))))
+    code, _, text = restore(other)
+    assert (code, why in text) == (2, True), text
+    assert other.children("/") == []
+
+
+def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None:
+    upgrade(other.tree, run_id="test", layout="legacy")
+    code, _, text = restore(other)
+    assert (code, "the tree has layout legacy and revision 0001, the backup draft and 0001" in text) == (7, True)
+
+
+def test_a_tree_with_an_id_is_given_another_one(world: World, run: Run, other: World, tmp_path: Path) -> None:
+    schema = json.loads(world.data(SCHEMA))
+    world.put(SCHEMA, {**schema, "tree_id": "a1"})
+    file = tmp_path / "with-id"
+    assert run("backup", str(file), "--zookeeper", world.zookeeper).exit_code == 0
+    for tree in (other, world):
+        assert run("restore", str(file), "--zookeeper", tree.zookeeper).exit_code == 0
+    ids = [decode_schema(tree.data(SCHEMA)).tree_id for tree in (other, world)]
+    assert len({"a1", "", *ids}) == 4
+
+
+def test_what_nobody_can_parse_is_saved_as_it_is_and_named(world: World, run: Run, tmp_path: Path) -> None:
+    world.put(DRAFT.offset("g", P0), b"\xff\x00")
+    file = tmp_path / "odd"
+    result = run("backup", str(file), "--zookeeper", world.zookeeper)
+    assert result.exit_code == 0
+    assert "/consumers/groups/g/offsets/clicks/0: bad offset" in result.stderr
+    assert '"base64":"/wA="' in file.read_text()
+    result = run("restore", str(file), "--dry-run", "--zookeeper", world.zookeeper)
+    assert (result.exit_code, "group g: 1 node of the backup holds no offset" in result.stderr) == (0, True)
+    again = run("backup", str(file), "--zookeeper", world.zookeeper)
+    assert (again.exit_code, "the file is there already" in again.stderr) == (2, True)
+
+
+def test_groups_of_old_consumers_alone_are_saved_and_restored(
+    run: Run, chroot: str, other: World, tmp_path: Path
+) -> None:
+    with World(chroot) as world:
+        world.put(LEGACY.offset("old", P0), b"9")
+        file = tmp_path / "old"
+        assert run("backup", str(file), "--zookeeper", chroot).exit_code == 0
+    assert run("restore", str(file), "--zookeeper", other.zookeeper).exit_code == 0
+    assert other.data(LEGACY.offset("old", P0)) == b"9"
+    assert other.children("/") == ["consumers"]

@@ -1,0 +1,179 @@
+"""`zkcoord backup` and `restore`: all that zkcoord and the groups hold in ZooKeeper, in a file."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from zkcoord.cli.group_waiting import count
+from zkcoord.cli.offset_files import STANDARD, Progress, new_file
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json, say, table, warn
+from zkcoord.cli.requesting import who
+from zkcoord.errors import CorruptError, SchemaError, UsageError, ZkcoordError
+from zkcoord.group_report import refuse_newer
+from zkcoord.migrate import BlockingTree, current, history, read_mark
+from zkcoord.offsets import backup_file
+from zkcoord.offsets.backup import saved
+from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
+from zkcoord.offsets.restore import Restore, Restored, first_nodes
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import CANDIDATES, LEGACY, Layout, Place, layout_named
+from zkcoord.tree.record import decode_record
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.state import decode_state
+from zkcoord.tree.topic import decode_mark
+
+COLUMNS = ("GROUP", "OFFSETS", "CREATED", "RAISED", "LOWERED", "KEPT", "OTHER-TOPIC", "NODES")
+NAMED_MAX = 3
+CODECS = {
+    Place.OFFSET: decode_offset,
+    Place.RECORD: decode_record,
+    Place.STATE: decode_state,
+    Place.MARK: decode_mark,
+}
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE")
+@pass_settings
+def backup(settings: Settings, file: str) -> None:
+    """Write all that zkcoord and the groups hold in ZooKeeper to a new FILE.
+
+    Reads only; coordinators and consumers may go on. What belongs to a session is left out. The file is read again
+    before it appears. Nodes that nobody can parse are saved as they are, and named. What stands in Kafka is not saved.
+    """
+    if file == STANDARD:
+        raise UsageError("a backup is checked when it is written: name a file")
+    progress = Progress("saved")
+    with settings.tree() as tree:
+        layout, revision = _tree(tree)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        header = Header(revision=revision, layout=layout.name, made=made, who=who())
+        with new_file(file) as out:
+            writer = BackupWriter(out, header)
+            for node in saved(tree.read, layout):
+                _check_node(layout, node)
+                writer.add(node)
+                progress.add(1)
+            writer.end()
+            out.flush()
+            backup_file.check(out, file)
+    if settings.json:
+        print_json({"file": file, "nodes": writer.nodes, "layout": layout.name, "revision": revision})
+    else:
+        click.echo(f"{file}: {count(writer.nodes, 'node')} of a tree of layout {layout.name}")
+
+
+def _tree(tree: BlockingTree) -> tuple[Layout, str]:
+    """Return the layout and revision; "" where there are old consumers only."""
+    schema = current(tree)
+    if schema is None:
+        (groups,) = tree.read([Read(LEGACY.groups)])
+        if not groups.exists:
+            raise UsageError("there is nothing to save: neither /zkcoord nor /consumers")
+        return LEGACY, ""
+    refuse_newer(schema)
+    if read_mark(schema) is not None:
+        raise SchemaError("a migration is in progress: end it first (`zkcoord migrate upgrade`)")
+    return layout_named(schema.layout), schema.revision
+
+
+def _check_node(layout: Layout, node: Saved) -> None:
+    address = layout.parse(node.path)
+    codec = None if address is None else CODECS.get(address.place)
+    if codec is not None:
+        try:
+            codec(node.data)
+        except CorruptError as error:
+            warn(f"{node.path}: {error}; it is saved as it is, an operator must mend it")
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE")
+@click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+@click.option("--rewind", is_flag=True, help="Also set offsets back that are further in the tree than in the backup.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
+@pass_settings
+def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool, dry_run: bool) -> None:
+    """Restore a backup: make what is missing in the tree, and set offsets forward to those of the backup.
+
+    First stop all coordinators, and the consumers of the groups that are restored: it is refused while one is there.
+    Records, states and marks that are there stay. An offset is never set back unless --rewind is given. Offsets of a
+    topic that was created again since the backup are left out. Afterwards everything is read again and compared. A
+    restore that broke off is run again.
+    """
+    try:
+        lines = Path(file).open(encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}; name a file that can be read") from None
+    with lines, settings.tree() as tree:
+        header = backup_file.check(lines, file)
+        layout = layout_named(header.layout)
+        _check_tree(tree, header)
+        work = Restore(tree=tree, layout=layout, groups=names or None, rewind=rewind, dry_run=dry_run)
+        work.survey(backup_file.nodes(lines))
+        work.carry_out(backup_file.nodes(lines))
+        if not dry_run:
+            first_nodes(tree, backup_file.nodes(lines), layout, secrets.token_hex(8))
+            again = Restore(tree=tree, layout=layout, groups=names or None, rewind=rewind, dry_run=True)
+            again.survey(backup_file.nodes(lines))
+            again.carry_out(backup_file.nodes(lines))
+            _compare(again)
+    _print(settings, work, dry_run)
+
+
+def _check_tree(tree: BlockingTree, header: Header) -> None:
+    """Before anything is written: the tree is of the backup's layout and revision, and no coordinator is there."""
+    if header.revision and header.revision not in [revision.revision for revision in history()]:
+        raise SchemaError(f"the backup is of revision {header.revision}, newer than this program: use the newer one")
+    schema = current(tree)
+    if schema is not None:
+        refuse_newer(schema)
+        if (schema.layout, schema.revision) != (header.layout, header.revision):
+            raise SchemaError(
+                f"the tree has layout {schema.layout} and revision {schema.revision}, the backup {header.layout} and"
+                f" {header.revision or 'none'}: restore it into an empty chroot, or migrate the tree"
+            )
+    (listed,) = tree.read([Read(CANDIDATES, Kind.CHILDREN)])
+    if listed.children:
+        raise UsageError(f"coordinators are running ({', '.join(listed.children)}): stop them first")
+
+
+def _compare(again: Restore) -> None:
+    for name, found in sorted(again.done.items()):
+        if found.nodes or found.created or found.raised or found.lowered:
+            raise ZkcoordError(f"group {name} is not as restored: somebody wrote meanwhile; run it again")
+
+
+def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
+    for name, found in sorted(work.done.items()):
+        for what, partitions in (("further in the tree", found.kept), ("of an earlier topic", found.other_topic)):
+            if partitions:
+                more = len(partitions) - NAMED_MAX
+                some = ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+                say("notice", f"group {name}: left as it is, since it is {what}: {some}")
+        if found.unreadable:
+            warn(f"group {name}: {count(found.unreadable, 'node')} of the backup holds no offset, and is left out")
+        if settings.json:
+            print_json({"group": name, "dry_run": dry_run, **_document(found)})
+    if not settings.json:
+        rows = [[cell(name), *_document(found).values()] for name, found in sorted(work.done.items())]
+        click.echo(table(COLUMNS, rows))
+    if dry_run:
+        say("notice", "nothing was written: --dry-run")
+
+
+def _document(found: Restored) -> dict[str, int]:
+    return {
+        "offsets": found.offsets,
+        "created": found.created,
+        "raised": found.raised,
+        "lowered": found.lowered,
+        "kept": len(found.kept),
+        "other_topic": len(found.other_topic),
+        "nodes": found.nodes,
+    }

@@ -1,0 +1,32 @@
+"""Reads all that zkcoord and the groups hold in ZooKeeper, one part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkcoord.offsets.backup_file import Saved
+from zkcoord.tree.bulk import NODES_AT_ONCE, Reading, children, data
+from zkcoord.tree.paths import ROOT, Layout, Place
+
+LEAVES = (Place.OFFSET, Place.OWNER, Place.COMMAND, Place.INSTANCE)
+"""Nodes without children: nobody asks for those of hundreds of thousands of offsets."""
+
+
+def saved(read: Reading, layout: Layout) -> Iterator[Saved]:
+    """Return all persistent nodes below /zkcoord and the groups' parent, a parent before what is below it.
+
+    What belongs to a session (registrations, candidates, claims) is left out: it ends with the session.
+    """
+    stack = [layout.groups, ROOT]
+    while stack:
+        part = [stack.pop() for _ in range(min(len(stack), NODES_AT_ONCE))]
+        found = [node for node in data(read, part) if node.stat is not None and not node.stat.ephemeral_owner]
+        yield from (Saved(node.path, node.data) for node in found)
+        inner = [node.path for node in found if not _is_leaf(layout, node.path)]
+        for folder in children(read, inner):
+            stack += [f"{folder.path}/{name}" for name in folder.children]
+
+
+def _is_leaf(layout: Layout, path: str) -> bool:
+    address = layout.parse(path)
+    return address is not None and address.place in LEAVES

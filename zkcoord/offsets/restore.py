@@ -1,0 +1,217 @@
+"""Restores a backup: makes what is missing, and sets offsets. Never an offset backwards, unless somebody asks for it.
+
+Of a group come back: what people decided, what coordinators remember, the topics' marks, and offsets. Registrations,
+owners, channels and commands do not: consumers that join again make them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import REQUESTS
+from zkcoord.errors import CorruptError, UnavailableError, UsageError
+from zkcoord.offsets.backup_file import Saved
+from zkcoord.offsets.ports import OffsetTree
+from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, changes, readers_of, write_offsets
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.bulk import NODES_AT_ONCE, data
+from zkcoord.tree.offset import decode_offset
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place, parents
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.schema import Schema, decode_schema, encode_schema
+from zkcoord.tree.topic import decode_mark
+from zkcoord.tree.writes import CreateNode, SetNode, Transaction
+
+OWN = (ROOT, EPOCH, SCHEMA, CANDIDATES, RECORDS)
+
+MADE = (Place.RECORD, Place.STATE, Place.INSTANCES, Place.INSTANCE, Place.MARK)
+"""Nodes of a group that are made when they are missing, and left alone when they are there."""
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a restore did with one group, or would do."""
+
+    nodes: int = 0  # that were made, beside offsets
+    offsets: int = 0  # in the backup
+    created: int = 0
+    raised: int = 0
+    lowered: int = 0
+    kept: list[TopicPartition] = field(default_factory=list)  # they are further in the tree
+    other_topic: list[TopicPartition] = field(default_factory=list)  # the topic was created again since the backup
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class Restore:
+    """One restore of one file. `groups`: only these, None: all."""
+
+    tree: OffsetTree
+    layout: Layout
+    groups: Collection[str] | None = None
+    rewind: bool = False
+    dry_run: bool = False
+    done: dict[str, Restored] = field(default_factory=dict)
+    _incarnations: dict[tuple[str, str], int] = field(default_factory=dict)  # (group, topic) -> number in the backup
+
+    def survey(self, saved: Iterable[Saved]) -> None:
+        """Look through the backup first; UsageError while anybody is registered in a group that would be restored, or
+        for a group that is not in the backup."""
+        names: set[str] = set()
+        for each in saved:
+            address = self.layout.parse(each.path)
+            if address is None or not self._wanted(address.group):
+                continue
+            names.add(address.group)
+            incarnation = _incarnation(each.data) if address.place is Place.MARK else None
+            if incarnation is not None:
+                self._incarnations[address.group, address.name] = incarnation
+        missing = sorted(set(self.groups or ()) - names)
+        if missing:
+            raise UsageError(f"the backup has no group {missing[0]}")
+        for name in sorted(names):
+            readers = readers_of(self.tree.read, self.layout, name)
+            members = (*readers.ours, *readers.others)
+            if members:
+                raise UsageError(
+                    f"group {name} has members ({', '.join(members[:NAMED_MAX])}): stop its consumers, or restore other"
+                    " groups (--group)"
+                )
+
+    def carry_out(self, saved: Iterable[Saved]) -> None:
+        """Make the nodes in the order of the backup, then set the offsets; may be run again when it broke off."""
+        rest = iter(saved)
+        while part := list(islice(rest, NODES_AT_ONCE)):
+            offsets: dict[str, dict[TopicPartition, int]] = {}
+            made: list[tuple[str, Saved]] = []
+            for each in part:
+                address = self.layout.parse(each.path)
+                if address is None or not self._wanted(address.group):
+                    continue
+                if address.place is Place.OFFSET and address.partition is not None:
+                    self._offset(address.group, address.partition, each, offsets)
+                elif address.place in MADE:
+                    made.append((address.group, each))
+            self._make(made)
+            for group, wanted in offsets.items():
+                self._set(group, wanted)
+
+    def _wanted(self, group: str) -> bool:
+        return bool(group) and (self.groups is None or group in self.groups)
+
+    def _of(self, group: str) -> Restored:
+        return self.done.setdefault(group, Restored())
+
+    def _offset(
+        self, group: str, partition: TopicPartition, each: Saved, offsets: dict[str, dict[TopicPartition, int]]
+    ) -> None:
+        try:
+            offset = decode_offset(each.data)
+        except CorruptError:
+            self._of(group).unreadable += 1
+            return
+        if offset is not None:
+            offsets.setdefault(group, {})[partition] = offset
+            self._of(group).offsets += 1
+
+    def _make(self, made: list[tuple[str, Saved]]) -> None:
+        wanted = {path: b"" for _, each in made for path in parents(each.path)}
+        wanted |= {each.path: _quiet(self.layout, each) for _, each in made}
+        missing = [node.path for node in data(self.tree.read, list(wanted)) if not node.exists]
+        for group, each in made:
+            self._of(group).nodes += each.path in set(missing)
+        for path in missing if not self.dry_run else ():
+            _create(self.tree, CreateNode(path, wanted[path], shared=self.layout.shared(path)))
+
+    def _set(self, group: str, wanted: dict[TopicPartition, int]) -> None:
+        report = self._of(group)
+        other = {topic for topic in {p.topic for p in wanted} if self._is_other(group, topic)}
+        report.other_topic += sorted(p for p in wanted if p.topic in other)
+        found = changes(self.tree.read, self.layout, group, {p: o for p, o in wanted.items() if p.topic not in other})
+        todo: list[Change] = []
+        for change in found:
+            back = change.before is not None and change.after < change.before
+            if back and not self.rewind:
+                report.kept.append(change.partition)
+                continue
+            todo.append(change)
+            report.created += change.before is None
+            report.lowered += back
+            report.raised += change.before is not None and not back
+        if todo and not self.dry_run:
+            offsets = {change.partition: change.after for change in todo}
+            guard = readers_of(self.tree.read, self.layout, group).guard
+            write_offsets(self.tree, self.layout, group, offsets, guard=guard, why="a restore")
+
+    def _is_other(self, group: str, topic: str) -> bool:
+        """True when the tree's mark counts another incarnation of the topic than the backup's."""
+        backed_up = self._incarnations.get((group, topic))
+        (node,) = data(self.tree.read, [self.layout.mark(group, topic)])
+        present = _incarnation(node.data)
+        return backed_up is not None and present is not None and present != backed_up
+
+
+def first_nodes(tree: OffsetTree, saved: Iterable[Saved], layout: Layout, tree_id: str) -> None:
+    """Make the nodes of the tree itself, its schema last: before it nobody is elected, and nobody joins.
+
+    A schema with a tree's id is given `tree_id`, also one that is there: commits of the tree as it was count no more.
+    """
+    own = {each.path: each.data for each in saved if each.path in (*OWN, layout.groups)}
+    schema = own.pop(SCHEMA, None)
+    for path in parents(layout.groups):
+        own.setdefault(path, b"")
+    if layout.channels is not None and schema is not None:
+        own[layout.channels] = b""
+    for path, text in sorted(own.items(), key=lambda item: item[0].count("/")):
+        _create(tree, CreateNode(path, text, shared=layout.shared(path)))
+    (present,) = data(tree.read, [SCHEMA])
+    if present.stat is not None:
+        named = decode_schema(present.data)
+        if named.tree_id:
+            _write(tree, SetNode(SCHEMA, encode_schema(_renamed(named, tree_id)), present.stat.version))
+    elif schema is not None:
+        _create(tree, CreateNode(SCHEMA, encode_schema(_renamed(decode_schema(schema), tree_id))))
+
+
+def _renamed(schema: Schema, tree_id: str) -> Schema:
+    known = {**schema.unknown, "tree_id": tree_id} if schema.tree_id else schema.unknown
+    return replace(schema, migration=None, unknown=known)
+
+
+def _quiet(layout: Layout, saved: Saved) -> bytes:
+    """The node's data; of a record without requests, whose tools are gone."""
+    address = layout.parse(saved.path)
+    if address is not None and address.place is Place.RECORD:
+        with suppress(CorruptError):
+            record = decode_record(saved.data)
+            return encode_record(replace(record, wish=dict.fromkeys(REQUESTS), done={})) if saved.data else b""
+    return saved.data
+
+
+def _incarnation(text: bytes) -> int | None:
+    with suppress(CorruptError):
+        mark = decode_mark(text)
+        return None if mark is None else mark.incarnation
+    return None
+
+
+def _create(tree: OffsetTree, node: CreateNode) -> None:
+    """Make a node; whoever was faster is welcome."""
+    _write(tree, node, welcome="NodeExists")
+
+
+def _write(tree: OffsetTree, write: CreateNode | SetNode, welcome: str = "") -> None:
+    for _ in range(ATTEMPTS_MAX):
+        done = tree.commit(Transaction(writes=(write,), why="a restore"))
+        if done.outcome is Outcome.COMMITTED or (done.reason and done.reason == welcome):
+            return
+        if done.reason == "NoAuth":
+            raise UsageError(f"{write.path}: no right to write there; log in as who may (--zookeeper-config)")
+        if done.outcome is Outcome.REFUSED:
+            break
+        tree.sync()
+    raise UnavailableError(f"{write.path} could not be written ({done.reason or 'no answer'}): run it again")
