@@ -99,14 +99,12 @@ class Following:
     def let_go(self, decision: LetGo) -> None:
         """Follow these no more."""
         partitions = [p for p in decision.partitions if self._scopes.pop(p, None) is not None]
-        for partition in partitions:
-            self._tracker.unwant(self._paths.owner(partition))
-            self._tracker.unwant(self._paths.offset(partition))
+        self._tracker.unwant_data(map(self._paths.owner, partitions))
+        self._tracker.unwant_data(map(self._paths.offset, partitions))
         if partitions:
             self.nodes = let_go(self.nodes, partitions)
         if decision.parents:
-            for path in self.nodes.parents:
-                self._tracker.unwant(path)
+            self._tracker.unwant_data(self.nodes.parents)
             self.nodes = fast_replace(self.nodes, parents={})
 
     def saying(self, data: bytes, status: MemberStatus) -> None:

@@ -121,6 +121,13 @@ class Tracker:
         if want is not None and self._forget(key, want.scope):
             self._count(want.scope, -1)
 
+    def unwant_data(self, paths: Iterable[str]) -> None:
+        """Forget the data of these nodes, as `unwant` does of each."""
+        for path in paths:
+            want = self._wants.pop(path, None)
+            if want is not None and self._forget(path, want.scope):
+                self._count(want.scope, -1)
+
     def unwant_scope(self, scope: str) -> None:
         """Forget every node of a scope."""
         unclean = 0

@@ -113,8 +113,9 @@ class Memory:
         running = view.application.running
         if self.turns == self.counted[0] and running is self.counted[1]:
             return self
-        held = self.held.keys()
-        readable, idle = frozenset(held & running.keys()), frozenset(held - running.keys())
+        held = frozenset(self.held)
+        idle = held.difference(running)  # of a dict it needs no hash anew: there are many
+        readable = held - idle if idle else held
         return fast_replace(self, readable=readable, idle=idle, counted=(self.turns, running))
 
     def holding(self, fresh: Mapping[TopicPartition, Held]) -> Memory:

@@ -91,7 +91,7 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     memory = fast_replace(memory, writing=finals, stop=fast_replace(stop, released=True))
     if stop.sequence is None or (received is None and stop.answered and stop.sequence != PLANNED):
         return [ReleasePartitions(held=held, offsets=finals)], memory
-    status, memory = memory.saying(view, {p: mine for p, mine in memory.held.items() if p not in held})
+    status, memory = memory.saying(view, memory.without(held).held)
     if received is None or not stop.answered:
         return [ReleasePartitions(held=held, offsets=finals, status=status)], memory
     commands = {received.sequence: received.version}
