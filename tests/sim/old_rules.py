@@ -191,6 +191,16 @@ class OldRules:
         plan = self.plan() if self.mixed else dict.fromkeys(self.partitions(), "")
         return {partition: why for partition, thread in sorted(plan.items()) for why in self._open(partition, thread)}
 
+    def forgotten(self) -> dict[TopicPartition, str]:
+        """The partitions whose owner node an old member made and does not know of, each with its name: they are nobody
+        else's until its session ends.
+
+        Its claims crossed an expiry into the new session, in which it forgets first what it owned.
+        """
+        members = self.members()
+        holders = {p: members.get(consumer_of(claim.thread)) for p, claim in self.claims.items()}
+        return {p: m.name for p, m in holders.items() if m is not None and m.settled and p not in m.registry}
+
     def _open(self, partition: TopicPartition, thread: str) -> Iterator[str]:
         claim = self.claims.get(partition)
         owner = consumer_of(thread or (claim.thread if claim is not None else ""))

@@ -28,6 +28,7 @@ from tests.sim.garbage import collect_between, collect_never
 from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
+from tests.sim.test_beside_storms import beside
 from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_claims import claiming
 from tests.sim.test_flapping import flapping
@@ -71,6 +72,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         old_storm,
         "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",
     ),
+    "beside": (beside, "tests/sim/test_beside_storms.py::test_a_storm_of_old_members_and_ours_ends_in_a_calm"),
     "plain": (plain, "tests/sim/test_programs.py::test_a_storm_of_plain_programs_ends_in_a_calm"),
     "polling": (polling, "tests/sim/test_programs.py::test_a_storm_of_polling_programs_ends_in_a_calm"),
     "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),

@@ -158,6 +158,17 @@ def test_a_poke_makes_one_rebalance_and_its_end_another_and_heals_an_orphaned_sh
     assert len(member.registry) == 2
 
 
+def test_a_poke_made_and_removed_in_one_transaction_makes_one_rebalance_and_heals() -> None:
+    scene = scene_of()
+    scene.join("old0")
+    path, member = f"{IDS}/{GROUP}_zpoke-1", scene.member("old0")
+    scene.world.ensemble.operate(DeleteNode(f"{OWNERS}/t/0", ANY_VERSION))
+    scene.world.ensemble.operate(CreateNode(path, b""), DeleteNode(path, 0))
+    scene.settle()
+    scene.world.run_for(5_000)
+    assert (member.rebalances, member.tries, len(scene.owners())) == (2, 2, 4)
+
+
 # -- owner nodes
 
 

@@ -6,8 +6,11 @@ are watched, and the lists of owners of the own share: so the member sees what c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.neighbours import ALONE, Neighbours
+from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.shell.tracker import Tracker
@@ -36,6 +39,7 @@ class Neighbourhood:
         self._wanted: dict[Key, bool] = {}  # with whether it is watched
         self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
         self._incarnations: dict[str, int] = {}
+        self._joined_ms: dict[str, int] = {}  # when each registration was seen first
         self._seen_ms: int | None = None  # the first answer that `now` has not taken in
         self._now = ALONE
         self.own = ""  # the path of the own registration, which is followed elsewhere
@@ -80,7 +84,7 @@ class Neighbourhood:
             self._topics.changes += 1
             self._topic(node)
         elif address is not None:
-            self._of_group(address, node)
+            self._of_group(address, node, now_ms)
         return True
 
     def _topic(self, node: Node) -> None:
@@ -89,10 +93,11 @@ class Neighbourhood:
         except CorruptError:
             return  # what was known still holds; a coordinator tells of it
 
-    def _of_group(self, address: Address, node: Node) -> None:
+    def _of_group(self, address: Address, node: Node, now_ms: int) -> None:
         self._modes.take(address, node)
         match address.place:
             case Place.IDS:
+                self._joined_ms = {name: self._joined_ms.get(name, now_ms) for name in node.children}
                 names = {(f"{node.path}/{name}", Kind.DATA) for name in node.children} - {(self.own, Kind.DATA)}
                 self._follow_only(node.path, {(node.path, Kind.CHILDREN), *names}, watch=False)
             case Place.REGISTRATION:
@@ -126,11 +131,13 @@ class Neighbourhood:
         new = self._follow_only(owners, {(f"{owners}/{name}", Kind.CHILDREN) for name in names})
         if self._follow_only(marks, {(f"{marks}/{name}", Kind.DATA) for name in names}) or new:
             return None
-        adoption = self._adoption
+        adoption, seen_ms = self._adoption, now_ms if self._seen_ms is None else self._seen_ms
         now = Neighbours(
             mode=mode,
             share=share,
-            since_ms=before.since_ms if mode is before.mode else self._seen_ms or now_ms,
+            since_ms=before.since_ms if before.share is not None or mode is before.mode else seen_ms,
+            moved_ms=before.moved_ms if share is before.share else _moved(before, share, seen_ms),
+            joined_ms=self._joined_ms,
             free=frozenset(p for p in share or () if p.partition not in self._owned.get(p.topic, ())),
             incarnations={name: number for name in names if (number := self._incarnations.get(name, 0))},
             record_version=self._record_version,
@@ -140,6 +147,16 @@ class Neighbourhood:
         if now != before:
             self._now = now
         return self._now
+
+
+def _moved(
+    before: Neighbours, share: Mapping[TopicPartition, str] | None, seen_ms: int
+) -> Mapping[TopicPartition, int]:
+    """When each partition was seen to go to others that the plan gave to this member once, and does not now."""
+    if share is None:
+        return {}
+    known = {partition: at_ms for partition, at_ms in before.moved_ms.items() if partition not in share}
+    return {**known, **dict.fromkeys((before.share or {}).keys() - share.keys(), seen_ms)}
 
 
 def _incarnation(node: Node) -> int:

@@ -314,3 +314,18 @@ def test_the_commands_that_stand_are_obeyed_before_the_plan_is_followed() -> Non
     (looked,) = found.decides()
     assert isinstance(looked, LookUp)
     assert looked.partitions == (T0,)
+
+
+def test_f100_a_later_change_gives_an_old_joiner_that_waits_no_more_time() -> None:
+    plan = {T0: "g_old-1-a-0", T1: "g_old-1-a-0"}
+    mode = GroupMode(mode=Mode.MIXED, plan=plan, patience_ms=PATIENCE_MS)
+    given_ms = PATIENCE_MS - EARLY_MS
+
+    def stopped_by_ms(moved_ms: int) -> int:
+        joined, moved = {"g_old-1-a": NOW}, {T0: NOW, T1: moved_ms}
+        return Neighbours(mode=mode, share={}, moved_ms=moved, joined_ms=joined).stopped_by_ms([T1])
+
+    assert stopped_by_ms(NOW) == NOW + given_ms
+    assert stopped_by_ms(NOW + given_ms - EARLY_MS - 1) == NOW + given_ms
+    late_ms = NOW + given_ms - EARLY_MS  # hardly any time would be left: the application has its own
+    assert stopped_by_ms(late_ms) == late_ms + given_ms

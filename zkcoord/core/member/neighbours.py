@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
-from zkcoord.core.model import TopicPartition
+from zkcoord.core.model import TopicPartition, consumer_of
 
 EARLY_MS = 1_000
 """An old member that joins makes its last attempt when its patience is over: what is its own is free so long before."""
@@ -18,7 +18,10 @@ class Neighbours:
 
     mode: GroupMode = COORDINATED
     share: Mapping[TopicPartition, str] | None = None  # the plan's partitions of this member, with its threads
-    since_ms: int = 0  # when the change was seen that made the plan
+    since_ms: int = 0  # when the group was seen to be mixed
+    moved_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # when the plan was seen to give a partition of the share to others, for those that it did not give back
+    joined_ms: Mapping[str, int] = field(default_factory=dict)  # when each registration was seen first
     free: frozenset[TopicPartition] = frozenset()  # of the share: nobody has claimed them
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark
     record_version: int = 0  # of the record that has the adoption
@@ -36,11 +39,20 @@ class Neighbours:
             return None
         return f"its old consumers cannot share the group with others now: {self.mode.why}"
 
-    @property
-    def stopped_by_ms(self) -> int:
-        """When what the plan gives to others must be free, whatever the application is at."""
+    def stopped_by_ms(self, partitions: Iterable[TopicPartition]) -> int:
+        """When those of the partitions that the plan gives to others must be free, whatever the application is at."""
+        share = self.share or {}
+        return min((self._stopped_by_ms(p) for p in partitions if p not in share), default=self.since_ms)
+
+    def _stopped_by_ms(self, partition: TopicPartition) -> int:
+        """From the event on that gave the partition to others; from the join of an old member that receives it, if that
+        is still in its first attempts. A join after its own gives it no more of them, and its program ends with the
+        last."""
         patience_ms = self.mode.patience_ms
-        return self.since_ms + max(patience_ms - EARLY_MS, patience_ms // 2)
+        given_ms = max(patience_ms - EARLY_MS, patience_ms // 2)
+        moved_ms = self.moved_ms.get(partition, self.since_ms)
+        joined_ms = self.joined_ms.get(consumer_of((self.mode.plan or {}).get(partition, "")), moved_ms)
+        return (joined_ms if moved_ms < joined_ms + given_ms - EARLY_MS else moved_ms) + given_ms
 
 
 ALONE = Neighbours()

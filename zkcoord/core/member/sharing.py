@@ -53,5 +53,5 @@ def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
         return None
     times = list(memory.put_off.values())
     if memory.stop is not None and not memory.stop.answered:
-        times.append(view.neighbours.stopped_by_ms)
+        times.append(view.neighbours.stopped_by_ms(memory.stop.left))
     return min((at_ms for at_ms in times if at_ms > now_ms), default=None)

@@ -54,7 +54,7 @@ def overdue(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     """Wait no longer for the application where old members would give up: what it stops now is released without a
     commit, and its later answer does not count."""
     stop, neighbours = memory.stop, view.neighbours
-    if stop is None or stop.answered or not neighbours.planned or now_ms < neighbours.stopped_by_ms:
+    if stop is None or stop.answered or not neighbours.planned or now_ms < neighbours.stopped_by_ms(stop.left):
         return [], memory
     if stop.left <= (neighbours.share or {}).keys():
         return [], memory

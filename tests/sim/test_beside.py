@@ -1,0 +1,202 @@
+"""Members of ours beside old ones, event by event: how soon everything is read, by whom, and what is committed.
+
+Old members have Kafka's defaults: four tries, two seconds after each, a session of six. They alone settle a join within
+one wait for a conflict, and a death within its session and that wait.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.application import Application
+from tests.sim.beside_scene import BesideScene
+from tests.sim.old_rules import BEYOND_SESSION, LATE_COMMIT
+from tests.sim.script import SESSION_MS, ScriptWorld, hold_calls, on_seeds
+from tests.sim.zookeeper import TICK_MS
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition
+
+BACKOFF_MS, RETRIES = 2_000, 4
+SLACK_MS = 1_000
+DEATH_MS = SESSION_MS + TICK_MS + BACKOFF_MS + SLACK_MS
+PATIENCE_MS = (RETRIES - 1) * BACKOFF_MS
+with_or_without_coordinator = pytest.mark.parametrize("coordinators", [0, 1])
+
+
+def scene_of(seed: int, coordinators: int = 0, partitions: int = 6) -> BesideScene:
+    """One topic, and nobody yet."""
+    return BesideScene(ScriptWorld(seed), {"t": partitions}, coordinators=coordinators)
+
+
+def settled_within(scene: BesideScene, limit_ms: int, what: str) -> None:
+    """Everything is read by whom the plan names after so much time at most."""
+    began_ms = scene.world.now_ms
+    scene.settle(what)
+    assert scene.world.now_ms - began_ms <= limit_ms, what
+
+
+def calm(scene: BesideScene) -> None:
+    """All is read to the end, and nothing was done that no rule excuses."""
+    scene.calm()
+    assert scene.rules.unsettled() == {}
+
+
+def gave_up(scene: BesideScene) -> list[str]:
+    """The old members that used up their tries, once or more."""
+    return [entry.client for entry in scene.world.journal if entry.event == "gave up"]
+
+
+@on_seeds()
+@with_or_without_coordinator
+def test_a_join_and_a_leave_of_either_kind_settle_as_soon_as_among_old_members(seed: int, coordinators: int) -> None:
+    scene = scene_of(seed, coordinators)
+    for name in ("olda", "oldb"):
+        scene.start_old(name)
+        settled_within(scene, BACKOFF_MS + SLACK_MS, f"{name} joins")
+    scene.enter("consumer0")
+    settled_within(scene, BACKOFF_MS + SLACK_MS, "ours joins")
+    assert scene.of_ours() == ["t-0", "t-1"]
+    scene.start_old("oldc")
+    settled_within(scene, BACKOFF_MS + SLACK_MS, "another old member joins")
+    scene.ask_to_leave("olda")
+    settled_within(scene, BACKOFF_MS + SLACK_MS, "an old member leaves")
+    scene.ask_to_leave("consumer0")
+    settled_within(scene, BACKOFF_MS + SLACK_MS, "ours leaves")
+    calm(scene)
+    assert not +scene.rules.excused
+
+
+@on_seeds()
+@with_or_without_coordinator
+@pytest.mark.parametrize("victim", ["olda", "consumer0"])
+def test_a_death_is_over_when_the_session_has_ended_and_one_conflict_was_waited_for(
+    seed: int, coordinators: int, victim: str
+) -> None:
+    scene = scene_of(seed, coordinators)
+    scene.start_old("olda")
+    scene.start_old("oldb")
+    scene.enter("consumer0", "consumer1")
+    scene.settle()
+    scene.kill(victim)
+    settled_within(scene, DEATH_MS, f"{victim} dies")
+    calm(scene)
+
+
+@on_seeds()
+@with_or_without_coordinator
+def test_f100_what_does_not_move_is_read_on_while_old_members_release_everything(seed: int, coordinators: int) -> None:
+    scene = scene_of(seed, coordinators)
+    scene.start_old("oldb")
+    scene.enter("consumer0")
+    scene.settle()
+    claims = {p: claim for p, claim in scene.rules.claims.items() if claim.session.process == "consumer0"}
+    scene.start_old("oldc")
+    scene.settle()
+    kept = {p for p, claim in claims.items() if scene.rules.claims[p] is claim}
+    assert kept == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    calm(scene)
+
+
+@on_seeds()
+def test_f100_a_slow_program_is_released_in_time_for_the_last_try_of_an_old_joiner(seed: int) -> None:
+    scene = scene_of(seed)
+    scene.enter("consumer0")
+    scene.start_old("olda")
+    scene.settle()
+    application = scene.world.processes["consumer0"].application
+    assert isinstance(application, Application)
+    go_on = hold_calls(application)
+    joiner = scene.start_old("oldb")
+    settled = lambda: len(joiner.registry) == 2  # noqa: E731
+    scene.world.run_until(settled, what="the old joiner has its share")
+    assert gave_up(scene) == []
+    go_on()
+    scene.settle()
+    calm(scene)
+
+
+@on_seeds()
+@pytest.mark.parametrize("later_ms", [100, 1_500, 3_500])
+def test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has(
+    seed: int, later_ms: int
+) -> None:
+    scene = scene_of(seed, partitions=8)
+    scene.start_old("oldz")
+    scene.enter("consumer0")
+    scene.settle()
+    application = scene.world.processes["consumer0"].application
+    assert isinstance(application, Application)
+    hold_calls(application)
+    joiner = scene.start_old("olda")
+    scene.world.run_for(later_ms)
+    scene.start_old("oldb")
+    scene.world.run_for(20_000)
+    assert len(joiner.registry) == 2
+    assert "olda#1" not in gave_up(scene)
+
+
+@on_seeds(4)
+@pytest.mark.parametrize("outstanding_ms", [0, 50, 3_000, 15_000])
+def test_f100_a_command_that_a_slow_program_has_not_answered_does_not_hold_up_an_old_joiner(
+    seed: int, outstanding_ms: int
+) -> None:
+    scene = scene_of(seed, coordinators=1, partitions=8)
+    scene.enter("consumer0", "consumer1")
+    scene.settle()
+    application = scene.world.processes["consumer0"].application
+    assert isinstance(application, Application)
+    go_on = hold_calls(application)
+    scene.enter("consumer2")
+    scene.world.run_for(outstanding_ms)
+    joiner = scene.start_old("olda")
+    scene.world.run_until(lambda: bool(joiner.registry), what="the old joiner has its share")
+    assert gave_up(scene) == []
+    go_on()
+    scene.settle()
+    calm(scene)
+
+
+@on_seeds()
+def test_f101_a_group_is_upgraded_member_by_member_and_rolled_back_while_everybody_reads(seed: int) -> None:
+    scene = scene_of(seed, coordinators=1)
+    for name in ("olda", "oldb", "oldc"):
+        scene.start_old(name)
+    scene.settle()
+    for n, name in enumerate(("olda", "oldb", "oldc")):
+        scene.ask_to_leave(name)
+        scene.enter(f"consumer{n}")
+        settled_within(scene, 2 * (BACKOFF_MS + SLACK_MS), f"{name} is replaced")
+        scene.world.run_for(5_000)
+    scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="coordinated")
+    for n, name in enumerate(("oldd", "olde", "oldf")):
+        scene.ask_to_leave(f"consumer{n}")
+        scene.start_old(name)
+        settled_within(scene, 2 * (BACKOFF_MS + SLACK_MS), f"consumer{n} is replaced")
+        scene.world.run_for(5_000)
+    assert scene.of_ours() == []
+    calm(scene)
+    assert not +scene.rules.excused
+
+
+@on_seeds()
+@with_or_without_coordinator
+def test_an_old_member_that_hung_beyond_its_session_reads_twice_and_commits_late_and_ours_goes_on(
+    seed: int, coordinators: int
+) -> None:
+    scene = scene_of(seed, coordinators)
+    for name in ("olda", "oldb"):
+        scene.start_old(name, commit_interval_ms=2_000)
+    scene.enter("consumer0")
+    scene.settle()
+    scene.world.run_for(5_000)
+    scene.world.pause("olda")
+    others = {"oldb", "consumer0"}
+    scene.world.run_until(
+        lambda: len(scene.owners()) == 6 and others == set(scene.owners().values()), what="taken over"
+    )
+    scene.world.run_for(10_000)
+    scene.member("olda").commit()
+    scene.world.resume("olda")
+    scene.settle()
+    calm(scene)
+    assert set(scene.rules.excused) <= {BEYOND_SESSION, LATE_COMMIT}

@@ -1,0 +1,111 @@
+"""Storms of groups in which members of ours and old members work side by side, come, go and switch the group's mode.
+
+What old code does against the rules is named and counted (`tests/sim/old_rules.py`); ours never does. After the storm
+everything is read that old members did not give up, and after a poke that is read, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache, partial
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from tests.sim.beside_scene import BesideScene
+from tests.sim.old_settings import VERSIONS
+from tests.sim.options import seeds
+from tests.sim.scenarios import STORM_MS
+from tests.sim.script import ScriptWorld
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import consumer_of
+from zkcoord.legacy.planning import RANGE, ROUND_ROBIN
+
+SEEDS = 40
+TOPICS = {"t": 6, "u": 3}
+STEPS = 5_000
+COMMITS_MS = 2_000
+OLD_LEFTOVERS = ("gave up", "does not notice that its owner node is gone")
+
+
+class Reached(NamedTuple):
+    """What a storm has come to."""
+
+    scene: BesideScene
+    modes: tuple[Mode, ...]  # at the end, and those on the way
+    left_over: tuple[str, ...]
+
+
+@cache
+def beside(seed: int) -> Reached:
+    """One seed: old members and members of ours, with no, one or two coordinators; some come, some go."""
+    drawn = Random(f"beside {int(seed)}")
+    strategy, version = drawn.choice((RANGE, RANGE, ROUND_ROBIN)), drawn.choice(VERSIONS)
+    world = ScriptWorld(seed, None)
+    adoption = Adoption(offsets="zookeeper", strategy=strategy, kafka=version, auto_commit_interval_ms=COMMITS_MS)
+    scene = BesideScene(world, TOPICS, coordinators=drawn.choice((0, 1, 1, 2)), adoption=adoption)
+    modes: dict[Mode, None] = {}
+    olds, ours = drawn.choice(((1, 1), (1, 2), (2, 1), (2, 2), (3, 0), (0, 3)))
+
+    def start_old(name: str) -> None:
+        scene.start_old(name, restarts=True, version=version, strategy=strategy, commit_interval_ms=COMMITS_MS)
+
+    def all_leave(kind: str) -> None:
+        for name in list(world.processes):
+            if name.startswith(kind):
+                scene.ask_to_leave(name)
+
+    def look(_txn: object) -> None:
+        mode = scene.mode()
+        if mode is not None:
+            modes[mode] = None
+
+    world.ensemble.on_applied.append(look)
+    for n in range(olds):
+        start_old(f"old{n}")
+    for n in range(ours):
+        scene.enter(f"consumer{n}")
+    for action in (
+        partial(start_old, "oldlate"),
+        partial(scene.enter, "consumerlate"),
+        partial(scene.leave_if_there, drawn.choice(("old0", "consumer0"))),
+        partial(scene.write_topic, "t", TOPICS["t"] + 2),
+        partial(scene.write_topic, "u", TOPICS["u"]),
+        *drawn.choice(([], [partial(all_leave, "old")], [partial(all_leave, "consumer")])),
+    ):
+        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
+    world.storm(STEPS)
+    scene.bring_coordinator()
+    world.rest_checks.append(lambda: [why for why in _told(scene) if not why.endswith(OLD_LEFTOVERS)])
+    scene.calm()
+    left_over = tuple(_told(scene))
+    world.rest_checks.append(lambda: _told(scene))
+    scene.poke()
+    scene.calm()
+    return Reached(scene, tuple(modes), left_over)
+
+
+def _told(scene: BesideScene) -> list[str]:
+    """What is not read as it should be, but for the share of a member that waits for a node that an old one forgot."""
+    forgotten, plan = scene.rules.forgotten(), scene.rules.plan()
+    waiting = {consumer_of(plan.get(partition, "")) for partition in forgotten}
+    found = scene.rules.unsettled().items()
+    return [f"{partition}: {why}" for partition, why in found if consumer_of(plan.get(partition, "")) not in waiting]
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_old_members_and_ours_ends_in_a_calm(seed: int) -> None:
+    beside(seed)
+
+
+def test_such_storms_switch_modes_and_meet_what_old_members_do() -> None:
+    """Else the test above would show nothing."""
+    modes, excused = Counter[tuple[Mode, ...]](), Counter[str]()
+    for seed in range(SEEDS):
+        reached = beside(seed)
+        modes[reached.modes] += 1
+        excused += reached.scene.rules.excused
+    assert {Mode.COORDINATED, Mode.MIXED} <= {mode for seen in modes for mode in seen}
+    assert excused
