@@ -35,6 +35,7 @@ from tests.sim.test_flapping import flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
+from tests.sim.test_mixed_storms import mixed_storm
 from tests.sim.test_old_storms import old_storm
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_room import narrow
@@ -68,6 +69,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     ),
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
     "claiming": (claiming, "tests/sim/test_claims.py::test_a_storm_over_claims_ends_in_a_calm"),
+    "beside old": (
+        mixed_storm,
+        "tests/sim/test_mixed_storms.py::test_a_mixed_storm_keeps_one_reader_and_comes_to_rest_with_everything_read",
+    ),
     "old": (
         old_storm,
         "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.mixed_scene import MixedScene
+from tests.sim.actors import GROUP
+from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.script import seeds
 from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 
 
 @pytest.mark.parametrize("coordinators", [0, 1])
@@ -38,3 +42,80 @@ def test_an_old_one_joins_a_coordinated_group_at_its_first_tries_and_leaves_it_c
     scene.leave("old0")
     scene.await_shared("consumer0", "consumer1")
     scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="the mode is noted")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_killed_consumer_of_ours_and_a_killed_old_one_are_replaced_after_their_sessions(seed: int) -> None:
+    scene = MixedScene(seed, coordinators=seed % 2)
+    scene.start("old0")
+    scene.start("old1")
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("old0", "old1", "consumer0", "consumer1")
+    scene.end("consumer0")
+    scene.await_shared("old0", "old1", "consumer1")
+    scene.end("old1")
+    scene.await_shared("old0", "consumer1")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_f97_a_hung_application_of_ours_costs_no_old_member_its_share(seed: int) -> None:
+    scene = MixedScene(seed, coordinators=seed % 2)
+    scene.start_ours("consumer0")
+    scene.start("old1")
+    scene.await_shared("consumer0", "old1")
+    scene.application("consumer0").hang()
+    begun_ms = scene.world.now_ms
+    scene.start("old0")
+
+    def has_its_share() -> bool:
+        mine = {p for p, claim in scene.rules.claims.items() if claim.session.process == "old0"}
+        return mine == {TopicPartition("t", 2), TopicPartition("t", 3)} and not scene.member("old0").gave_up
+
+    scene.world.run_until(has_its_share, what="the share of the one that joins")
+    assert scene.world.now_ms - begun_ms >= ADOPTION.patience_ms - 1_500
+    scene.application("consumer0").go_on()
+    scene.await_shared("consumer0", "old0", "old1")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_topic_that_grows_is_shared_out_anew_by_old_members_and_ours(seed: int) -> None:
+    scene = MixedScene(seed, coordinators=seed % 2)
+    scene.start("old0")
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0", "old0")
+    scene.write_topic("t", 9)
+    scene.all |= {TopicPartition("t", n) for n in range(9)}
+    scene.await_shared("consumer0", "old0")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_beside_another_library_no_consumer_of_ours_registers_and_it_does_once_that_has_gone(seed: int) -> None:
+    scene = MixedScene(seed)
+    foreign = f"{LEGACY.ids(GROUP)}/h:12345678-1234-1234-1234-123456789abc"
+    scene.world.ensemble.operate(CreateNode(foreign, b"t"))
+    scene.start_ours("consumer0")
+    scene.world.run_until(lambda: scene.mode() is Mode.OBSERVE, what="the mode is noted")
+    end_ms = scene.world.now_ms + 30_000
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some time")
+    assert not [told for told in scene.world.events("registered") if told.client.startswith("consumer0")]
+    (waits,) = scene.world.events("waiting")[-1:]
+    assert "pykafka" in waits.fields["why"]
+    scene.world.ensemble.operate(DeleteNode(foreign, ANY_VERSION))
+    scene.await_shared("consumer0")
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_consumer_of_ours_keeps_what_it_has_while_a_registration_cannot_be_read(seed: int) -> None:
+    scene = MixedScene(seed)
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("consumer0", "consumer1")
+    stranger = f"{LEGACY.ids(GROUP)}/g_old-1416335000123-1a2b3c4d"
+    scene.world.ensemble.operate(CreateNode(stranger, b""))
+    scene.world.run_until(lambda: scene.mode() is Mode.OBSERVE, what="the mode is noted")
+    before = scene.readers()
+    scene.stop_ours("consumer0")
+    end_ms = scene.world.now_ms + 30_000
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some time")
+    assert scene.readers() == {p: name for p, name in before.items() if name == "consumer1"}
+    scene.world.ensemble.operate(DeleteNode(stranger, ANY_VERSION))
+    scene.await_shared("consumer1")

@@ -1,0 +1,105 @@
+"""Storms of mixed groups, which change their mode: one reader, no offset lost, and rest in the calm.
+
+The rules are those of groups of old members (`tests/sim/old_rules.py`): what old code does against them is excused by
+name, what ours does never is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from random import Random
+
+import pytest
+
+from tests.sim.mixed_scene import MixedScene
+from tests.sim.old_rules import BEYOND_SESSION, NODE_DELETED
+from tests.sim.options import seeds
+from tests.sim.scenarios import STORM_MS
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import LEGACY
+
+SEEDS = 40
+STEPS = 6_000
+
+
+def mixed_storm(seed: int) -> MixedScene:
+    """One seed: two old members, two consumers of ours and two coordinators (or none) in a storm, while one of each
+    joins, one of each leaves, and a topic grows; then the calm, a poke, and calm again."""
+    drawn = Random(f"mixed {int(seed)}")
+    scene = MixedScene(seed, {"t": 6, "u": 3}, coordinators=drawn.choice((0, 2)), options=None)
+    world = scene.world
+    scene.all |= {TopicPartition("t", n) for n in range(8)}  # once it has grown
+    topics = {"t": 1, "u": 1}
+
+    def start_old(name: str) -> None:
+        scene.start(name, restarts=True, topics=topics, commit_interval_ms=drawn.choice((1_000, 5_000)))
+
+    for n in range(2):
+        start_old(f"old{n}")
+    scene.start_ours("consumer0", "consumer1")
+    for action in (
+        partial(start_old, "oldlate"),
+        partial(scene.start_ours, "consumerlate"),
+        partial(scene.ask_to_leave, "old0"),
+        partial(scene.stop_ours, "consumer0"),
+        partial(scene.write_topic, "t", 8),
+    ):
+        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
+    if drawn.random() < 0.5:  # the last old member leaves, and the group is coordinated at the end
+        for name in ("old1", "oldlate"):
+            world.at(world.now_ms + STORM_MS, partial(leave_if_there, scene, name))
+    world.storm(STEPS)
+    scene.calm()
+    scene.poke()
+    scene.calm()
+    wrong = unread(scene)
+    if wrong:
+        world.fail(f"did not come to rest: {wrong}")
+    return scene
+
+
+def unread(scene: MixedScene) -> list[str]:
+    """What is not read by its owner, where anybody is there who could read all."""
+    anybody = scene.rules.registered
+    served = scene.world.ensemble.stat(LEGACY.coordinator) is not None
+    if not anybody or not (served or any("old" in consumer for consumer in anybody)):
+        return []
+    owners = {p: claim.session.process for p, claim in scene.rules.claims.items()}
+    readers = scene.readers()
+    return [
+        f"{p}: {readers.get(p)} reads what {owners.get(p)} has"
+        for p in sorted(scene.all)
+        if not (owners.get(p) == readers.get(p) is not None)
+    ]
+
+
+def leave_if_there(scene: MixedScene, name: str) -> None:
+    """An old member is asked to leave, if it has started."""
+    if name in scene.world.processes:
+        scene.ask_to_leave(name)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_mixed_storm_keeps_one_reader_and_comes_to_rest_with_everything_read(seed: int) -> None:
+    mixed_storm(seed)
+
+
+def test_such_storms_see_all_modes_and_what_old_members_do_against_the_rules() -> None:
+    """Else the test above would show nothing: groups that end coordinated and mixed, claims that are lost to others."""
+    modes, events = Counter[Mode | None](), Counter[str]()
+    for seed in range(SEEDS):
+        scene = mixed_storm(seed)
+        modes[scene.mode()] += 1
+        events.update(told.name for told in scene.world.told)
+        events += scene.rules.excused
+    assert {Mode.COORDINATED, Mode.MIXED} <= modes.keys()
+    assert events.keys() >= {
+        "start_refused",
+        "fetch_stopped",
+        "start_sent",
+        "mode_changed",
+        BEYOND_SESSION,
+        NODE_DELETED,
+    }
