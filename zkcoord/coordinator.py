@@ -24,7 +24,7 @@ from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.files import JournalFiles
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.candidate import encode_candidate
-from zkcoord.tree.paths import DRAFT, layout_named
+from zkcoord.tree.paths import layout_named
 
 
 class Coordinator:
@@ -59,11 +59,6 @@ class Coordinator:
         if not isinstance(journal, str | os.PathLike | None):
             raise UsageError(f"journal is {journal!r}: pass the path of a folder")
         chosen = layout_named(layout)
-        if chosen is not DRAFT:
-            raise UsageError(
-                f"the layout {layout!r} is not served by this version: use a tree of the layout draft, or a version"
-                " that serves it"
-            )
         known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
         sessions = zookeeper_sessions(

@@ -92,15 +92,6 @@ def test_check_tells_a_tree_that_is_newer_than_the_program(chroot: str, run: Run
     assert result.stderr == "error: the tree is at revision 0009, newer than this program: use the newer one\n"
 
 
-def test_a_layout_that_nobody_serves_yet_is_warned_about(chroot: str, run: Run) -> None:
-    result = run("migrate", "upgrade", "--layout", "legacy", "--dry-run", "--zookeeper", chroot)
-
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "warning: no coordinator of this version serves the layout legacy\n",
-    )
-
-
 def test_check_tells_a_migration_in_progress(chroot: str, run: Run) -> None:
     run("migrate", "upgrade", "--zookeeper", chroot)
     mark = {"from": "0001", "to": "0002", "run": "ann@db1-7-12345678"}

@@ -8,12 +8,12 @@ import uuid
 import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
-from zkcoord.cli.output import print_json, table, warn
+from zkcoord.cli.output import print_json, table
 from zkcoord.cli.requesting import who
 from zkcoord.errors import SchemaError
 from zkcoord.group_report import refuse_newer
 from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
-from zkcoord.tree.paths import DRAFT, LAYOUTS
+from zkcoord.tree.paths import LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
@@ -75,8 +75,6 @@ def history_(settings: Settings) -> None:
 @pass_settings
 def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -> None:
     """Bring the tree to revision GOAL (default: head); finishes a migration that broke off."""
-    if layout not in (None, DRAFT.name):
-        warn(f"no coordinator of this version serves the layout {layout}")
 
     def report(transaction: Transaction) -> None:
         if settings.json:
