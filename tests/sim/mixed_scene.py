@@ -41,7 +41,9 @@ class MixedScene(OldScene):
         world = ScriptWorld(seed, options)
         world.layout = LEGACY
         super().__init__(world, topics)
-        world.ensemble.ensure(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)))
+        world.ensemble.ensure(
+            RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption, store_name=adoption.store_name))
+        )
         self.ours = ConsumerFactory(self.logs, dict.fromkeys(topics, 1), reset="earliest")
         self.all = {TopicPartition(topic, n) for topic, size in topics.items() for n in range(size)}
         for n in range(coordinators):

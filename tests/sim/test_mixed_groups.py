@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.sim.actors import GROUP
@@ -119,3 +121,17 @@ def test_a_consumer_of_ours_keeps_what_it_has_while_a_registration_cannot_be_rea
     assert scene.readers() == {p: name for p, name in before.items() if name == "consumer1"}
     scene.world.ensemble.operate(DeleteNode(stranger, ANY_VERSION))
     scene.await_shared("consumer1")
+
+
+@pytest.mark.parametrize("store", ["kafka", "dual"])
+def test_no_consumer_of_ours_registers_where_offsets_are_kept_in_kafka(store: str) -> None:
+    """It would find none in ZooKeeper, and begin by its reset policy."""
+    adoption = replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
+    scene = MixedScene(0, adoption=adoption)
+    scene.start("old0")
+    scene.start_ours("consumer0")
+    scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")
+    end_ms = scene.world.now_ms + 30_000
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some time")
+    assert not scene.world.events("registered")
+    assert f"the store '{store}'" in scene.world.events("waiting")[-1].fields["why"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.member.neighbours import ALONE, Neighbours
+from zkcoord.core.member.status import ZOOKEEPER
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
@@ -40,7 +41,9 @@ class Neighbourhood:
         self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
         self._incarnations: dict[str, int] = {}
         self._joined_ms: dict[str, int] = {}  # when each registration was seen first
+        self._store = ZOOKEEPER  # the offset store of the record
         self._seen_ms: int | None = None  # the first answer that `now` has not taken in
+        self._current = False  # nothing was read since `_now` was made
         self._now = ALONE
         self.own = ""  # the path of the own registration, which is followed elsewhere
         self._follow((layout.ids(group), Kind.CHILDREN))
@@ -72,9 +75,11 @@ class Neighbourhood:
         if node.path == self._layout.record(self._group):  # also while it is followed for the joining
             self._record(node)
         elif node.path == self.own and address is not None:
+            self._current = False
             self._modes.take(address, node)
         if (node.path, node.kind) not in self._wanted:
             return False
+        self._current = False
         if self._seen_ms is None:
             self._seen_ms = now_ms
         if node.path == TOPICS:
@@ -100,26 +105,30 @@ class Neighbourhood:
                 self._joined_ms = {name: self._joined_ms.get(name, now_ms) for name in node.children}
                 names = {(f"{node.path}/{name}", Kind.DATA) for name in node.children} - {(self.own, Kind.DATA)}
                 self._follow_only(node.path, {(node.path, Kind.CHILDREN), *names}, watch=False)
-            case Place.REGISTRATION:
-                unreadable = address.name in self._modes.neighbours.unreadable
-                self._tracker.watch(node.path, Kind.DATA, unreadable)
             case Place.CLAIMS:
                 self._owned[address.name] = frozenset(partition_numbers(node.children))
             case Place.MARK:
                 self._incarnations[address.name] = _incarnation(node)
 
     def _record(self, node: Node) -> None:
+        self._current = False
         self._record_version = node.stat.version if node.stat else 0
         try:
-            self._adoption = decode_record(node.data).adoption if node.exists else None
+            record = decode_record(node.data)
         except CorruptError:
             return  # what was known still holds
+        self._adoption, self._store = record.adoption, record.store_name
 
     def now(self, consumer_id: str, now_ms: int) -> Neighbours | None:
         """What is known now, the same object while nothing changes; None while something is still to be read."""
         if not self._tracker.clean(NEIGHBOURS):
             return None
+        ends_ms = self._now.mode.grace_ends_ms
+        if self._current and (ends_ms is None or now_ms < ends_ms):
+            return self._now
         old = bool(self._modes.neighbours.old)
+        for name in self._modes.neighbours.unreadable:  # who made it may be about to write it
+            self._tracker.watch(self._layout.registration(self._group, name), Kind.DATA, True)
         needed = self._modes.topics(self._adoption, self._topics.listed or frozenset())
         topics = {(f"{TOPICS}/{topic}", Kind.DATA) for topic in needed}
         if self._follow_only(TOPICS, topics | ({(TOPICS, Kind.CHILDREN)} if old else set())):
@@ -141,9 +150,10 @@ class Neighbourhood:
             free=frozenset(p for p in share or () if p.partition not in self._owned.get(p.topic, ())),
             incarnations={name: number for name in names if (number := self._incarnations.get(name, 0))},
             record_version=self._record_version,
+            store=self._store,
             late_ms=adoption.auto_commit_interval_ms + OLD_SESSION_MS if old and adoption is not None else 0,
         )
-        self._seen_ms = None
+        self._seen_ms, self._current = None, True
         if now != before:
             self._now = now
         return self._now

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from zkcoord.core.member.status import ZOOKEEPER
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
 
@@ -25,6 +26,7 @@ class Neighbours:
     free: frozenset[TopicPartition] = frozenset()  # of the share: nobody has claimed them
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark
     record_version: int = 0  # of the record that has the adoption
+    store: str = ZOOKEEPER  # where the record says that offsets are kept
     late_ms: int = 0  # so long after a claim an earlier owner may still commit
 
     @property
@@ -35,6 +37,11 @@ class Neighbours:
     @property
     def obstacle(self) -> str | None:
         """Why no consumer of ours registers here now; None: it may."""
+        if self.store != ZOOKEEPER:
+            return (
+                f"its offsets are kept in the store {self.store!r}: this version reads and commits those in ZooKeeper "
+                "only; have its old consumers commit there first (offsets.storage), and adopt it again"
+            )
         if self.mode.coordinated or self.planned:
             return None
         return f"its old consumers cannot share the group with others now: {self.mode.why}"
