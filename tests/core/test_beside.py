@@ -9,6 +9,7 @@ import pytest
 from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, decided, group, member, runs, states
 from zkcoord.core.beside import GIVEN_UP_MS, POKE_AGAIN_MS
 from zkcoord.core.decisions import (
+    DeleteClaims,
     EvictMember,
     PokeMembers,
     PurgeChannel,
@@ -96,6 +97,18 @@ def test_a_time_without_a_plan_is_no_time_against_it() -> None:
     steps.step(against, NOW + 20)
     assert steps.step(against, NOW + 20 + PATIENCE_MS + SESSION_MS - 1)[0] == ()
     assert len(steps.step(against, NOW + 20 + PATIENCE_MS + SESSION_MS)[0]) == 1
+
+
+@pytest.mark.parametrize("mode", [MIXED, OBSERVED])
+def test_f99_what_an_evicted_consumer_holds_on_to_is_deleted_beside_old_members_too(mode: GroupMode) -> None:
+    """Its session goes on, so its claims would stand for ever, and old members give up claiming them."""
+    mark = channel("g_hung", evicted_ms=SESSION_MS, evicted_owned=frozenset({T1}))
+    owners = {**PLAN, T1: "g_hung-0"}
+    view, steps = shared(owners, mode, problem=problem_of(mode), claims=True, claim_offsets={T1: 3}), Steps()
+    view = fast_replace(view, channels={**view.channels, "g_hung": mark})
+    assert steps.step(view) == ((), NOW + SESSION_MS)
+    ((deleted,), _) = steps.step(view, NOW + SESSION_MS)
+    assert deleted == DeleteClaims(consumer_id="g_hung", partitions={T1: 3}, why=deleted.why)
 
 
 def test_a_member_of_ours_whose_channel_is_gone_ends_by_itself() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.groups import NOW, T0, T1, T2, T3, channel, command, group, member
+from tests.core.groups import NOW, T0, T1, T2, T3, Steps, channel, command, group, member
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.claims import claims_to_delete
-from zkcoord.core.decisions import DeleteClaims
+from zkcoord.core.decisions import DeleteClaims, PurgeChannel
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import Quarantines
 from zkcoord.core.reconcile import available
@@ -60,6 +60,17 @@ def test_nothing_is_deleted_of_a_living_consumer_nor_of_one_that_was_not_evicted
     dead = replace(view, channels={"a": channel("a"), "b": channel("b")})
     for other in (back, dead, replace(view, claims=False)):
         assert claims_to_delete(other, timeouts, NOW + GRACE_MS) == []
+
+
+def test_the_mark_of_an_evicted_consumer_stays_while_a_claim_of_it_stands_also_of_what_nobody_wants() -> None:
+    """Without the mark nobody would know whose claims are to be deleted."""
+    view = evicted(T0, topics={}, marked=frozenset())
+    steps = Steps()
+    steps.step(view)
+    decisions, _ = steps.step(view, NOW + GRACE_MS)
+    assert not any(isinstance(decision, PurgeChannel) for decision in decisions)
+    gone = replace(view, owners={p: owner for p, owner in view.owners.items() if p != T0})
+    assert any(isinstance(decision, PurgeChannel) for decision in steps.step(gone, NOW + GRACE_MS)[0])
 
 
 def test_f88_a_start_that_was_refused_as_taken_is_tried_again_without_a_wait_and_is_no_strike() -> None:

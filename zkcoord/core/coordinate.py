@@ -123,6 +123,7 @@ def _beside_old_members(view: GroupView, memory: Memory, now_ms: int) -> Decided
     decisions += mode_changes(view, decisions)
     if not view.mode.coordinated:
         decisions += _problem(view, decisions, problem_beside(view, memory.looker, now_ms))
+        decisions += claims_to_delete(view, memory.ack_timeouts, now_ms)
         decisions += _overdue(view, memory, decisions, now_ms)
         decisions += _purges(view, memory, announced, now_ms)
         answered, looker = responses_beside(view, memory.looker, now_ms)

@@ -1,0 +1,78 @@
+"""What a coordinator reads again where owners are claims: their lists, and the offsets of evicted consumers' claims."""
+
+from __future__ import annotations
+
+from tests.core.groups import channel, group, member
+from zkcoord.core.command import Command, Option
+from zkcoord.core.decisions import DeleteClaims
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import OffsetSeen, Owner
+from zkcoord.serving.channels import Channels
+from zkcoord.serving.claims import ClaimWatch
+from zkcoord.serving.group_watch import GroupWatch
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.command import encode_command
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.view import GroupNodes, empty, fold
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+CHANNEL = LEGACY.channel("g", "c")
+START = encode_command(Command(option=Option.START_FETCHER, ownership={P0: "c-0"}, generation=2, epoch=1))
+
+
+def asked(tracker: Tracker) -> list[str]:
+    """What is to be read now; it is taken for read."""
+    reads = tracker.take(1)
+    tracker.answered(1, [Node(*read[:2], None) for read in reads])
+    return sorted(read.path for read in reads)
+
+
+def evicted(*claims: TopicPartition, **versions: int) -> GroupNodes:
+    """b was evicted, and these claims of it stand; `versions` of offsets as they were read."""
+    view = fast_replace(group([member("a")], {}, claims=True), owners={p: Owner("b-0", 1) for p in claims})
+    view = fast_replace(view, channels={**view.channels, "b": channel("b", evicted_ms=6_000)})
+    seen = {TopicPartition("t", int(name[1:])): OffsetSeen("7", version) for name, version in versions.items()}
+    return fast_replace(empty("g", claims=True), view=view, offsets=seen)
+
+
+def test_behind_an_acknowledged_start_the_claims_of_its_topics_are_listed_again() -> None:
+    """The event of that list may come later than the one of the channel's."""
+    tracker = Tracker()
+    channels = Channels("g", LEGACY, tracker)
+    channels.claims.want(["t"])
+    listed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 1), b"", ("0000000000",))
+    command = Node(f"{CHANNEL}/0000000000", Kind.DATA, Stat(0, 0, 0), START)
+    before = fold(empty("g", claims=True), [Node(CHANNEL, Kind.DATA, Stat(0, 5, 0)), listed, command], LEGACY)
+    asked(tracker)
+    obeyed = Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ())
+    channels.follow_channel(before, fold(before, [obeyed], LEGACY), "c", obeyed)
+    assert LEGACY.topic_owners("g", "t") in asked(tracker)
+
+
+def test_the_offset_of_an_evicted_consumers_claim_is_told_once_it_was_read_behind_the_sight_of_it() -> None:
+    watch = ClaimWatch("g", LEGACY, Tracker())
+    older = evicted(P0, p0=3)
+    assert watch.know_offsets(older, frozenset()) is older
+    assert asked(watch.tracker) == [LEGACY.offset("g", P0)]
+    assert watch.know_offsets(evicted(P0, p0=4), frozenset()).view.claim_offsets == {P0: 4}
+    assert asked(watch.tracker) == []
+
+
+def test_an_offset_that_is_followed_for_another_reason_stays_followed_when_the_claim_is_gone() -> None:
+    watch, offsets = ClaimWatch("g", LEGACY, Tracker()), [LEGACY.offset("g", p) for p in (P0, P1)]
+    watch.know_offsets(evicted(P0, P1), frozenset())
+    assert asked(watch.tracker) == offsets
+    watch.know_offsets(evicted(), frozenset({P0}))
+    for path in offsets:
+        watch.tracker.touch(path)
+    assert asked(watch.tracker) == offsets[:1]
+
+
+def test_behind_a_deletion_of_claims_their_offsets_are_read_again() -> None:
+    """It is refused when somebody set one meanwhile, and is decided anew."""
+    following = GroupWatch.begin("g", LEGACY, Tracker())
+    asked(following.tracker)
+    following.sent(DeleteClaims(consumer_id="b", partitions={P0: 3}, why="its grace is over"))
+    assert asked(following.tracker) == [LEGACY.offset("g", P0)]
