@@ -31,7 +31,7 @@ from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_beside_storms import beside
 from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_claims import claiming
-from tests.sim.test_flapping import flapping
+from tests.sim.test_flapping import claims_flapping, flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
@@ -68,6 +68,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
+    "claims-flapping": (
+        claims_flapping,
+        "tests/sim/test_flapping.py::test_a_storm_of_flapping_links_over_claims_ends_in_a_calm",
+    ),
     "claiming": (claiming, "tests/sim/test_claims.py::test_a_storm_over_claims_ends_in_a_calm"),
     "beside old": (
         mixed_storm,

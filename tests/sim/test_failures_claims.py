@@ -131,6 +131,23 @@ def test_f89_the_claims_of_an_evicted_consumer_whose_session_goes_on_are_deleted
 
 
 @on_seeds()
+def test_f89_an_evicted_consumers_claims_stand_while_its_application_may_read(seed: int) -> None:
+    """It closes its session only when the application has answered, or its lease is over."""
+    script = claimed(seed)
+    owned, silent = script.owned("consumer0"), script.member("consumer0")
+    hold_calls(script.application("consumer0"))  # also that it lost everything
+    script.set_policy(max_rebalance_retries=0)
+    script.grow("t", 8)
+    script.world.run_until(lambda: (GROUP, silent) not in script.field.registrations, what="its eviction")
+    lease = script.actor("consumer0").role.lease
+    assert lease is not None
+    script.world.run_until(lambda: script.world.ensemble.stat(path_of(owned[0])) is None, what="its session's end")
+    assert script.process("consumer0").clock.now_ms() >= lease.until_ms
+    client, now_ms = script.client("consumer0"), script.world.now_ms
+    assert not [entry for entry in script.journal("read", since_ms=now_ms) if entry.client == client]
+
+
+@on_seeds()
 def test_f91_a_claim_whose_reply_was_lost_is_read_and_not_made_twice(seed: int) -> None:
     script = claimed(seed, consumers=1)
     script.world.strike("late", claims, "reply_lost")

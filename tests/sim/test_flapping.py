@@ -19,6 +19,7 @@ from tests.sim.scenarios import Scene
 from tests.sim.script import ScriptWorld
 from tests.sim.test_churn import Churn
 from tests.sim.zookeeper import Txn
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 
 SEEDS = 30
 KINDS = ("join", "leave", "grow", "hang", "hang", "swap_coordinator")
@@ -69,7 +70,7 @@ def break_at_evictions(world: ScriptWorld) -> None:
 
 
 @cache
-def flapping(seed: int, steps: int = 4_000) -> Reached:
+def flapping(seed: int, steps: int = 4_000, layout: Layout = DRAFT) -> Reached:
     """One seed of such a storm, and the calm after it."""
     options = Options.drawn(
         Random(f"flapping {seed}"),
@@ -80,6 +81,7 @@ def flapping(seed: int, steps: int = 4_000) -> Reached:
         time_step_ms_max=50,
     )
     world = ScriptWorld(seed, options)
+    world.layout = layout
     scene = Scene(world, consumers=4, rebalance_timeout_ms=2_000)
     break_at_evictions(world)
     churning = Flapping(world, scene, KINDS)
@@ -96,6 +98,16 @@ def flapping(seed: int, steps: int = 4_000) -> Reached:
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_of_flapping_links_ends_in_a_calm(seed: int) -> None:
     flapping(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS // 2))
+def test_a_storm_of_flapping_links_over_claims_ends_in_a_calm(seed: int) -> None:
+    claims_flapping(seed)
+
+
+def claims_flapping(seed: int) -> Reached:
+    """The same in the layout legacy."""
+    return flapping(seed, layout=LEGACY)
 
 
 def test_f55_f56_storms_evict_whoever_reads_on_and_have_silent_servers_left() -> None:

@@ -26,8 +26,11 @@ LOOK_MS = 100
 
 
 def open_until_ms(lease: Lease | None, registered: Registered | None, now_ms: int) -> int:
-    """How long a session is kept open at most: its end frees what is held, unless the registration is gone already."""
-    if lease is None or registered is None or registered.following.unregistered:
+    """How long a session is kept open at most: its end frees what is held. Where owners do not go with their session,
+    that is so only while the registration stands."""
+    if lease is None or registered is None:
+        return now_ms
+    if registered.following.unregistered and not registered.paths.layout.ownership.claimed:
         return now_ms
     return lease.until_ms
 
