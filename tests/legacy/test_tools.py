@@ -6,7 +6,6 @@ zkcoord's stands there than what a group of theirs has, too.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,24 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.legacy.lab import V08, V11, Lab, OldConsumer, old_jars
+from tests.integration.world import Member, World
+from tests.legacy.lab import BACKOFF_MS, RETRIES, V08, V11, Lab, OldConsumer, old_jars
 from tests.legacy.test_traffic import all_read, broker, create, send
 from tests.waiting import wait_until
 from zkcoord.cli.releasing import release
+from zkcoord.cli.requesting import edit_record
 from zkcoord.core.adoption import Adoption
-from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.embedded.java import find_java
-from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import LEGACY
-from zkcoord.tree.record import encode_record
 
 pytestmark = [pytest.mark.legacy, pytest.mark.kafka, pytest.mark.zookeeper]
 
 TOOL_S = 90
 GROUPS, CHECKER = "kafka.admin.ConsumerGroupCommand", "kafka.tools.ConsumerOffsetChecker"
 TOPICS, EXPORT, IMPORT = "kafka.admin.TopicCommand", "kafka.tools.ExportZkOffsets", "kafka.tools.ImportZkOffsets"
-OURS = "g_ours-1416335000123-z1a2b3c4"
 
 
 def tool(version: str, main: str, *arguments: str) -> str:
@@ -43,50 +40,42 @@ def tool(version: str, main: str, *arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Beside:
-    """A group with a real old member and a registration of ours, adopted; topics `t` (2 partitions) and `u` (1)."""
+    """An adopted group with an old member that reads topic `t` (2 partitions), and a consumer of ours that reads
+    `u` (1); a coordinator serves."""
 
     lab: Lab
     hosts: str
     member: OldConsumer
+    ours: Member
+
+    @property
+    def name(self) -> str:
+        """The name under which our consumer is registered."""
+        return str(self.ours.consumer.consumer_id)
+
+    def leave(self) -> None:
+        """Both leave."""
+        self.member.leave()
+        self.ours.consumer.stop()
 
 
 @pytest.fixture
 def beside(chroot: str, tmp_path: Path) -> Iterator[Beside]:
-    with Lab(chroot, tmp_path) as lab, broker(chroot, V11) as kafka, Tree(chroot) as tree:
+    with Lab(chroot, tmp_path) as lab, broker(chroot, V11) as kafka, World(chroot) as world:
         create(lab, kafka, "t", 2)
         create(lab, kafka, "u", 1)
         send(kafka, "t", 2, 10)
         lab.zk.create(lab.path("offsets", "u", "0"), b"3", makepath=True)
-        upgrade(tree, run_id="test", layout="legacy")
-        adoption = Adoption(offsets="zookeeper", strategy="range", kafka="1.1")
-        record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
-        for path, data in {
-            LEGACY.record("g"): record,
-            LEGACY.state("g"): b"{}",
-            LEGACY.mark("g", "t"): b"{}",
-            LEGACY.channel("g", OURS): b"{}",
-        }.items():
-            lab.zk.create(path, data, makepath=True)
         member = lab.join("old", V11, fetch=True)
-        register(lab)
+        world.coordinate("legacy")
+        told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=BACKOFF_MS)
+        edit_record(world.tree, LEGACY, "g", lambda record: replace(record, adoption=told), new=True)
+        ours = world.join("g", "u")
+        wait_until(lambda: ours.held() == ["u-0"], "our consumer has the topic that it alone wants")
         wait_until(all_read(lab, "t", 2, 10), "the old member reads all")
         member.child.say("commit")
         member.await_event("committed")
-        lab.claim("u", 0, f"{OURS}-0")
-        yield Beside(lab, chroot, member)
-
-
-def register(lab: Lab) -> None:
-    """A consumer of ours, as it registers."""
-    document = {
-        "version": 1,
-        "subscription": {"u": 1},
-        "pattern": "static",
-        "timestamp": "1416335000123",
-        "coordination": "zkcoord/1",
-        "assignors": ["range"],
-    }
-    lab.register(OURS.removeprefix("g_"), json.dumps(document))
+        yield Beside(lab, chroot, member, ours)
 
 
 def test_tools_of_0_8_and_1_1_show_an_adopted_group_and_move_its_offsets(beside: Beside, tmp_path: Path) -> None:
@@ -99,14 +88,14 @@ def test_tools_of_0_8_and_1_1_show_an_adopted_group_and_move_its_offsets(beside:
     assert sorted([*row[:3], row[-1]] for row in rows) == [
         ["t", "0", "10", "g_old"],
         ["t", "1", "10", "g_old"],
-        ["u", "0", "3", OURS],
+        ["u", "0", "3", beside.name],
     ]
     checked = tool(V08, CHECKER, *zookeeper, "--group", "g")
     rows = [line.split() for line in checked.splitlines() if line.startswith("g ")]
     assert sorted([*row[1:4], row[-1]] for row in rows) == [
         ["t", "0", "10", "g_old-0"],
         ["t", "1", "10", "g_old-0"],
-        ["u", "0", "3", f"{OURS}-0"],
+        ["u", "0", "3", f"{beside.name}-0"],
     ]
     for version in (V08, V11):
         file = tmp_path / f"offsets-{version}"
@@ -116,7 +105,7 @@ def test_tools_of_0_8_and_1_1_show_an_adopted_group_and_move_its_offsets(beside:
             "/consumers/g/offsets/t/1:10",
             "/consumers/g/offsets/u/0:3",
         ], said
-    beside.member.leave()
+    beside.leave()
     changed = tmp_path / "changed"
     changed.write_text("/consumers/g/offsets/t/0:7\n/consumers/g/offsets/t/1:8\n")
     said = tool(V08, IMPORT, "--zkconnect", beside.hosts, "--input-file", str(changed))
@@ -125,21 +114,19 @@ def test_tools_of_0_8_and_1_1_show_an_adopted_group_and_move_its_offsets(beside:
 
 def test_tools_of_1_1_delete_topics_and_groups_beside_adopted_ones(beside: Beside) -> None:
     lab, zookeeper = beside.lab, ("--zookeeper", beside.hosts)
-    ours = {path: data for path, (data, _) in nodes(lab, "/zkcoord").items()}
 
     said = tool(V11, TOPICS, *zookeeper, "--delete", "--topic", "u")
     wait_until(lambda: not lab.zk.exists("/brokers/topics/u"), f"the topic is deleted: {said}")
     said = tool(V11, GROUPS, *zookeeper, "--delete", "--group", "g")
     assert "g" in lab.zk.get_children("/consumers"), said  # it has members
 
-    beside.member.leave()
-    lab.zk.delete(lab.path("ids", OURS))
+    beside.leave()
     said = tool(V11, GROUPS, *zookeeper, "--delete", "--topic", "u")
     assert not lab.zk.exists(lab.path("offsets", "u")), said
     assert lab.zk.exists(lab.path("offsets", "t")), said
     said = tool(V11, GROUPS, *zookeeper, "--delete", "--group", "g")
     assert lab.zk.exists(lab.path()) is None, said
-    assert {path: data for path, (data, _) in nodes(lab, "/zkcoord").items()} == ours  # the tool knows nothing of it
+    assert lab.zk.exists(LEGACY.record("g"))  # the tool knows nothing of it
 
     with Tree(beside.hosts) as tree:
         assert release(tree, LEGACY, "g", lambda there: pytest.fail(str(there))) > 0
@@ -150,8 +137,7 @@ def test_tools_of_1_1_delete_topics_and_groups_beside_adopted_ones(beside: Besid
 def test_a_member_of_1_1_goes_on_through_the_release_of_its_group(beside: Beside) -> None:
     """It does not notice: no rebalance is caused, and it owns what it owned."""
     lab, member = beside.lab, beside.member
-    lab.zk.delete(lab.path("owners", "u", "0"))
-    lab.zk.delete(lab.path("ids", OURS))
+    beside.ours.consumer.stop()
     wait_until(lambda: member.owned() == {"t-0", "t-1"}, "it owns all after our member has gone")
     wait_until(lambda: lab.owners() == {"t-0": "g_old-0", "t-1": "g_old-0"}, "the tree says so")
     before = member.rebalances()
@@ -160,11 +146,3 @@ def test_a_member_of_1_1_goes_on_through_the_release_of_its_group(beside: Beside
     assert not lab.zk.exists(LEGACY.record("g"))
     assert lab.owners() == {"t-0": "g_old-0", "t-1": "g_old-0"}
     assert member.rebalances() == before
-
-
-def nodes(lab: Lab, path: str) -> dict[str, tuple[bytes, object]]:
-    """All nodes at and below a path."""
-    found: dict[str, tuple[bytes, object]] = {path: lab.zk.get(path)}
-    for name in lab.zk.get_children(path):
-        found |= nodes(lab, f"{path}/{name}")
-    return found
