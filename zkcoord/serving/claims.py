@@ -51,7 +51,7 @@ class ClaimWatch:
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the lists of these partitions' topics: who claimed them, or gave them back, has just said so."""
-        for topic in sorted({partition.topic for partition in partitions}):
+        for topic in sorted({p.topic for p in partitions}) if self.layout.ownership.claimed else ():
             for path, kind, *_ in claim_lists(self.group, topic, self.layout):
                 self.tracker.touch(path, kind)
 
