@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.actors import GROUP
 from tests.sim.application import Application
 from tests.sim.beside_scene import BesideScene
 from tests.sim.old_rules import BEYOND_SESSION, LATE_COMMIT
+from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, ScriptWorld, hold_calls, on_seeds
 from tests.sim.zookeeper import TICK_MS
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
 
 BACKOFF_MS, RETRIES = 2_000, 4
 SLACK_MS = 1_000
@@ -200,3 +204,35 @@ def test_an_old_member_that_hung_beyond_its_session_reads_twice_and_commits_late
     scene.settle()
     calm(scene)
     assert set(scene.rules.excused) <= {BEYOND_SESSION, LATE_COMMIT}
+
+
+@with_or_without_coordinator
+def test_an_old_member_whose_id_looks_like_one_of_ours_is_an_old_member(
+    coordinators: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = scene_of(0, coordinators)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimProcess, "random_hex", lambda self, digits=8: "z0000000")
+        scene.start_old("olda")
+    scene.enter("consumer0")
+    scene.settle()
+    assert [name for name in scene.rules.registered if name.endswith("-z0000000")] == [scene.member("olda").consumer_id]
+    assert scene.of_ours() == ["t-0", "t-1", "t-2"]
+    calm(scene)
+
+
+def test_a_registration_that_is_set_soon_after_it_was_made_costs_nobody_its_share() -> None:
+    scene = scene_of(0, coordinators=1)
+    scene.start_old("olda")
+    scene.enter("consumer0")
+    scene.settle()
+    path, ensemble = f"{LEGACY.ids(GROUP)}/{GROUP}_aaa", scene.world.ensemble
+    ensemble.operate(CreateNode(path, b""))
+    scene.world.run_for(300)
+    ensemble.operate(SetNode(path, b'{"version":1,"subscription":{"t":1},"pattern":"static"}', 0))
+    free = {"t-0", "t-1"}  # the share of the new one, which claims nothing here
+    scene.world.run_until(lambda: scene.owners().keys() == {f"t-{n}" for n in range(6)} - free, what="four are owned")
+    ensemble.operate(DeleteNode(path, 1))
+    settled_within(scene, BACKOFF_MS + SLACK_MS, "it is gone")
+    assert gave_up(scene) == []
+    calm(scene)
