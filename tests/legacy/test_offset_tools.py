@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.program import Run
-from tests.legacy.lab import START_S, V08, Lab, old_jars
+from tests.legacy.lab import START_S, V08, V11, Lab, old_jars
+from tests.legacy.test_traffic import all_read, broker, create, send
+from tests.waiting import wait_until
 from zkcoord.embedded.java import find_java
 
 pytestmark = pytest.mark.legacy
@@ -66,6 +70,42 @@ def test_the_old_tools_and_ours_read_each_others_files(bare: Lab, cli_run: Run, 
     old_tool("ImportZkOffsets", "--zkconnect", bare.hosts, "--input-file", str(ours))
     assert kept(bare, "g", "clicks") == [b"%d" % offset for offset in range(100, 112)]
     assert kept(bare, "h", "views") == [b"7"]
+
+
+@pytest.mark.kafka
+def test_both_stores_of_an_old_consumer_are_compared_and_it_starts_where_it_was_set_back_to(
+    chroot: str, cli_run: Run, tmp_path: Path
+) -> None:
+    """It starts at the larger offset, so a reset lowers both; the broker is an old one."""
+    words = {"offsets_storage": "kafka", "dual_commit_enabled": "true", "auto_commit_enable": "false"}
+    with Lab(chroot, tmp_path) as lab, broker(chroot, V11) as kafka:
+        servers = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
+
+        def verdicts() -> list[tuple[Any, ...]]:
+            result = cli_run("offsets", "verify", "g", "--output", "json", *servers)
+            assert result.exit_code == 0, result.stderr
+            rows = [json.loads(line) for line in result.stdout.splitlines()]
+            return [(row["zookeeper_offset"], row["kafka_offset"], row["counts"], row["verdict"]) for row in rows]
+
+        create(lab, kafka, "t", 2)
+        send(kafka, "t", 2, 10)
+        a = lab.join("a", V11, fetch=True, **words)
+        wait_until(all_read(lab, "t", 2, 10), "it reads all")
+        a.child.say("commit")
+        a.await_event("committed")
+        assert verdicts() == [(10, 10, 10, "equal")] * 2
+        result = cli_run("group", "reset-offsets", "g", "--to-offset", "4", *servers)
+        assert (result.exit_code, f"group g is read by {a.id}" in result.stderr) == (2, True)
+        a.leave()
+        lab.zk.set(lab.path("offsets", "t", "0"), b"4")
+        assert verdicts() == [(4, 10, 10, "ahead"), (10, 10, 10, "equal")]
+        result = cli_run("group", "reset-offsets", "g", "--to-offset", "4", *servers)
+        assert result.exit_code == 0, result.stderr
+        assert verdicts() == [(4, 4, 4, "equal")] * 2
+        b = lab.join("b", V11, fetch=True, **words)
+        wait_until(lambda: len(b.events("record")) >= 12, "the next reads on")
+        read = sorted((event["partition"], event["offset"]) for event in b.events("record"))
+        assert read == [(partition, offset) for partition in range(2) for offset in range(4, 10)]
 
 
 def test_a_running_old_consumer_is_named_and_not_overwritten(bare: Lab, cli_run: Run, tmp_path: Path) -> None:

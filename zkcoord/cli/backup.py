@@ -28,7 +28,6 @@ from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import decode_mark
 
 COLUMNS = ("GROUP", "OFFSETS", "CREATED", "RAISED", "LOWERED", "KEPT", "OTHER-TOPIC", "NODES")
-NAMED_MAX = 3
 CODECS = {
     Place.OFFSET: decode_offset,
     Place.RECORD: decode_record,
@@ -151,10 +150,10 @@ def _compare(again: Restore) -> None:
 
 def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
     for name, found in sorted(work.done.items()):
-        for what, partitions in (("further in the tree", found.kept), ("of an earlier topic", found.other_topic)):
-            if partitions:
-                more = len(partitions) - NAMED_MAX
-                some = ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+        for what, left in (("further in the tree", found.kept), ("of an earlier topic", found.other_topic)):
+            if left.count:
+                more = f" and {left.count - len(left.named)} more" if left.count > len(left.named) else ""
+                some = ", ".join(map(str, left.named)) + more
                 say("notice", f"group {name}: left as it is, since it is {what}: {some}")
         if found.unreadable:
             warn(f"group {name}: {count(found.unreadable, 'node')} of the backup holds no offset, and is left out")
@@ -173,7 +172,7 @@ def _document(found: Restored) -> dict[str, int]:
         "created": found.created,
         "raised": found.raised,
         "lowered": found.lowered,
-        "kept": len(found.kept),
-        "other_topic": len(found.other_topic),
+        "kept": found.kept.count,
+        "other_topic": found.other_topic.count,
         "nodes": found.nodes,
     }

@@ -33,6 +33,19 @@ MADE = (Place.RECORD, Place.STATE, Place.INSTANCES, Place.INSTANCE, Place.MARK)
 
 
 @dataclass(slots=True)
+class LeftOut:
+    """How many offsets were left out, and the first of them."""
+
+    count: int = 0
+    named: list[TopicPartition] = field(default_factory=list)
+
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Count some more."""
+        self.count += len(partitions)
+        self.named = sorted([*self.named, *partitions])[:NAMED_MAX]
+
+
+@dataclass(slots=True)
 class Restored:
     """What a restore did with one group, or would do."""
 
@@ -41,8 +54,8 @@ class Restored:
     created: int = 0
     raised: int = 0
     lowered: int = 0
-    kept: list[TopicPartition] = field(default_factory=list)  # they are further in the tree
-    other_topic: list[TopicPartition] = field(default_factory=list)  # the topic was created again since the backup
+    kept: LeftOut = field(default_factory=LeftOut)  # they are further in the tree
+    other_topic: LeftOut = field(default_factory=LeftOut)  # the topic was created again since the backup
     unreadable: int = 0
 
 
@@ -121,22 +134,22 @@ class Restore:
     def _make(self, made: list[tuple[str, Saved]]) -> None:
         wanted = {path: b"" for _, each in made for path in parents(each.path)}
         wanted |= {each.path: _quiet(self.layout, each) for _, each in made}
-        missing = [node.path for node in data(self.tree.read, list(wanted)) if not node.exists]
+        missing = dict.fromkeys(node.path for node in data(self.tree.read, list(wanted)) if not node.exists)
         for group, each in made:
-            self._of(group).nodes += each.path in set(missing)
+            self._of(group).nodes += each.path in missing
         for path in missing if not self.dry_run else ():
             _create(self.tree, CreateNode(path, wanted[path], shared=self.layout.shared(path)))
 
     def _set(self, group: str, wanted: dict[TopicPartition, int]) -> None:
         report = self._of(group)
         other = {topic for topic in {p.topic for p in wanted} if self._is_other(group, topic)}
-        report.other_topic += sorted(p for p in wanted if p.topic in other)
+        report.other_topic.add([p for p in wanted if p.topic in other])
         found = changes(self.tree.read, self.layout, group, {p: o for p, o in wanted.items() if p.topic not in other})
         todo: list[Change] = []
         for change in found:
             back = change.before is not None and change.after < change.before
             if back and not self.rewind:
-                report.kept.append(change.partition)
+                report.kept.add([change.partition])
                 continue
             todo.append(change)
             report.created += change.before is None

@@ -1,0 +1,44 @@
+"""The transactions by which a tool writes offsets. No server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.old_members.test_walk import Deployment
+from zkcoord.core.model import TopicPartition
+from zkcoord.offsets.writing import write_offsets
+from zkcoord.shell.ports import CommitDone, Outcome
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+class Recorder(Deployment):
+    """Carries out what it is sent, and keeps it."""
+
+    def __init__(self, nodes: dict[str, str]) -> None:
+        super().__init__(nodes)
+        self.sent: list[Transaction] = []
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        self.sent.append(transaction)
+        for write in transaction.writes:
+            if isinstance(write, CreateNode | SetNode):
+                self.nodes[write.path] = write.data.decode()
+        return CommitDone(0, Outcome.COMMITTED)
+
+    def sync(self) -> None:
+        """Nothing is behind."""
+
+
+@pytest.mark.parametrize(("layout", "shared"), [(DRAFT, False), (LEGACY, True)])
+def test_what_is_made_beside_old_consumers_is_open_to_them(layout: Layout, shared: bool) -> None:
+    """With an ACL configured an old consumer could never commit to an offset that a tool has created."""
+    tree = Recorder({layout.offset("g", P0): "7"})
+    guard = CheckNode(layout.record("g"), 4)
+    write_offsets(tree, layout, "g", {P0: 5, P1: 6}, guard=[guard], why="a test")
+    assert [list(transaction.writes) for transaction in tree.sent] == [
+        [CreateNode(layout.topic_offsets("g", "u"), shared=shared)],
+        [guard, SetNode(layout.offset("g", P0), b"5", 0), CreateNode(layout.offset("g", P1), b"6", shared=shared)],
+    ]
