@@ -10,9 +10,12 @@ from typing import TypeGuard
 import pytest
 
 from tests.sim.actors import GROUP, coordinator
+from tests.sim.mixed_scene import MixedScene
 from tests.sim.script import Script, Tried, seeds
+from tests.sim.test_journal import MemoryPages
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
+from zkcoord.shell.journal.replay import replay
 from zkcoord.tree.paths import DRAFT, LEGACY, SCHEMA, Layout
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode
@@ -231,3 +234,26 @@ def test_what_is_made_below_consumers_is_open_to_old_members_but_for_owners_and_
 def is_create(write: object) -> TypeGuard[CreateNode]:
     """As the type checker wants it."""
     return isinstance(write, CreateNode)
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_journal_of_a_group_that_is_mixed_coordinated_and_released_played_again_puts_out_the_same(seed: int) -> None:
+    journal = MemoryPages()
+    scene = MixedScene(seed, coordinators=0)
+    scene.world.spawn("journaled", lambda process: coordinator(process, journal, layout=LEGACY))
+    scene.start("old0")
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0", "old0")
+    scene.leave("old0")
+    scene.await_shared("consumer0")
+    scene.stop_ours("consumer0")
+    ensemble = scene.world.ensemble
+    scene.world.run_until(lambda: not ensemble.names(IDS), what="nobody of ours is left")
+    stat = ensemble.stat(RECORD)
+    assert stat is not None
+    ensemble.operate(SetNode(RECORD, encode_record(DEFAULT_RECORD), stat.version))
+    end_ms = scene.world.now_ms + QUIET_MS
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some time")
+    played = [each for page in journal.pages for each in replay(page)]
+    assert [each.step for each in played if each.difference] == []
+    assert len(played) > 20
