@@ -23,8 +23,13 @@ class FairQueue:
 
     def add(self, key: Key, scope: str) -> None:
         """Add a key, unless it waits already."""
-        self._added += 1
-        self._lanes.setdefault(_lane(scope), {}).setdefault(key, self._added)
+        lane = _lane(scope)
+        keys = self._lanes.get(lane)
+        if keys is None:
+            keys = self._lanes[lane] = {}
+        if key not in keys:
+            self._added += 1
+            keys[key] = self._added
 
     def discard(self, key: Key, scope: str) -> None:
         """Remove a key, if it waits."""
