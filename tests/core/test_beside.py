@@ -173,7 +173,7 @@ def test_f95_a_poke_is_refused_where_no_old_member_shares_the_group(mode: GroupM
     assert not [d for d in found if isinstance(d, PokeMembers)]
 
 
-@pytest.mark.parametrize("name", ["hold", "pause", "rebalance", "delete"])
+@pytest.mark.parametrize("name", ["hold", "pause", "rebalance", "reset", "delete"])
 @pytest.mark.parametrize("mode", [MIXED, OBSERVED])
 def test_what_needs_a_coordinated_group_is_refused_with_the_reason_and_over(name: str, mode: GroupMode) -> None:
     view = shared(PLAN, mode, wish=runs(**{name: "r"}), problem=problem_of(mode))

@@ -109,18 +109,22 @@ def test_a_reset_stops_everything_and_lets_offsets_be_written_once_all_have_stop
     assert decided(altered(done, wish={}))[-1] == answer("reset", None, "reset was taken back")
 
 
+@pytest.mark.parametrize("run", ["r1", ""])
 @pytest.mark.parametrize(
     ("expiry", "after_ms"), [({}, 600_000), ({"expiry_ms": 5_000}, 5_000), ({"expiry_ms": "x"}, 600_000)]
 )
-def test_a_reset_that_its_tool_does_not_end_in_time_becomes_a_pause(expiry: dict[str, object], after_ms: int) -> None:
+def test_a_reset_that_its_tool_does_not_end_in_time_becomes_a_pause(
+    expiry: dict[str, object], after_ms: int, run: str
+) -> None:
     steps = Steps()
     view = settled(group([member("a")], dict.fromkeys(ALL, "")))
-    view = altered(view, wish={"reset": {"run": "r1", **expiry}}, done={"reset": {"run": "r1", "state": "stopped"}})
+    done = {"reset": {"run": run, "state": "stopped"}}
+    view = altered(view, wish={"reset": {"run": run, **expiry}}, done=done)
     assert decided(view, steps) == []
     assert decided(view, steps, NOW + after_ms - 1) == []
     (ended,) = decided(view, steps, NOW + after_ms)
     assert isinstance(ended, WriteResponse)
-    assert (ended.request, ended.run, ended.state, ended.ends, ended.pauses) == ("reset", "r1", "expired", True, True)
+    assert (ended.request, ended.run, ended.state, ended.ends, ended.pauses) == ("reset", run, "expired", True, True)
 
 
 def test_a_rebalance_asks_the_assignor_again_once() -> None:

@@ -190,7 +190,7 @@ def _wake_at_ms(view: GroupView, memory: Memory, now_ms: int) -> int | None:
         memory.initial_delay.until_ms,
         memory.topics.wake_at_ms(now_ms),
         memory.retention.wake_at_ms(now_ms),
-        memory.reset_timer.wake_at_ms(view),
+        memory.reset_timer.until_ms,
         *(w.wake_at_ms(view, now_ms) for w in waits),
     )
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)

@@ -20,10 +20,10 @@ EXPIRED = "expired"
 
 
 class ResetTimer(NamedTuple):
-    """The run of the standing reset ("": none), and since when this coordinator has seen it."""
+    """The run of the standing reset, and since when this coordinator has seen it (None: there is none)."""
 
     run: str = ""
-    since_ms: int = 0
+    since_ms: int | None = None
     expiry_ms: int = RESET_EXPIRY_MS
 
     def seen(self, view: GroupView, now_ms: int) -> ResetTimer:
@@ -32,18 +32,19 @@ class ResetTimer(NamedTuple):
         if request is None:
             return ResetTimer()
         expiry_ms = RESET_EXPIRY_MS if request.expiry_ms is None else request.expiry_ms
-        since_ms = self.since_ms if self.run == request.run else now_ms
-        return ResetTimer(request.run, since_ms, expiry_ms)
+        first = self.since_ms is None or self.run != request.run
+        return ResetTimer(request.run, now_ms if first else self.since_ms, expiry_ms)
+
+    @property
+    def until_ms(self) -> int | None:
+        """When the wait ends; None: no reset is requested."""
+        return None if self.since_ms is None else self.since_ms + self.expiry_ms
 
     def expired(self, view: GroupView, now_ms: int) -> list[WriteResponse]:
         """End the run when its time is over: the group is paused in its place."""
-        if RESET not in view.record.requests or not view.answerable or now_ms < self.since_ms + self.expiry_ms:
+        if self.until_ms is None or not view.answerable or now_ms < self.until_ms:
             return []
         reason = f"its tool did not end it within {self.expiry_ms} ms: the group is paused; some offsets may be written"
         return [
             WriteResponse(request=RESET, run=self.run, state=EXPIRED, reason=reason, ends=True, pauses=True, why=reason)
         ]
-
-    def wake_at_ms(self, view: GroupView) -> int | None:
-        """When the wait ends; None: nothing is waited for."""
-        return self.since_ms + self.expiry_ms if RESET in view.record.requests else None
