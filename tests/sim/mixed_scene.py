@@ -14,7 +14,7 @@ from tests.sim.old_scene import OldScene
 from tests.sim.script import QUIET, ScriptWorld
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
-from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import LEGACY
@@ -118,6 +118,7 @@ class MixedScene(OldScene):
             for tried in self.world.tried
         )
 
-    def consumer_of(self, partition: TopicPartition) -> str:
-        """The consumer that has claimed it."""
-        return consumer_of(self.rules.claims[partition].thread)
+    def standing(self) -> list[str]:
+        """The commands that stand in channels."""
+        ensemble, channels = self.world.ensemble, LEGACY.channels_of(GROUP)
+        return [command for c in ensemble.names(channels) for command in ensemble.names(f"{channels}/{c}")]

@@ -37,9 +37,13 @@ def test_an_old_one_joins_a_coordinated_group_at_its_first_tries_and_leaves_it_c
     scene = MixedScene(seed)
     scene.start_ours("consumer0", "consumer1")
     scene.await_shared("consumer0", "consumer1")
+    scene.world.run_until(lambda: not scene.standing(), what="no command stands")
+    begun_ms, commands = scene.world.now_ms, scene.commands()
     scene.start("old0")
     scene.await_shared("consumer0", "consumer1", "old0")
     assert not scene.member("old0").gave_up
+    assert scene.world.now_ms - begun_ms < ADOPTION.patience_ms
+    assert scene.commands() == commands
     scene.world.run_until(lambda: scene.mode() is Mode.MIXED, what="the mode is noted")
     scene.leave("old0")
     scene.await_shared("consumer0", "consumer1")

@@ -1,0 +1,88 @@
+"""What each rule about mixed groups is worth: without it a scene of one breaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sim import test_mixed_groups as scenes
+from tests.sim.mutations import Case, Patch, must_be_missed
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import decide, sharing, stops
+from zkcoord.core.member.neighbours import Neighbours
+from zkcoord.core.mode import GroupMode
+from zkcoord.legacy import modes
+
+
+def coordinates_beside_old_members(patch: Patch) -> None:
+    """A coordinator starts and stops partitions whoever is there."""
+    patch.setattr(GroupMode, "coordinated", property(lambda self: True))
+
+
+def keeps_what_the_plan_gives_to_others(patch: Patch) -> None:
+    """A member claims its share, and releases nothing."""
+    original = sharing.follow_plan
+
+    def follow(view: Any, memory: Any, *rest: Any) -> Any:
+        if any((view.neighbours.share or {}).get(p) != held.thread for p, held in memory.held.items()):
+            return [], memory
+        return original(view, memory, *rest)
+
+    patch.setattr(decide.sharing, "follow_plan", follow)
+
+
+def waits_for_the_application(patch: Patch) -> None:
+    """An application has all the time that it wants to stop."""
+    patch.setattr(stops, "overdue", lambda view, memory, now_ms: ([], memory))
+
+
+def claims_nothing(patch: Patch) -> None:
+    """A member waits for a start, which nobody sends."""
+    original = sharing.follow_plan
+
+    def follow(view: Any, *rest: Any) -> Any:
+        return original(fast_replace(view, neighbours=fast_replace(view.neighbours, free=frozenset())), *rest)
+
+    patch.setattr(decide.sharing, "follow_plan", follow)
+
+
+def plans_by_its_own_members_only(patch: Patch) -> None:
+    """The plan leaves the old members out."""
+    original = modes.plan_of
+
+    def plan_of(group: Any) -> Any:
+        ours = {name: text for name, text in group.registrations.items() if "zkcoord" in text}
+        return original(fast_replace(group, registrations=ours))
+
+    patch.setattr(modes, "plan_of", plan_of)
+
+
+def registers_beside_anybody(patch: Patch) -> None:
+    """A consumer registers also where nobody can share the group."""
+    patch.setattr(Neighbours, "obstacle", property(lambda self: None))
+
+
+JOINS = scenes.test_an_old_one_joins_a_coordinated_group_at_its_first_tries_and_leaves_it_coordinated
+HUNG = scenes.test_f97_a_hung_application_of_ours_costs_no_old_member_its_share
+FOREIGN = scenes.test_beside_another_library_no_consumer_of_ours_registers_and_it_does_once_that_has_gone
+
+
+def alone(seed: int) -> None:
+    """Without a coordinator."""
+    scenes.test_a_consumer_of_ours_joins_old_ones_and_leaves_them_and_all_is_read_by_one_each_time(seed, 0)
+
+
+CASES = (
+    Case(coordinates_beside_old_members, JOINS),
+    Case(keeps_what_the_plan_gives_to_others, JOINS),
+    Case(waits_for_the_application, HUNG),
+    Case(claims_nothing, alone),
+    Case(plans_by_its_own_members_only, alone),
+    Case(registers_beside_anybody, FOREIGN),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mutate.__name__)
+def test_each_rule_about_mixed_groups_taken_away_is_missed(case: Case) -> None:
+    must_be_missed(*case)
