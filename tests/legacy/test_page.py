@@ -55,7 +55,7 @@ def test_a_row_says_what_its_test_shows_of_which_version(module: str, test: str,
 def test_every_test_of_the_old_consumers_has_a_row() -> None:
     there = {
         name
-        for module in ("test_members", "test_strangers", "test_assignors", "test_traffic", "test_tools")
+        for module in ("test_members", "test_strangers", "test_assignors", "test_traffic", "test_tools", "test_mixed")
         for name in dir(importlib.import_module(f"tests.legacy.{module}"))
         if name.startswith("test_")
     }

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from tests.sim.mixed_scene import MixedScene
-from tests.sim.old_rules import BEYOND_SESSION, NODE_DELETED
+from tests.sim.old_rules import BEYOND_SESSION
 from tests.sim.options import seeds
 from tests.sim.scenarios import STORM_MS
 from zkcoord.core.mode import Mode
@@ -101,5 +101,4 @@ def test_such_storms_see_all_modes_and_what_old_members_do_against_the_rules() -
         "start_sent",
         "mode_changed",
         BEYOND_SESSION,
-        NODE_DELETED,
     }

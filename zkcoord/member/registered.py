@@ -31,6 +31,7 @@ from zkcoord.core.member.decisions import (
     LookUp,
     LosePartitions,
     ReadAgain,
+    ReadStatuses,
     RefuseCommand,
     Rejoin,
     ReleasePartitions,
@@ -46,6 +47,7 @@ from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, ZkcoordError
 from zkcoord.member.calls import Calls
 from zkcoord.member.following import Following
+from zkcoord.member.statuses import Statuses
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.member import MemberPaths
@@ -65,6 +67,7 @@ class Registered:
         self._loop, self._calls, self._events = loop, calls, events
         self.paths = paths
         self.following = Following(paths, loop.tracker)
+        self.statuses = Statuses(paths, loop.tracker)
         self.memory = Memory(generation=generation)
         self.application = Application()
         self._sizes = MemberSizes(paths)
@@ -82,7 +85,8 @@ class Registered:
         """Take answers in; returns those that are about something else."""
         mine = [node for node in nodes if node.path.startswith(self._mine)]
         self.following.read(mine)
-        return [node for node in nodes if not node.path.startswith(self._mine)] if len(mine) < len(nodes) else []
+        others = [node for node in nodes if not node.path.startswith(self._mine)] if len(mine) < len(nodes) else []
+        return [node for node in others if not self.statuses.take(node)] if others else others
 
     def called(self, done: CallDone) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""
@@ -116,6 +120,7 @@ class Registered:
             leaving=leaving,
             said=said,
             neighbours=neighbours,
+            announced=self.statuses.found,
         )
 
     def advance(
@@ -166,6 +171,8 @@ class Registered:
                 self.following.read_again(decision)
             case LetGo():
                 self.following.let_go(decision)
+            case ReadStatuses():
+                self.statuses.look_up()
             case AskReset(partitions=partitions):
                 self._call(Call("reset", partitions), partitions)
             case AskStart():

@@ -19,15 +19,17 @@ from zkcoord.core.member.decisions import (
     LookUp,
     LosePartitions,
     ReadAgain,
+    ReadStatuses,
     ReleasePartitions,
     Report,
 )
 from zkcoord.core.member.memory import PLANNED
 from zkcoord.core.member.neighbours import ALONE, EARLY_MS, Neighbours
 from zkcoord.core.member.starts import PUT_OFF_MS
-from zkcoord.core.member.view import NOBODY, Position
+from zkcoord.core.member.view import NOBODY, STATUSES, Position
 from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
 from zkcoord.errors import UnavailableError
 
@@ -67,12 +69,16 @@ def kinds(decisions: list[Decision]) -> list[type]:
     return [type(decision) for decision in decisions]
 
 
-def claiming(*partitions: TopicPartition, at: Mapping[TopicPartition, Position] | None = None) -> Member:
+def claiming(
+    *partitions: TopicPartition,
+    at: Mapping[TopicPartition, Position] | None = None,
+) -> Member:
     """One that has claimed these, and whose application runs them; the acknowledgement is to come."""
     found = member(neighbours=beside(*partitions, free=partitions))
     assert kinds(found.decides()) == [LookUp]
     positions = at or dict.fromkeys(partitions, Position(7, 2))
     found.reads(positions, dict.fromkeys(partitions, NOBODY))
+    assert found.decides() == [ReadStatuses()]
     assert found.decides() == [ClaimPartitions(partitions=dict.fromkeys(partitions, ME))]
     found.reads(positions, dict.fromkeys(partitions, Owner(ME, 1)))
     (asked,) = found.decides()
@@ -149,6 +155,7 @@ def test_what_another_one_claimed_first_is_left_to_it_and_claimed_again_a_second
     found = member(neighbours=beside(T0, free=(T0,)))
     found.decides()
     found.reads({T0: Position(7, 2)}, {T0: Owner(OLD, 0)})
+    assert found.decides() == [ReadStatuses()]
     told = found.decides()
     assert kinds(told) == [LetGo, Report]
     assert found.memory.start is None
@@ -160,6 +167,7 @@ def test_what_cannot_be_started_is_given_back_with_the_acknowledgement_and_put_o
     found = member(neighbours=beside(T0, free=(T0,)))
     found.decides()
     found.reads({T0: Position(7, 2)}, {T0: NOBODY})
+    found.decides()
     found.decides()
     found.reads({T0: Position(7, 2)}, {T0: Owner(ME, 1)})
     found.decides()
@@ -329,3 +337,23 @@ def test_f100_a_later_change_gives_an_old_joiner_that_waits_no_more_time() -> No
     assert stopped_by_ms(NOW + given_ms - EARLY_MS - 1) == NOW + given_ms
     late_ms = NOW + given_ms - EARLY_MS  # hardly any time would be left: the application has its own
     assert stopped_by_ms(late_ms) == late_ms + given_ms
+
+
+def test_a_range_that_another_one_announced_from_the_offset_found_comes_first_and_stands_in_the_own_status() -> None:
+    here, passed, other = Announced(7, 9, 4, 3), Announced(5, 7, 6, 3), Announced(7, 12, 5, 2)
+    found = member(neighbours=beside(T0, T1, T2, free=(T0, T1, T2)))
+    found.decides()
+    at = dict.fromkeys((T0, T1, T2), Position(7, 2))
+    found.reads(at, dict.fromkeys(at, NOBODY))
+    assert found.decides() == [ReadStatuses()]
+    found.has(unread=frozenset({STATUSES}))
+    assert found.decides() == []  # nothing is claimed before that was read: who is asked may forget it then
+    found.has(unread=frozenset(), announced={T0: (passed, here), T1: (passed,), T2: (other,)})
+    assert kinds(found.decides()) == [ClaimPartitions]
+    found.reads(at, dict.fromkeys(at, Owner(ME, 1)))
+    (asked,) = found.decides()
+    assert isinstance(asked, AskStart)
+    assert asked.replay == {T0: (7, 9)}  # not what is passed, nor what is of another topic of that name
+    found.called("start", T0, T1, T2, number=1)
+    found.answers()
+    assert acknowledging(found).status.batch == {T0: Announced(7, 9, 0, 3)}

@@ -47,6 +47,11 @@ class LetGo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStatuses:
+    """Read what the other consumers of the group announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskReset:
     """Ask the application where partitions without an offset start."""
 
@@ -182,6 +187,7 @@ Decision = (
     LookUp
     | ReadAgain
     | LetGo
+    | ReadStatuses
     | AskReset
     | AskStart
     | AskStop

@@ -38,6 +38,7 @@ class Start:
     acknowledged: bool = False  # the acknowledgement was sent
     said: MemberStatus | None = None  # of a planned one: the status that was sent with it
     begun_ms: int = 0
+    looked: bool = False  # of a planned one: what others announced was asked for
 
     @property
     def planned(self) -> bool:

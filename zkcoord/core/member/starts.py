@@ -22,14 +22,16 @@ from zkcoord.core.member.decisions import (
     LetGo,
     LookUp,
     ReadAgain,
+    ReadStatuses,
     Rejoin,
     Report,
 )
 from zkcoord.core.member.memory import Grant, Memory, Start
 from zkcoord.core.member.status import Held, Sizes, handed_on
-from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, MemberView, Position
+from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
+from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner, Refusal
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
@@ -173,6 +175,10 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
             return [], memory
         again = ReadAgain(partitions=tuple(start.grants), parents=True)
         return [again], fast_replace(memory, start=fast_replace(start, acknowledged=False))
+    if start.planned and not start.looked:
+        return [ReadStatuses()], fast_replace(memory, start=fast_replace(start, looked=True))
+    if STATUSES in view.unread:
+        return [], memory
     if view.claims:
         wanted = {p: grant.thread for p, grant in start.grants.items() if p not in start.refused}
         if missing := unclaimed(view, wanted):
@@ -192,6 +198,8 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     unknown = tuple(p for p, offset in able.items() if offset < 0)
     if unknown:
         return [AskReset(partitions=unknown)], memory
+    if start.planned:
+        memory = _taking_over(view, memory, start, able)
     running = application.running
     starting = {p: o for p, o in able.items() if p not in running or start.told.get(p, o) != o}
     if starting:
@@ -226,6 +234,22 @@ def ask_start(
     """Have the application start these; what was announced from these offsets on comes first."""
     replay = {p: (r.start, r.end) for p, r in sorted(memory.batch.items()) if positions.get(p) == r.start}
     return AskStart(positions=positions, incarnations=incarnations, replay=replay, resumes=resumes)
+
+
+def _taking_over(view: MemberView, memory: Memory, start: Start, offsets: Mapping[TopicPartition, int]) -> Memory:
+    """With the ranges that others announced from these offsets on: they come first, and stand in the own status."""
+    batch = dict(memory.batch)
+    for partition, offset in offsets.items() if view.announced else ():
+        number = start.grants[partition].incarnation
+        counting = [
+            r
+            for r in view.announced.get(partition, ())
+            if r.start == offset and (not number or r.incarnation in (0, number))
+        ]
+        if counting:
+            best = max(counting, key=lambda r: (r.generation, r.end))
+            batch[partition] = Announced(best.start, best.end, start.grants[partition].generation, number)
+    return memory if batch == memory.batch else fast_replace(memory, batch=batch)
 
 
 def _granted(view: MemberView, start: Start) -> dict[TopicPartition, Position]:

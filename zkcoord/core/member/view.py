@@ -16,10 +16,14 @@ from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.requests import Asked
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
 
 NOBODY = Owner("", -1)
 """The owner of a partition without an owner node."""
+
+STATUSES = "statuses"
+"""The name of the look-up of what others announced."""
 
 ANNOUNCED = "announced"
 """The name of the look-up of announced ranges. Every other look-up has the name of its first start's sequence."""
@@ -70,6 +74,7 @@ class MemberView:
     unread: frozenset[str] = frozenset()  # look-ups of which something is still to be read
     channel_read: bool = True  # nothing of registration, channel and commands is still to be read
     neighbours: Neighbours = ALONE
+    announced: Mapping[TopicPartition, tuple[Announced, ...]] = field(default_factory=dict)  # by others
     # how things are
     settled: bool = True  # the link is up, and what was read is current
     writing: bool = False  # multis of this member are under way

@@ -1,0 +1,57 @@
+"""What the other consumers of a group announced, as their statuses say: read when a member is about to claim by itself.
+
+A coordinator hands announced ranges on with its starts. In a mixed group nobody sends any, so the claimer looks for the
+ranges of who had a partition before: in channels of the dead, and of the living that released it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkcoord.core.member.view import STATUSES
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Announced
+from zkcoord.errors import CorruptError
+from zkcoord.member.following import LOOK_UP
+from zkcoord.shell.tracker import Tracker
+from zkcoord.tree.member import MemberPaths
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.status import decode_status
+
+SCOPE = f"{LOOK_UP}{STATUSES}"
+
+
+class Statuses:
+    """The announced ranges that the last look-up found; nothing is watched."""
+
+    def __init__(self, paths: MemberPaths, tracker: Tracker) -> None:
+        self._own, self._tracker = paths.channel, tracker
+        self._above = paths.layout.channels_of(paths.group)
+        self.found: Mapping[TopicPartition, tuple[Announced, ...]] = {}
+
+    def look_up(self) -> None:
+        """Read them all once more."""
+        self._tracker.unwant_scope(SCOPE)
+        self.found = {}
+        self._tracker.want(self._above, Kind.CHILDREN, scope=SCOPE)
+
+    def take(self, node: Node) -> bool:
+        """Take an answer in; True if it is about the others."""
+        if node.path == self._above and node.kind is Kind.CHILDREN:
+            for name in node.children:
+                path = f"{self._above}/{name}"
+                if path != self._own:
+                    self._tracker.want(path, scope=SCOPE)
+            self._tracker.unwant(self._above, Kind.CHILDREN)
+            return True
+        above, _, name = node.path.rpartition("/")
+        if above != self._above or not name or node.path == self._own:
+            return False
+        try:
+            announced = decode_status(node.data).batch
+        except CorruptError:
+            return True  # a coordinator tells of it
+        if announced:
+            self.found = {**self.found, **{p: (*self.found.get(p, ()), r) for p, r in announced.items()}}
+        self._tracker.unwant(node.path)
+        return True
