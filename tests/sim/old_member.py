@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 READ_RECORDS_MAX = 500
 NO_OFFSET = -1
 CHECKS_SHUTDOWN_SINCE = (0, 9, 0)  # at each try (KAFKA-1848)
-CHECKS_SESSION_SINCE = (0, 9, 0)  # of a registration that is there already (KAFKA-1387)
 
 
 class RebalanceFailedError(Exception):
@@ -118,12 +117,11 @@ class OldMember:
                 yield from self.client.create(path, text, ephemeral=True)
             except NodeExistsError:
                 owner = yield from self.client.owner_of(path)
-                if owner != self.client.session_id:  # of its own session: the reply of its create was lost
-                    if self.settings.old.numbers >= CHECKS_SESSION_SINCE:
-                        raise
-                    yield Sleep(self._process.world.options.session_timeout_ms)
+                if owner == 0:
                     continue
-            return
+                if owner != self.client.session_id:
+                    raise
+            return  # if it was there: in this session, and the reply of the create was lost
 
     def _new_session(self) -> Blocking:
         self.registry.clear()  # its fetchers go on until the rebalance stops them
