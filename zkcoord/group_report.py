@@ -273,11 +273,8 @@ class _Reading:
 
     def _read_group(self) -> tuple[GroupNodes, dict[TopicPartition, int | None]]:
         """The group's own nodes, and its offsets."""
-        layout, nodes, offsets = (
-            self._layout,
-            empty(self._group, adopts=self._layout.adopts, claims=self._layout.ownership.claimed),
-            dict[TopicPartition, int | None](),
-        )
+        layout, offsets = self._layout, dict[TopicPartition, int | None]()
+        nodes = empty(self._group, adopts=layout.adopts, claims=layout.ownership.claimed)
         reads = [Read(want.path, want.kind) for want in roots(self._group, layout)]
         reads.append(Read(layout.offsets(self._group), Kind.CHILDREN))
         while reads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +60,13 @@ def _plan_file(settings: Settings, name: str) -> None:
         cases = read_cases(_text(name))
     except UsageError as error:
         raise UsageError(f"--dump {name}: {error}; whoever wrote the file must mend it") from None
-    if isinstance(cases, Case):
-        _print_one(settings, cases)
-    elif settings.json:
-        print_json_list(_document(case, plan_of(case.group)) for case in cases)
+    found = [(case, plan_of(case.group)) for case in ([cases] if isinstance(cases, Case) else cases)]
+    if not settings.json:
+        click.echo("\n\n".join(starmap(_text_of, found)))
+    elif isinstance(cases, Case):
+        print_json(_document(*found[0]))
     else:
-        click.echo("\n\n".join(_text_of(case, plan_of(case.group)) for case in cases))
-
-
-def _print_one(settings: Settings, case: Case) -> None:
-    found = plan_of(case.group)
-    if settings.json:
-        print_json(_document(case, found))
-    else:
-        click.echo(_text_of(case, found))
+        print_json_list(starmap(_document, found))
 
 
 def _text(name: str) -> str:

@@ -20,17 +20,13 @@ from functools import cache
 
 from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.replay_quota import range_bytes
+from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
 from zkcoord.core.requests import deleting
 from zkcoord.core.state import Announced
 from zkcoord.core.view import PING, Channel, GroupView, Member, Owner
 
 REPLAY = "replay"
 """A member that offers this takes announced ranges with its starts."""
-
-KEPT_BYTES_MAX = 256 * 1024
-"""Of announced ranges in a group's state, which is one node: a start that was refused with more stands until others of
-them are handed on. A first one always has room, and has no more than a command (`tree.writes`)."""
 
 Ranges = Mapping[TopicPartition, list[Announced]]
 

@@ -1,16 +1,18 @@
-"""Limits the announced ranges that one member is given: all must fit into its status, a single node below 1 MiB.
+"""Limits how many announced ranges stand in one node: in a member's status and in the group's state, each below 1 MiB.
 
-What a member is handed stands in its status until it is committed, beside what it announces itself. Three bounds, of
-which the member keeps the first:
+The ranges that a member is handed stand in its status until they are committed, beside its own announcements:
 
-    its own announcements   never leave a status of more than ANNOUNCED_BYTES_MAX   256 KiB (`core.member`)
-    under way               handed, and its start not acknowledged                  UNDER_WAY_BYTES_MAX
-    held                    in its status as last read, under way, and handed now   HELD_BYTES_MAX
+    announced   a status with an announcement                            256 KiB   `core.member.status`, the member
+    under way   handed, and the start not acknowledged                   192 KiB   here
+    held        in its status as last read, under way, and handed now    448 KiB   here
+    kept        in the group's state, since their start was refused      256 KiB   here; applied by `core.replay`
 
-So its ranges never take more than the third: if it has announced since its status was read, 256 KiB and the ranges
-under way then; if not, the ranges read and those under way. A partition whose range has no room is not granted yet: no
-command stands for it, so nobody is evicted because of it. A full member is asked for its status (a ping) until there is
-room: with its answer the ranges that it has committed leave the status.
+So a member's ranges never take more than the third bound. If it has announced since its status was read, they are the
+first bound and the ranges under way then; else they are the ranges read and those under way.
+
+A partition whose range has no room is not granted yet: no command stands for it, so nobody is evicted because of it. A
+full member is asked for its status (a ping) until there is room: the ranges that it has committed leave the status with
+its answer.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ UNDER_WAY_BYTES_MAX = 192 * 1024
 
 HELD_BYTES_MAX = 448 * 1024
 """With refusals, and with all else in the multi that acknowledges, below the server's 1 MiB (`tree.status`)."""
+
+KEPT_BYTES_MAX = 256 * 1024
+"""A start that was refused with more stands until others of them are handed on. A first one always has room, and has no
+more than a command (`tree.writes`)."""
 
 ASK_AGAIN_MS = 2_000
 """So long after its last status a member that had no room is asked for the next."""

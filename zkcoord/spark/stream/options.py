@@ -111,6 +111,10 @@ class StreamOptions:
     join_wait_ms: int  # for the first partitions: a query that reads what is there, and ends, asks but once
     options: Options
 
+    def parts(self) -> Dependencies:
+        """Make the parts of the consumer behind the source, which needs no Spark."""
+        return Dependencies(None, self.zookeeper, self.bootstrap_servers, self.group, self.topics, self.options)
+
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Check a query's options and return them. UsageError tells what is missing, unknown or impossible, and what to
@@ -154,7 +158,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         join_wait_ms=join_wait_ms,
         options=options,
     )
-    Dependencies(None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, topics, options).check()
+    chosen.parts().check()
     return chosen
 
 

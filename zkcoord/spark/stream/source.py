@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 from zkcoord.clock import mono_ms
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError, ZkcoordError
 from zkcoord.spark.consumer import SparkConsumer
-from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.ports import Parts
 from zkcoord.spark.progress import in_vain, log_event, tell_in_vain
 from zkcoord.spark.ranges import OffsetRange, offsets_in, same_topic
@@ -52,9 +51,7 @@ class Source:
     def __init__(self, chosen: StreamOptions, parts: Parts | None = None, run_id: str | None = None) -> None:
         """Connects to nothing before the first `latest`. `parts` and `run_id` (unique) are made when not given."""
         self._chosen = chosen
-        self._parts: Parts = parts or Dependencies(
-            None, chosen.zookeeper, chosen.bootstrap_servers, chosen.group, chosen.topics, chosen.options
-        )
+        self._parts: Parts = parts or chosen.parts()
         self._run_id = run_id or uuid.uuid4().hex[:12]
         self._handover = Handover()
         self._known = StreamPositions()
