@@ -72,13 +72,13 @@ def create(tree: Tree, *writes: Write) -> None:
 
 
 @contextmanager
-def fresh_tree(hosts: str, name: str) -> Iterator[tuple[str, Tree]]:
+def fresh_tree(hosts: str, name: str, layout: str = DRAFT.name) -> Iterator[tuple[str, Tree]]:
     """A chroot of its own with the first revision and the topics' parent: its address, and a session in it."""
     with Tree(hosts) as root:
         create(root, CreateNode(f"/{name}"))
     with Tree(f"{hosts}/{name}", session_timeout_ms=SESSION_TIMEOUT_MS) as tree:
-        nodes = {node.path: node for node in tree.read([Read(path) for path in first_revision_reads("draft")])}
-        create(tree, *first_revision_writes(nodes, "draft"), *map(CreateNode, parents(TOPIC_PATH)))
+        nodes = {node.path: node for node in tree.read([Read(path) for path in first_revision_reads(layout)])}
+        create(tree, *first_revision_writes(nodes, layout), *map(CreateNode, parents(TOPIC_PATH)))
         yield f"{hosts}/{name}", tree
 
 

@@ -38,6 +38,7 @@ from members import Members, OneCoordinator
 from verdict import OUT, Measure, conclude
 
 from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CreateNode
 
 IDLE_S = 0.3
@@ -49,13 +50,15 @@ EVENTS = ("cold", "death", "failover", "join")
 class Product:
     """One run of the product, event after event."""
 
-    def __init__(self, server: EmbeddedZooKeeper, address: str, members: int, partitions: int) -> None:
+    def __init__(
+        self, server: EmbeddedZooKeeper, address: str, members: int, partitions: int, layout: str = DRAFT.name
+    ) -> None:
         self._server, self._count, self._partitions = server, members, partitions
-        self._coordinator = Child(OneCoordinator, address)
+        self._coordinator = Child(OneCoordinator, address, layout)
         self._coordinator.ask("serving")
-        self._standby = Child(OneCoordinator, address)
+        self._standby = Child(OneCoordinator, address, layout)
         self._standby.ask("standing", 2)
-        self._members = Child(Members, address)
+        self._members = Child(Members, address, layout)
         self._members.ask("join", members)
         self._quiet()
 
@@ -65,10 +68,8 @@ class Product:
         return self._measured()
 
     def death(self) -> Result:
-        """One member dies."""
-        self._members.ask("kill")
-        self._count -= 1
-        return self._measured()
+        """One member dies; with requests."""
+        return self._counted("kill", -1)
 
     def failover(self) -> Result:
         """The serving coordinator ends, and right after a member; the standby takes over."""
@@ -81,10 +82,13 @@ class Product:
 
     def join(self) -> Result:
         """One more joins; with requests."""
+        return self._counted("join", 1, 1)
+
+    def _counted(self, event: str, more: int, *arguments: int) -> Result:
         self._quiet()
         before, before_apart = self._requests(), self._apart()
-        self._members.ask("join", 1)
-        self._count += 1
+        self._members.ask(event, *arguments)
+        self._count += more
         measured = self._measured()
         asked = self._quiet()
         apart = self._apart() - before_apart

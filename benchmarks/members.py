@@ -23,7 +23,7 @@ from zkcoord.logs import EVENTS
 from zkcoord.shell.ports import CommitDone, StoreFactory, StoreInput, TreeStore
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.command import encode_command
-from zkcoord.tree.paths import DRAFT, EPOCH
+from zkcoord.tree.paths import EPOCH, layout_named
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CheckNode, CreateNode, Transaction, Write
 
@@ -116,11 +116,12 @@ class Member:
 class Members:
     """The members' process."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, layout: str) -> None:
+        self._address, self._layout = address, layout_named(layout)
         self._pings = Pings()
         self.log = Log()
         self._members: list[Member] = []
+        self._syncs = 0  # of members that are gone
         self._events = Client(address)
         self._events.connected()
         self._t0_ns = 0
@@ -155,13 +156,16 @@ class Members:
     def kill(self) -> None:
         """End the oldest member's session without leaving; its registration gone is the event."""
         self.log.begin()
-        gone = self._closing(self._members.pop(0))
+        victim = self._members.pop(0)
+        self._syncs += victim.sessions.syncs
+        gone = self._closing(victim)
         gone()
 
     def kill_after_coordinator(self) -> None:
         """Arm: when the coordinator's node is gone (the event), the oldest member's session is ended at once."""
         self.log.begin()
         victim = self._members.pop(0)
+        self._syncs += victim.sessions.syncs
         gone = self._closing(victim, event=False)
         self._coordinator_gone = threading.Event()
 
@@ -172,8 +176,8 @@ class Members:
                 self._coordinator_gone.set()
 
         self._victim_gone = gone
-        self._events.watching[DRAFT.coordinator] = fired
-        self._events.nodes([Read(DRAFT.coordinator, Kind.DATA, True)])
+        self._events.watching[self._layout.coordinator] = fired
+        self._events.nodes([Read(self._layout.coordinator, Kind.DATA, True)])
 
     def coordinator_is_gone(self) -> None:
         """Wait for what was armed."""
@@ -183,7 +187,7 @@ class Members:
 
     def _closing(self, victim: Member, *, event: bool = True) -> Callable[[], None]:
         consumer = str(victim.consumer.consumer_id)
-        path = DRAFT.registration(GROUP, consumer)
+        path = self._layout.registration(GROUP, consumer)
         gone = threading.Event()
 
         def fired(at_ns: int) -> None:
@@ -211,7 +215,7 @@ class Members:
 
     def apart(self) -> int:
         """Pings and lease syncs so far."""
-        return self._pings.count + sum(member.sessions.syncs for member in self._members)
+        return self._pings.count + self._syncs + sum(member.sessions.syncs for member in self._members)
 
     def someone(self) -> tuple[str, TopicPartition]:
         """A member and something that it holds; whether a command comes is watched from now on."""
@@ -235,7 +239,8 @@ class Members:
 class OneCoordinator:
     """A coordinator's process."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, layout: str) -> None:
+        self._layout = layout_named(layout)
         gc.set_threshold(*COLLECTOR)  # as the command does
         self._pings = Pings()
         self._changed = threading.Condition()
@@ -246,7 +251,10 @@ class OneCoordinator:
         self._client.connected()
         Seen(self._take)
         self._coordinator = Coordinator(
-            address, session_timeout_ms=SESSION_TIMEOUT_MS, on_serving=lambda _id, _epoch: self._serving.set()
+            address,
+            layout=layout,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            on_serving=lambda _id, _epoch: self._serving.set(),
         )
         self._coordinator.start()
 
@@ -285,12 +293,12 @@ class OneCoordinator:
 
     def command(self, consumer: str, partition: TopicPartition) -> int:
         """Stop one partition out of turn, as a coordinator would; returns when it was sent."""
-        reads = [Read(path) for path in (EPOCH, DRAFT.record(GROUP), DRAFT.state(GROUP))]
+        reads = [Read(path) for path in (EPOCH, self._layout.record(GROUP), self._layout.state(GROUP))]
         checks = [CheckNode(n.path, n.stat.version) for n in self._client.nodes(reads) if n.stat is not None]
         data = encode_command(Command(option=Option.STOP_FETCHER, ownership={partition: ""}, generation=1, epoch=1))
         role: Any = self._coordinator._driver.loop._role  # else it does not know that a release may follow
         role._groups[GROUP].channels.sent(consumer, [partition])
-        writes: Sequence[Write] = [*checks, CreateNode(DRAFT.channel(GROUP, consumer), data, sequential=True)]
+        writes: Sequence[Write] = [*checks, CreateNode(self._layout.channel(GROUP, consumer), data, sequential=True)]
         at_ns = now_ns()
         self._client.commit(writes)
         return at_ns

@@ -1,0 +1,177 @@
+"""A group of real old consumers, and an observer that sees when a group with old members has settled, and at what cost.
+
+The old members are in one Java process (java/OldGroup.java), with Kafka's defaults but for a session of 60 s: hardly a
+ping falls into a measurement. They fetch nothing. Each group has a tree of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from common import DEADLINE_S, GROUP, SESSION_TIMEOUT_MS, TOPIC, Client, now_ns
+from floor import create, fresh_tree, topic
+
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.assignors import ASSIGNORS, AssignorInput
+from zkcoord.core.model import Subscriber, TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.embedded import EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import kafka_jars
+from zkcoord.embedded.child import Child as Process
+from zkcoord.embedded.java_program import java_command
+from zkcoord.embedded.zookeeper import four_letters
+from zkcoord.tree.paths import BROKERS, LEGACY, TOPICS, parents
+from zkcoord.tree.record import encode_record
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.writes import CreateNode
+
+SOURCE = Path(__file__).parent / "java" / "OldGroup.java"
+SILENCE_S, LOOK_S = 0.4, 0.01
+HEAP = "768m"
+BROKER = b'{"jmx_port":-1,"timestamp":"1416335000123","host":"127.0.0.1","version":1,"port":1}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a group."""
+
+    settled_ms: float
+    requests: int
+
+    def less(self, apart: int) -> Event:
+        """The same without so many requests."""
+        return replace(self, requests=self.requests - apart)
+
+
+class OldMembers:
+    """The process of the old members."""
+
+    def __init__(self, hosts: str, version: str, folder: Path) -> None:
+        words = {
+            "topic": TOPIC,
+            "group.id": GROUP,
+            "zookeeper.connect": hosts,
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "zookeeper.connection.timeout.ms": str(SESSION_TIMEOUT_MS),
+        }
+        arguments = [f"{key}={value}" for key, value in words.items()]
+        command = java_command(SOURCE, kafka_jars(version), arguments, heap=HEAP)
+        self._process = Process(f"old members ({version})", command, folder / "old.log", listens=True)
+        self._process.start()
+        self._read = 0
+        self._await("ready")
+
+    def join(self, count: int) -> None:
+        """So many more; returns when their first rebalances have ended."""
+        self._ask(f"join {count}", "joined")
+
+    def leave(self) -> None:
+        """The oldest member's session ends."""
+        self._ask("leave", "left")
+
+    def close(self) -> None:
+        """End the process; its sessions end by themselves."""
+        self._process.kill()
+
+    def _ask(self, command: str, answer: str) -> None:
+        self._process.say(command)
+        self._await(answer)
+
+    def _await(self, answer: str) -> None:
+        pause, end_ns = threading.Event(), now_ns() + int(2 * DEADLINE_S * 1e9)
+        while now_ns() < end_ns:
+            text = self._process.log.read_text(errors="replace")[self._read :]
+            whole = text[: text.rfind("\n") + 1]
+            if answer in whole.splitlines():
+                self._read += len(whole)
+                return
+            if not self._process.running:
+                break
+            pause.wait(LOOK_S)
+        raise RuntimeError(f"the old members do not say {answer!r}: {self._process.tail()}")
+
+
+class Observer:
+    """A session that sees registrations come and go, and who owns what, with a count of its own requests."""
+
+    def __init__(self, server: EmbeddedZooKeeper, address: str, partitions: int) -> None:
+        self._port, self._partitions = server.port, partitions
+        self._client = Client(address)
+        self._client.connected()
+        self._ids = LEGACY.ids(GROUP)
+        self._questions = 0
+        self._changed = threading.Event()
+        self._t0_ns = 0
+
+    def watch(self) -> int:
+        """See the next change of the registrations; returns the server's count before it."""
+        self._changed.clear()
+
+        def fired(at_ns: int) -> None:
+            self._t0_ns = at_ns
+            self._changed.set()
+
+        self._client.watching[self._ids] = fired
+        self._client.nodes([Read(self._ids, Kind.CHILDREN, True)])
+        self._questions = 0
+        return self._packets()[0]
+
+    def settled(self, before: int) -> Event:
+        """Wait until the group has settled after the change that is watched."""
+        if not self._changed.wait(DEADLINE_S):
+            raise RuntimeError("no registration changed")
+        pause, end_ns = threading.Event(), now_ns() + int(DEADLINE_S * 1e9)
+        (packets, zxid), last_ns = self._packets(), now_ns()
+        while now_ns() < end_ns:
+            pause.wait(LOOK_S)
+            (packets, found), at_ns = self._packets(), now_ns()
+            if found != zxid:
+                zxid, last_ns = found, at_ns
+            elif at_ns - last_ns > SILENCE_S * 1e9 and self._as_planned():
+                asked = packets - before - self._questions
+                return Event(settled_ms=(last_ns - self._t0_ns) / 1e6, requests=asked)
+        raise RuntimeError("the group did not settle")
+
+    def close(self) -> None:
+        """End the session."""
+        self._client.store.close()
+        self._client.store.join(2_000)
+
+    def _packets(self) -> tuple[int, int]:
+        self._questions += 1
+        rows = dict(row.split(": ", 1) for row in four_letters(self._port, "srvr").splitlines() if ": " in row)
+        return int(rows["Received"]), int(rows["Zxid"], 16)
+
+    def _as_planned(self) -> bool:
+        partitions = [TopicPartition(TOPIC, number) for number in range(self._partitions)]
+        self._questions += 2
+        (ids,) = self._client.nodes([Read(self._ids, Kind.CHILDREN)])
+        owners = self._client.nodes([Read(LEGACY.owner(GROUP, partition)) for partition in partitions])
+        found = {p: node.data.decode() for p, node in zip(partitions, owners, strict=True) if node.exists}
+        return found == planned(ids.children, self._partitions)
+
+
+def planned(members: tuple[str, ...], partitions: int) -> Mapping[TopicPartition, str]:
+    """Partition -> thread, as the old members' range assignor has it."""
+    subscribers = tuple(Subscriber(consumer_id=name, threads={TOPIC: 1}) for name in members)
+    given = AssignorInput(subscribers=subscribers, partitions={TOPIC: tuple(range(partitions))}, owned={})
+    return ASSIGNORS["range"](given)
+
+
+@contextmanager
+def legacy_tree(hosts: str, name: str, version: str, partitions: int | None) -> Iterator[str]:
+    """A chroot of its own, of the layout legacy: a broker, an adopted group, a topic unless None. Its address."""
+    adoption = Adoption(offsets="zookeeper", strategy="range", kafka=version)
+    record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
+    paths = [*parents(LEGACY.registration(GROUP, "c")), *parents(f"{BROKERS}/0")]
+    with fresh_tree(hosts, name, LEGACY.name) as (address, tree):
+        missing = [path for path in dict.fromkeys(paths) if not tree.read([Read(path)])[0].exists]
+        create(tree, *map(CreateNode, missing))
+        create(tree, CreateNode(f"{BROKERS}/0", BROKER), CreateNode(LEGACY.record(GROUP), record))
+        if partitions is not None:
+            create(tree, CreateNode(f"{TOPICS}/{TOPIC}", topic(partitions)))
+        yield address
