@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.actors import GROUP
+from tests.sim.batches import BatchApplication, Sink
 from tests.sim.mixed_scene import ADOPTION, MixedScene
 from tests.sim.script import seeds
+from tests.sim.world import Entry
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import LEGACY
@@ -139,3 +141,34 @@ def test_no_consumer_of_ours_registers_where_offsets_are_kept_in_kafka(store: st
     scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some time")
     assert not scene.world.events("registered")
     assert f"the store '{store}'" in scene.world.events("waiting")[-1].fields["why"]
+
+
+class OursOnly(Sink):
+    """A sink of the consumers of ours: old ones write to none."""
+
+    def _take(self, entry: Entry) -> None:
+        if entry.client.startswith("consumer"):
+            super()._take(entry)
+
+
+def batches_across_a_kill(seed: int) -> OursOnly:
+    """Two consumers of ours that announce their batches, and an old one; one of ours dies, and its partitions go to
+    the other."""
+    scene = MixedScene(seed, coordinators=seed % 2)
+    scene.ours.announce(BatchApplication)
+    sink = OursOnly(scene.world, lambda group, topic: 0)
+    scene.start("old0")
+    scene.start_ours("consumer0", "consumer1")
+    scene.await_shared("consumer0", "consumer1", "old0")
+    end_ms = scene.world.now_ms + 2_000 + 37 * seed
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some batches")
+    scene.end("consumer0")
+    scene.await_shared("consumer1", "old0")
+    end_ms = scene.world.now_ms + 5_000
+    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="more batches")
+    return sink
+
+
+def test_a_batch_that_a_killed_consumer_announced_is_done_again_as_it_was_by_who_claims_its_partition() -> None:
+    """Processed in other ranges, it would be twice in a sink."""
+    assert sum(batches_across_a_kill(seed).again for seed in range(12)) > 0

@@ -9,7 +9,7 @@ import pytest
 from tests.sim import test_mixed_groups as scenes
 from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import decide, sharing, stops
+from zkcoord.core.member import decide, sharing, starts, stops
 from zkcoord.core.member.neighbours import Neighbours
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
@@ -63,6 +63,11 @@ def registers_beside_anybody(patch: Patch) -> None:
     patch.setattr(Neighbours, "obstacle", property(lambda self: None))
 
 
+def forgets_what_others_announced(patch: Patch) -> None:
+    """Who claims a partition begins at its offset with ranges of its own."""
+    patch.setattr(starts, "_taking_over", lambda view, memory, start, offsets: memory)
+
+
 JOINS = scenes.test_an_old_one_joins_a_coordinated_group_at_its_first_tries_and_leaves_it_coordinated
 HUNG = scenes.test_f97_a_hung_application_of_ours_costs_no_old_member_its_share
 FOREIGN = scenes.test_beside_another_library_no_consumer_of_ours_registers_and_it_does_once_that_has_gone
@@ -80,6 +85,7 @@ CASES = (
     Case(claims_nothing, alone),
     Case(plans_by_its_own_members_only, alone),
     Case(registers_beside_anybody, FOREIGN),
+    Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
 )
 
 
