@@ -95,6 +95,15 @@ def test_what_a_command_changes_is_not_started_again() -> None:
     assert [type(decision) for decision in member.decides()] == [ReleasePartitions]
 
 
+def test_a_member_that_leaves_starts_nothing_again_though_it_waits_for_a_start() -> None:
+    member = Member(T0, T1)
+    member.finds(start(T2))
+    assert isinstance(member.decides()[0], LookUp)
+    member.has(unread=frozenset({FIRST}), leaving=True)
+    member.runs(T1)
+    assert member.decides() == []
+
+
 def test_a_member_of_which_nothing_is_wanted_decides_nothing() -> None:
     member = Member(T0, T1)
     before = member.memory.counting(member.view)

@@ -100,8 +100,8 @@ class MemberView:
 
     @property
     def may_write(self) -> bool:
-        """True when a multi may be sent that is decided from registration, channel and commands."""
-        return self.settled and self.channel_read and not self.writing and self.ready
+        """True when a multi may be sent, decided from registration, channel and commands. Asked while settled."""
+        return self.channel_read and not self.writing and self.ready
 
     def taken_in(self, held: Mapping[TopicPartition, Held]) -> MemberView:
         """With nothing fresh: a decision has seen all. What is held, and was read as it is held, is not kept twice."""

@@ -1,0 +1,25 @@
+"""When a member answers pings and refuses what it cannot understand: view in, every decision out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.member.members import FIRST, T0, Member, other
+from zkcoord.core.command import Option
+from zkcoord.core.member.decisions import AnswerPing, RefuseCommand
+from zkcoord.core.member.view import Received
+
+NOT_UNDERSTOOD = Received(sequence=FIRST, error="bad command")
+
+
+@pytest.mark.parametrize(("command", "kind"), [(other(Option.PING), AnswerPing), (NOT_UNDERSTOOD, RefuseCommand)])
+@pytest.mark.parametrize("waits", [{"settled": False}, {"channel_read": False}, {"writing": True}, {"ready": False}])
+def test_nothing_is_written_while_a_link_is_not_settled_or_a_multi_is_under_way_or_refused_again_and_again(
+    command: Received, kind: type, waits: dict[str, bool]
+) -> None:
+    member = Member(T0)
+    member.finds(command)
+    member.has(**waits)
+    assert member.decides() == []
+    member.has(**{name: not value for name, value in waits.items()})
+    assert [type(decision) for decision in member.decides()] == [kind]
