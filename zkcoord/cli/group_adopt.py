@@ -31,6 +31,7 @@ from zkcoord.tree.snapshot import Read
 
 COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
 ADOPTED, CHANGED, UNCHANGED, REFUSED = "adopted", "changed", "unchanged", "refused"
+ZOOKEEPER = "zookeeper"  # the only store that consumers of this version use
 NAMED_MAX = 5  # consumers that a sentence names
 
 
@@ -168,7 +169,10 @@ def adopt_group(
         raise
     except ZkcoordError as error:
         return Result(group, REFUSED, notes, str(error))
-    return Result(group, result, notes, "" if found is not None else "there is no such group yet")
+    remarks = [] if found is not None else ["there is no such group yet"]
+    if adoption.store_name != ZOOKEEPER:
+        remarks.append(f"consumers of this version wait: they cannot use the offset store {adoption.store_name!r}")
+    return Result(group, result, notes, "; ".join(remarks))
 
 
 def _print(settings: Settings, results: Sequence[Result], *, dry_run: bool) -> None:
