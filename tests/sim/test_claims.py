@@ -16,7 +16,7 @@ from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 
 SEEDS = 30
-KINDS = (*LIFE, "steal", "steal", "hang")
+KINDS = (*LIFE, *6 * ("steal",), "hang")
 STOLEN_MS_MAX = 8_000
 STRANGER = b"g_stranger-1416335000123-1a2b3c4d-0"
 
@@ -49,7 +49,7 @@ class Thefts(Flapping):
             self.world.at(later_ms, lambda: self.world.ensemble.operate(DeleteNode(path, 0)))
 
 
-def claiming(seed: int, steps: int = 2_500) -> Thefts:
+def claiming(seed: int, steps: int = 4_000) -> Thefts:
     """One seed of such a storm, and the calm after it."""
     world = World(seed)
     world.layout = LEGACY
@@ -57,6 +57,8 @@ def claiming(seed: int, steps: int = 2_500) -> Thefts:
     hold_ms = [0, 0, 2_000, 20_000][seed % 4]
     scene = Scene(world, consumers=5, rebalance_timeout_ms=[3_000, 8_000][seed % 2], hold_ms=hold_ms)
     thefts = Thefts(world, scene, KINDS)
+    if seed % 2:  # else it begins with the first joins
+        scene.share()
     for _ in range(steps // 80):
         world.storm(80)
         thefts.act()
@@ -68,3 +70,9 @@ def claiming(seed: int, steps: int = 2_500) -> Thefts:
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_storm_over_claims_ends_in_a_calm(seed: int) -> None:
     claiming(seed)
+
+
+def test_storms_over_claims_delete_some_and_claim_some_for_strangers() -> None:
+    reached = [claiming(seed) for seed in range(1, 8, 2)]
+    assert all(thefts.stolen >= 3 for thefts in reached)
+    assert sum(thefts.kept for thefts in reached) >= 10
