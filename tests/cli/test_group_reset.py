@@ -18,13 +18,14 @@ from tests.integration.world import Member, World
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.waiting import wait_until
 from zkcoord.cli import group_reset
-from zkcoord.cli.group_reset import Reset
+from zkcoord.cli.group_reset import Compute, Reset
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
+from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.kafka_store import KafkaCommits
-from zkcoord.offsets.targets import Targets
+from zkcoord.offsets.targets import Targets, Where
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT, LEGACY
 from zkcoord.tree.writes import Transaction
@@ -218,7 +219,12 @@ def test_f105_a_reset_whose_tool_died_at_any_write_is_gone_on_with(
     tree = Dying(world, at, after=after)
     wanted = {TopicPartition(topic, number): 2 for number in range(len(COUNTS))}
     dying = Reset(
-        tree=tree, layout=DRAFT, group="g", compute=lambda: Targets(wanted, []), to_kafka=lambda offsets: None
+        tree=tree,
+        layout=DRAFT,
+        group="g",
+        compute=lambda: Targets(wanted, []),
+        to_kafka=lambda offsets: None,
+        goal=Where.OFFSET,
     )
     monkeypatch.setattr(Reset, "_take_back", lambda self, run: None if at < 3 else _TAKE_BACK(self, run))
     with pytest.raises(DiedError):
@@ -226,6 +232,8 @@ def test_f105_a_reset_whose_tool_died_at_any_write_is_gone_on_with(
     monkeypatch.undo()
     if (at, after) in ((1, True), (2, False), (2, True), (3, False)):
         wait_until(lambda: begun(members) == {}, "everything is stopped")
+        code, _, text = reset("--shift-by", "-1", "--stop-first")  # some may be shifted already
+        assert (code, "an earlier reset of group g was broken off" in text) == (2, True)
     code, _, text = reset("--to-offset", "2", "--stop-first")
     assert code == 0, text
     wait_until(lambda: begun(members) == {0: 2, 1: 2}, "they go on from there")
@@ -233,6 +241,32 @@ def test_f105_a_reset_whose_tool_died_at_any_write_is_gone_on_with(
 
 
 _TAKE_BACK = Reset._take_back
+
+
+def test_of_two_tools_that_reset_a_group_the_earlier_one_can_write_nothing(
+    world: World, reset: Any, topic: str
+) -> None:
+    """Both wrote in the same run, each over the other's offsets."""
+    members = running(world, topic)
+
+    def stands_still() -> Targets:
+        raise DiedError
+
+    def overtaken() -> Targets:
+        """The other tool comes when this one has everything stopped."""
+        with pytest.raises(DiedError):
+            tool(world, stands_still).stopped_first(20_000, lambda: "")
+        return Targets({TopicPartition(topic, 0): 1}, [])
+
+    with pytest.raises(UsageError, match="somebody changed its record"):
+        tool(world, overtaken).stopped_first(20_000, lambda: "")
+    assert (offsets(world, topic), begun(members)) == ([b"8", b"3"], {})
+    assert reset("--to-offset", "2", "--stop-first")[0] == 0
+    wait_until(lambda: begun(members) == {0: 2, 1: 2}, "they go on from there")
+
+
+def tool(world: World, compute: Compute) -> Reset:
+    return Reset(tree=world.tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.OFFSET)
 
 
 def test_old_consumers_that_read_both_stores_are_set_back_in_both(

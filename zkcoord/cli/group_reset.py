@@ -17,8 +17,9 @@ from zkcoord.cli.options import Command, Settings, at_least, pass_settings
 from zkcoord.cli.output import print_json, say, table
 from zkcoord.cli.requesting import Answer, ask, edit_record, wait, who_serves
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.record import DEFAULT_RECORD, RESET, GroupRecord
+from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
 from zkcoord.core.requests import STOPPED
+from zkcoord.core.resetting import EXPIRED
 from zkcoord.core.tenure import KafkaCommit, Rule, counted
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
@@ -55,6 +56,19 @@ class Reset:
     group: str
     compute: Compute
     to_kafka: Callable[[Mapping[TopicPartition, int]], None]  # where old consumers read the offsets
+    goal: Where
+
+    def check_shift(self) -> None:
+        """UsageError for a shift behind a run that was broken off: what it has shifted would be shifted again."""
+        record, _ = self._record()
+        done, pause = record.done.get(RESET) or {}, record.wish.get(PAUSE) or {}
+        expired = done.get("state") == EXPIRED and pause.get("run") == done.get("run")
+        if self.goal is Where.SHIFT and (expired or record.wish.get(RESET) is not None):
+            raise UsageError(
+                f"an earlier reset of group {self.group} was broken off, and may have written some offsets: look"
+                " (`zkcoord group describe`), then set them with --to-offset, --to-datetime or --from-file, or let the"
+                f" group go on with `zkcoord group resume {self.group}`"
+            )
 
     def write(self, guard: Sequence[CheckNode]) -> tuple[list[Change], Targets]:
         """Compute and write; returns what differed, and all new offsets."""
@@ -65,9 +79,15 @@ class Reset:
         return changed, found
 
     def stopped_first(self, timeout_ms: int, doing: Callable[[], str]) -> tuple[list[Change], Targets]:
-        """Have everything stopped, write, and let the group go on. A run that was broken off is gone on with."""
+        """Have everything stopped, write, and let the group go on.
+
+        Takes over from a run that was broken off. If its tool still runs, that one's next write is refused: the record
+        names another run.
+        """
         begun = self.begun()  # by an earlier run, which may have written some offsets
-        run = ask(self.tree, self.layout, self.group, RESET, expiry_ms=EXPIRY_MS)
+        run = ask(
+            self.tree, self.layout, self.group, RESET, take_over=True, expiry_ms=EXPIRY_MS, goal=f"--{self.goal.value}"
+        )
         what = f"reset of group {self.group}: stopping its consumers"
         try:
             answer = wait(what, timeout_ms, lambda: self._answer(run), doing, STANDS if begun else TAKEN_BACK)
@@ -194,8 +214,12 @@ def reset_offsets(
             named=named,
             tree_id="" if schema is None else schema.tree_id,
         )
-        reset = Reset(tree=tree, layout=layout, group=name, compute=wanted.targets, to_kafka=wanted.to_kafka)
+        reset = Reset(
+            tree=tree, layout=layout, group=name, compute=wanted.targets, to_kafka=wanted.to_kafka, goal=goal.where
+        )
         readers = readers_of(tree.read, layout, name)
+        if not dry_run:
+            reset.check_shift()
         if dry_run:
             found = wanted.targets()
             changed = changes(tree.read, layout, name, found.offsets)
@@ -238,6 +262,17 @@ class _Wanted:
     goal: Goal
     topics: tuple[str, ...]
     named: Mapping[TopicPartition, int] | None  # of --from-file
+
+    def reset(self) -> Reset:
+        """Return the reset to these offsets."""
+        return Reset(
+            tree=self.tree,
+            layout=self.layout,
+            group=self.group,
+            compute=self.targets,
+            to_kafka=self.to_kafka,
+            goal=self.goal.where,
+        )
 
     def targets(self) -> Targets:
         """Read everything, and compute."""

@@ -124,8 +124,11 @@ def by_version(tree: BlockingTree, path: str, why: str, attempt: Callable[[], tu
     raise UnavailableError(f"{path}: others changed it {ATTEMPTS_MAX} times meanwhile: try again")
 
 
-def ask(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any) -> str:
-    """Write a request. Returns the run to wait for: that of a standing request, if there is one."""
+def ask(tree: BlockingTree, layout: Layout, group: str, name: str, *, take_over: bool = False, **fields: Any) -> str:
+    """Write a request. Returns the run to wait for: that of a standing request, if there is one.
+
+    `take_over`: the request replaces a standing one, whose tool can write nothing any more.
+    """
     mine: Mapping[str, Any] = {**who_and_when(), **fields}
 
     def edit(record: GroupRecord) -> GroupRecord:
@@ -134,7 +137,7 @@ def ask(tree: BlockingTree, layout: Layout, group: str, name: str, **fields: Any
                 f"group {group} is not adopted: nothing is done with it before `zkcoord group adopt {group}`"
             )
         standing = record.wish.get(name)
-        return record if standing is not None else requested(record, name, mine)
+        return record if standing is not None and not take_over else requested(record, name, mine)
 
     standing = edit_record(tree, layout, group, edit).wish.get(name) or mine
     if standing.get("run") != mine["run"]:
