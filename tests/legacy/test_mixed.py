@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.integration.processes import READER, Child, now_ms
 from tests.legacy.lab import EACH_AT_LENGTH, RETRIES, SESSION_MS, Lab, OldConsumer
 from tests.waiting import wait_until
 from zkcoord import Coordinator
+from zkcoord.cli.main import cli
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.migrate import upgrade
@@ -142,3 +146,31 @@ def test_a_coordinated_group_gives_an_old_member_its_share_at_once_and_takes_it_
     mixed.await_shares(3, 3)
     assert gave_up(a) == []
     assert mixed.overlaps() == []
+
+
+def zkcoord(hosts: str, *words: str) -> dict[str, Any]:
+    """What a command prints for programs."""
+    ran = CliRunner().invoke(cli, ["--zookeeper", hosts, "--output", "json", *words], prog_name="zkcoord")
+    assert ran.exit_code == 0, ran.output
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("version", EACH_AT_LENGTH)
+def test_f95_what_a_member_gave_up_is_told_by_the_tools_and_claimed_again_after_a_poke(
+    mixed: Mixed, version: str
+) -> None:
+    mixed.coordinate()
+    lab = mixed.lab
+    stranger = lab.claim(TOPIC, 0, "g_x-0")  # somebody does not give it up in time
+    a = lab.start("a", version)
+    a.await_event("gave_up")
+    lab.zk.delete(stranger)
+    wait_until(lambda: zkcoord(lab.hosts, "group", "describe", "g")["problem"], "the problem is told", PATIENCE_S)
+    told = zkcoord(lab.hosts, "group", "describe", "g")
+    assert (told["mode"], told["old_members"], lab.owners()) == ("mixed", [a.id], {})
+    assert "zkcoord group poke g" in told["problem"]
+    assert zkcoord(lab.hosts, "group", "poke", "g")["state"] == "done"
+    mixed.await_shares(SIZE)
+    wait_until(lambda: zkcoord(lab.hosts, "group", "describe", "g")["problem"] is None, "it is over")
+    assert zkcoord(lab.hosts, "group", "describe", "g")["settled"]

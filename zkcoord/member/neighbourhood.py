@@ -37,6 +37,7 @@ class Neighbourhood:
         self._modes, self._topics = ModeWatch(group), KnownTopics()
         self._adoption: Adoption | None = None
         self._record_version = 0
+        self._record_path = layout.record(group)
         self._wanted: dict[Key, bool] = {}  # with whether it is watched
         self._owned: dict[str, frozenset[int]] = {}  # topic -> partitions with an owner, of the topics of the share
         self._incarnations: dict[str, int] = {}
@@ -50,7 +51,7 @@ class Neighbourhood:
 
     def begin(self) -> None:
         """A member: nobody else follows the record from now on."""
-        self._follow((self._layout.record(self._group), Kind.DATA))
+        self._follow((self._record_path, Kind.DATA))
 
     def _follow(self, *keys: Key, watch: bool = True) -> None:
         for path, kind in keys:
@@ -71,12 +72,11 @@ class Neighbourhood:
 
     def take(self, node: Node, now_ms: int) -> bool:
         """Take an answer in; True if it is followed here."""
-        address = self._layout.parse(node.path)
-        if node.path == self._layout.record(self._group):  # also while it is followed for the joining
+        if node.path == self._record_path:  # also while it is followed for the joining
             self._record(node)
-        elif node.path == self.own and address is not None:
+        elif node.path == self.own and (own := self._layout.parse(node.path)) is not None:
             self._current = False
-            self._modes.take(address, node)
+            self._modes.take(own, node)
         if (node.path, node.kind) not in self._wanted:
             return False
         self._current = False
@@ -88,7 +88,7 @@ class Neighbourhood:
         elif node.path.startswith(f"{TOPICS}/"):
             self._topics.changes += 1
             self._topic(node)
-        elif address is not None:
+        elif (address := self._layout.parse(node.path)) is not None:
             self._of_group(address, node, now_ms)
         return True
 
