@@ -122,7 +122,7 @@ def test_a_member_of_ours_whose_channel_is_gone_ends_by_itself() -> None:
 def test_an_old_member_is_never_evicted_whatever_it_holds() -> None:
     steps, view = Steps(), shared({**PLAN, T2: f"{OLD}-0"})
     for after_ms in (0, 100_000, 1_000_000):
-        assert steps.step(view, NOW + after_ms)[0] == ()
+        assert not any(isinstance(d, EvictMember) for d in steps.step(view, NOW + after_ms)[0])
 
 
 def test_without_a_plan_nobody_holds_anything_against_it() -> None:
@@ -142,6 +142,24 @@ def test_f95_what_an_old_member_gave_up_is_told_with_the_remedy_and_over_once_it
     assert told.event is StateEvent.ASSIGNMENT_PROBLEM
     assert told.state.problem is not None
     for words in ("t-1", OLD, "zkcoord group poke g", "rebalance.max.retries"):
+        assert words in told.state.problem
+    ((over,), _) = steps.step(shared(PLAN, problem=told.state.problem), due_ms + 1)
+    assert isinstance(over, SetState)
+    assert over.state.problem is None
+
+
+@pytest.mark.parametrize("partition", [T2, T3])
+def test_what_an_old_member_keeps_against_its_own_plan_is_told_and_over_once_it_is_free(
+    partition: TopicPartition,
+) -> None:
+    """One forgot what it had claimed when its session expired in between, or its listener fails (KAFKA-2284)."""
+    steps, view = Steps(), shared({**PLAN, partition: f"{OLD}-0"})
+    due_ms = NOW + PATIENCE_MS + GIVEN_UP_MS
+    assert steps.step(view) == ((), due_ms)
+    ((told,), _) = steps.step(view, due_ms)
+    assert isinstance(told, SetState)
+    assert told.state.problem is not None
+    for words in (str(partition), f"restart {OLD}"):
         assert words in told.state.problem
     ((over,), _) = steps.step(shared(PLAN, problem=told.state.problem), due_ms + 1)
     assert isinstance(over, SetState)

@@ -15,10 +15,11 @@ from tests.sim.old_rules import BEYOND_SESSION, LATE_COMMIT
 from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, ScriptWorld, hold_calls, on_seeds
 from tests.sim.zookeeper import TICK_MS
+from zkcoord.core.beside import GIVEN_UP_MS
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.paths import LEGACY
-from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode, SetNode
 
 BACKOFF_MS, RETRIES = 2_000, 4
 SLACK_MS = 1_000
@@ -235,4 +236,26 @@ def test_a_registration_that_is_set_soon_after_it_was_made_costs_nobody_its_shar
     ensemble.operate(DeleteNode(path, 1))
     settled_within(scene, BACKOFF_MS + SLACK_MS, "it is gone")
     assert gave_up(scene) == []
+    calm(scene)
+
+
+@on_seeds()
+def test_a_partition_that_an_old_member_took_and_forgot_is_left_at_once_and_people_are_told_whom_to_restart(
+    seed: int,
+) -> None:
+    """An old member whose claims crossed an expiry forgets them, and its nodes stand until its session ends."""
+    scene = scene_of(seed, coordinators=1)
+    old = scene.start_old("olda")
+    scene.enter("consumer0")
+    scene.settle()
+    session, path = scene.world.processes["olda"].stores[0].session, f"/consumers/{GROUP}/owners/t/0"
+    assert session is not None
+    claim = CreateNode(path, f"{old.consumer_id}-0".encode(), ephemeral=True)
+    scene.world.ensemble.submit(session, (DeleteNode(path, ANY_VERSION), claim))
+    scene.world.run_for(PATIENCE_MS + GIVEN_UP_MS + SLACK_MS)
+    assert scene.rules.forgotten() == {TopicPartition("t", 0): "olda"}
+    (told,) = [event.fields["why"] for event in scene.world.events("assignment_problem")]
+    assert f"(t-0) by old members that should have given them to others: restart {old.consumer_id}" in told
+    scene.leave("olda")
+    scene.settle()
     calm(scene)

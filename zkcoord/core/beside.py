@@ -40,6 +40,7 @@ class OnLooker:
 
     against: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     # (member of ours, partition that it holds and the plan gives to another) -> first sight
+    kept: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)  # the same of old members
     missing: Mapping[TopicPartition, int] = field(default_factory=dict)  # an old member's, without an owner
     poked: tuple[str, int] | None = None  # the run that asked for the last poke, and when it was
 
@@ -48,13 +49,13 @@ class OnLooker:
         mode, plan = view.mode, view.mode.plan
         ours = view.members.keys() & view.channels.keys() - mode.old
         if plan is None:
-            return self if not (self.against or self.missing) else OnLooker(poked=self.poked)
-        held = (
+            return self if not (self.against or self.kept or self.missing) else OnLooker(poked=self.poked)
+        held = [
             (consumer_of(owner.thread), partition)
             for partition, owner in view.owners.items()
             if owner.thread and plan.get(partition) != owner.thread
-        )
-        against = [key for key in held if key[0] in ours]
+        ]
+        against, kept = ([key for key in held if key[0] in whose] for whose in (ours, mode.old))
         missing = [
             partition
             for partition, thread in plan.items()
@@ -62,6 +63,7 @@ class OnLooker:
         ]
         return OnLooker(
             {key: self.against.get(key, now_ms) for key in against},
+            {key: self.kept.get(key, now_ms) for key in kept},
             {partition: self.missing.get(partition, now_ms) for partition in missing},
             self.poked,
         )
@@ -79,6 +81,10 @@ class OnLooker:
         """What old members that stay registered do not claim any more; sorted."""
         return sorted(p for p, since_ms in self.missing.items() if now_ms >= since_ms + _given_up_ms(view))
 
+    def not_freed(self, view: GroupView, now_ms: int) -> list[tuple[TopicPartition, str]]:
+        """What old members keep though the plan gives it to others, each with its owner; sorted."""
+        return sorted((p, name) for (name, p), since_ms in self.kept.items() if now_ms >= since_ms + _given_up_ms(view))
+
     def may_poke(self, run: str, now_ms: int) -> bool:
         """True when the last poke is long enough ago, or was for this run: then it may not have been carried out."""
         return self.poked is None or self.poked[0] == run or now_ms >= self.poked[1] + POKE_AGAIN_MS
@@ -86,7 +92,7 @@ class OnLooker:
     def wake_at_ms(self, view: GroupView, now_ms: int) -> int | None:
         """The next moment at which a wait ends."""
         times = [since_ms + self._patience_ms(view, c) for (c, _), since_ms in self.against.items()]
-        times += [since_ms + _given_up_ms(view) for since_ms in self.missing.values()]
+        times += [since_ms + _given_up_ms(view) for since_ms in (*self.missing.values(), *self.kept.values())]
         if self.poked is not None:
             times.append(self.poked[1] + POKE_AGAIN_MS)
         if view.mode.grace_ends_ms is not None:
@@ -124,16 +130,25 @@ def problem_beside(view: GroupView, looker: OnLooker, now_ms: int) -> str | None
     """What people must know or do about a group that is shared with old members."""
     if view.mode.plan is None:
         return f"nothing is begun in this group: {view.mode.why}"
-    given_up = looker.given_up(view, now_ms)
-    if not given_up:
-        return None
-    names = ", ".join(map(str, given_up[:NAMED_MAX])) + (" and more" if len(given_up) > NAMED_MAX else "")
-    owners = sorted({consumer_of(view.mode.plan[partition]) for partition in given_up})
-    return (
-        f"{len(given_up)} partitions have no reader ({names}): old members gave up claiming them "
-        f"({', '.join(owners[:NAMED_MAX])}). `zkcoord group poke {view.group}` has them claim again; "
-        "larger rebalance.max.retries or rebalance.backoff.ms prevent it"
-    )
+    problems = []
+    if given_up := looker.given_up(view, now_ms):
+        owners = sorted({consumer_of(view.mode.plan[partition]) for partition in given_up})
+        problems.append(
+            f"{len(given_up)} partitions have no reader ({_named(given_up)}): old members gave up claiming them "
+            f"({', '.join(owners[:NAMED_MAX])}). `zkcoord group poke {view.group}` has them claim again; "
+            "larger rebalance.max.retries or rebalance.backoff.ms prevent it"
+        )
+    if kept := looker.not_freed(view, now_ms):
+        owners = sorted({owner for _, owner in kept})
+        problems.append(
+            f"{len(kept)} partitions are kept ({_named([partition for partition, _ in kept])}) by old members that "
+            f"should have given them to others: restart {', '.join(owners[:NAMED_MAX])}, nothing else frees them"
+        )
+    return "; ".join(problems) or None
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions[:NAMED_MAX])) + (" and more" if len(partitions) > NAMED_MAX else "")
 
 
 def responses_beside(view: GroupView, looker: OnLooker, now_ms: int) -> tuple[list[Decision], OnLooker]:
