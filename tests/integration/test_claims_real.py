@@ -33,9 +33,8 @@ STRANGER = b"g_old-1416335000123-1a2b3c4d-0"
 
 
 @pytest.fixture
-def world(chroot: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """An adopted group's tree, with one topic. The public class serves no layout but the draft's yet."""
-    monkeypatch.setattr("zkcoord.coordinator.DRAFT", LEGACY, raising=False)
+def world(chroot: str) -> Iterator[World]:
+    """An adopted group's tree, with one topic."""
     with World(chroot) as made:
         made.put(BROKERS)
         made.put(TOPICS)
