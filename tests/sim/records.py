@@ -34,6 +34,7 @@ class Work(NamedTuple):
     since_ms: int
     incarnation: Incarnation
     again: bool = False  # a query runs what its checkpoint has, whoever holds the partition
+    consumer: str = ""  # the registration under which it was handed; its program may have another one since
 
 
 class Records:
@@ -67,7 +68,9 @@ class Records:
         works = self.work.setdefault(key, [])
         if entry.event == "handed":
             self.handed += 1
-            works.append(Work(*_of(entry), entry.time_ms, incarnation))
+            holding = field.holdings.get(key)
+            holder = holding.consumer if holding is not None else ""
+            works.append(Work(*_of(entry), entry.time_ms, incarnation, consumer=holder))
             self._planned[entry.process, entry.partition, entry.start, entry.end] = incarnation
             return
         if entry.event == "again":
@@ -137,8 +140,8 @@ class Records:
         if process.client != work.client or not process.running or stopped or not isinstance(program, Program):
             self.overlaps += 1
             return True
-        members = {made.session.client for made in self._field.registrations.values()}
-        hung = program.hung_ms >= work.since_ms and work.client not in members
+        registered = any(consumer == work.consumer for _, consumer in self._field.registrations)
+        hung = program.hung_ms >= work.since_ms and not registered
         excused = hung or self._world.now_ms - work.since_ms >= program.patience_ms
         self.overlaps += excused
         return excused

@@ -69,6 +69,25 @@ def test_records_that_are_handed_while_another_still_works_on_some_are_told_of(s
     assert scene.records.overlaps == 1
 
 
+def test_work_of_a_program_that_hangs_is_excused_once_the_registration_is_gone_under_which_it_was_handed(
+    scene: ProgramScene,
+) -> None:
+    partition = held_by(scene, "consumer0")
+    hung = scene.world.processes["consumer1"]
+    assert isinstance(hung.application, PlainProgram)
+    hung.application.hung_ms = scene.world.now_ms
+    (present,) = (c for (_, c), made in scene.field.registrations.items() if made.session.client == hung.client)
+    for consumer, excused in ((present, False), ("g_consumer1-an-earlier-one", True)):
+        work = Work(hung.client, partition, 0, 5, scene.world.now_ms, (0, 0, 0), consumer=consumer)
+        scene.records.work["g", partition] = [work]
+        if excused:
+            hand(scene, "consumer0", partition)
+        else:
+            with pytest.raises(SimulationError, match="is in work"):
+                hand(scene, "consumer0", partition)
+            scene.world._failure = None
+
+
 def test_work_that_was_told_to_end_stays_so_when_the_same_range_of_another_partition_is_done(
     scene: ProgramScene,
 ) -> None:
