@@ -1,0 +1,342 @@
+"""A group under traffic whose members are replaced one by one: what was sent, who read what when, what was committed.
+
+Old members are the lab's; ours are processes with a `KafkaConsumer`. The broker is of version 1.1.1, with which all of
+them work. All times are of the wall clock, in ms.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from click.testing import CliRunner
+from confluent_kafka import KafkaError, Message, Producer
+from kazoo.protocol.states import ZnodeStat
+
+from tests.integration.processes import Child, now_ms
+from tests.legacy.lab import RETRIES, SESSION_MS, START_S, V11, Lab, OldConsumer
+from tests.legacy.test_traffic import broker, create
+from tests.waiting import wait_until
+from zkcoord import Coordinator
+from zkcoord.cli.main import cli
+from zkcoord.migrate import upgrade
+from zkcoord.shell.zk.blocking import Tree
+
+TOPIC, SIZE = "t", 12  # two, three and four members have equal shares
+SEND_EVERY_S = 0.1
+COMMIT_MS = 1_000  # of both kinds; an old member's default is a minute
+BACKOFF_MS = 2_000  # the old default
+PATIENCE_S = RETRIES * BACKOFF_MS / 1000  # what an old member needs until it gives up: no change may take longer
+LATE_MS = 250
+"""An old member forgets what it released at its next look, and its program is in the middle of a record meanwhile."""
+
+OURS = """
+import logging, sys, time
+from zkcoord.clock import mono_ms
+from zkcoord.errors import ZkcoordError
+from zkcoord.kafka import KafkaConsumer
+from zkcoord.logs import configure, emit
+from zkcoord.signals import stopping
+
+configure("json", logging.INFO)
+with stopping() as asked, KafkaConsumer(
+    sys.argv[1], "SERVERS", "g", ["t"], from_beginning=True, session_timeout_ms=int(sys.argv[2])
+) as consumer:
+    committed_ms = mono_ms()
+    while not asked.is_set():
+        messages, now_ms = consumer.poll_many(100, 0.1), mono_ms()
+        for message in messages:
+            emit("record", partition=message.partition(), offset=message.offset(), mono_ms=now_ms)
+        if now_ms - committed_ms >= COMMIT_MS:
+            committed_ms = now_ms
+            try:
+                consumer.commit()
+            except ZkcoordError as error:
+                emit("not_committed", why=str(error))
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """A record that was processed."""
+
+    at_ms: int
+    partition: int
+    offset: int
+    reader: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A time in which a reader may hand out a partition's records."""
+
+    reader: str
+    partition: int
+    begin_ms: int
+    end_ms: int
+
+
+def wall_ms() -> int:
+    """The clock of everything here."""
+    return time.time_ns() // 1_000_000
+
+
+class Ours:
+    """One consumer of zkcoord, in a process of its own."""
+
+    def __init__(self, name: str, hosts: str, servers: str) -> None:
+        self.name = name
+        self.process = Child(OURS.replace("SERVERS", servers).replace("COMMIT_MS", str(COMMIT_MS)), hosts, SESSION_MS)
+        self._offset_ms = wall_ms() - now_ms()  # from the clock of the logs to the wall clock
+
+    def rows(self) -> list[Row]:
+        """What it processed."""
+        read = self.process.of("record")
+        return [Row(e["mono_ms"] + self._offset_ms, e["partition"], e["offset"], self.name) for e in read]
+
+    def holds(self) -> Iterator[Hold]:
+        """From each start to its stop, or its loss; without an end while it goes on."""
+        begun: dict[str, int] = {}
+        for event in self.process.of("fetch_started", "fetch_stopped", "fetch_lost", "session_lost"):
+            at_ms, named = event["mono_ms"] + self._offset_ms, event.get("offsets", event.get("partitions", ()))
+            if event["event"] == "fetch_started":
+                begun |= dict.fromkeys(named, at_ms)
+                continue
+            for p in list(begun) if event["event"] == "session_lost" else named:
+                if p in begun:
+                    yield Hold(self.name, _number(p), begun.pop(p), at_ms)
+        last: dict[int, int] = {row.partition: row.at_ms for row in self.rows()}
+        yield from (Hold(self.name, _number(p), at_ms, last.get(_number(p), at_ms)) for p, at_ms in begun.items())
+
+    def leave(self) -> None:
+        """Its own shutdown."""
+        self.process.signal(signal.SIGTERM)
+        wait_until(lambda: self.process.process.poll() is not None, f"{self.name} ends")
+        assert self.process.process.returncode == 0, self.process.noise
+
+
+M = TypeVar("M", OldConsumer, Ours)
+
+
+class Rolling:
+    """The group, its traffic, and everything that was noted of it. A context manager."""
+
+    def __init__(self, chroot: str, folder: Path) -> None:
+        self.hosts = chroot
+        self.lab = Lab(chroot, folder)
+        self.ours: list[Ours] = []
+        self.died: dict[str, int] = {}  # who was killed or stood still, and when
+        self.committed: list[tuple[int, int, int]] = []  # time, partition, offset: as ZooKeeper told them
+        self._sent: list[int] = [0] * SIZE
+        self._stack, self._over = ExitStack(), threading.Event()
+
+    def __enter__(self) -> Rolling:
+        with ExitStack() as stack:
+            stack.enter_context(self.lab)
+            kafka = stack.enter_context(broker(self.hosts, V11))
+            create(self.lab, kafka, TOPIC, SIZE)
+            self._servers = kafka.bootstrap_servers
+            for number in range(SIZE):
+                self.lab.zk.DataWatch(self.lab.path("offsets", TOPIC, str(number)), self._noter(number))
+            sender = threading.Thread(target=self._send, name="sender")
+            sender.start()
+            stack.callback(sender.join)
+            stack.callback(self._over.set)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # -- members
+
+    def serve(self) -> None:
+        """The tree is set up, and a coordinator serves."""
+        with Tree(self.hosts) as tree:
+            upgrade(tree, run_id="test", layout="legacy")
+        coordinator = Coordinator(self.hosts, layout="legacy")
+        coordinator.start()
+        self._stack.callback(coordinator.stop)
+
+    def adopt(self) -> None:
+        """The operator says what its old members are, as soon as their offsets show where they are kept."""
+        wait_until(lambda: len({partition for _, partition, _ in self.committed}) == SIZE, "all offsets are there")
+        told = ("--offsets", "zookeeper", "--strategy", "range", "--kafka", "0.8", "--retries", str(RETRIES))
+        self.run("adopt", *told, "--backoff-ms", str(BACKOFF_MS), "--auto-commit-interval-ms", str(COMMIT_MS))
+
+    def run(self, command: str, *words: str) -> str:
+        """Run `zkcoord group COMMAND g`; what it prints."""
+        arguments = ["--zookeeper", self.hosts, "--output", "json", "group", command, "g", *words]
+        ran = CliRunner().invoke(cli, arguments, prog_name="zkcoord")
+        assert ran.exit_code == 0, ran.output
+        return ran.stdout
+
+    def old(self, name: str, version: str) -> OldConsumer:
+        """Start an old member."""
+        return self.lab.start(
+            name, version, fetch=True, rebalance_backoff_ms=BACKOFF_MS, auto_commit_interval_ms=COMMIT_MS
+        )
+
+    def our(self, name: str) -> Ours:
+        """Start a consumer of zkcoord."""
+        ours = Ours(name, self.hosts, self._servers)
+        self._stack.callback(ours.process.close)
+        self._stack.callback(ours.process.signal, signal.SIGCONT)
+        self.ours.append(ours)
+        return ours
+
+    def leave(self, member: OldConsumer | Ours) -> None:
+        """Its own shutdown."""
+        member.leave()
+        if isinstance(member, OldConsumer):
+            member.child.kill()  # its program has nothing left to do
+
+    def kill(self, member: OldConsumer | Ours) -> None:
+        """SIGKILL."""
+        self.died[member.name] = wall_ms()
+        member.child.kill() if isinstance(member, OldConsumer) else member.process.close()
+
+    def change(self, before: OldConsumer | Ours, start: Callable[[], M], *, kills: bool, starts_first: bool) -> M:
+        """Replace one of three members by another one, and settle after each step."""
+        if starts_first:
+            after = start()
+            self.settle(4)
+        (self.kill if kills else self.leave)(before)
+        self.settle(3 if starts_first else 2)
+        if not starts_first:
+            after = start()
+            self.settle(3)
+        return after
+
+    def pause(self, member: OldConsumer | Ours) -> int:
+        """SIGSTOP beyond its session, until the other member has all; SIGCONT; when that was."""
+        self.died[member.name] = wall_ms()
+        member.child.pause() if isinstance(member, OldConsumer) else member.process.signal(signal.SIGSTOP)
+        self.settle(1)
+        resumed_ms = wall_ms()
+        member.child.resume() if isinstance(member, OldConsumer) else member.process.signal(signal.SIGCONT)
+        return resumed_ms
+
+    def settle(self, members: int) -> None:
+        """Wait until so many are registered; then within the patience of an old one all is owned in equal shares, and
+        what was sent until then is processed."""
+        wait_until(lambda: len(self.lab.members()) == members, f"{members} members are registered", START_S)
+        wait_until(lambda: self._shared(members), f"{members} equal shares", PATIENCE_S)
+        self.catch_up(PATIENCE_S)
+
+    def _shared(self, members: int) -> bool:
+        by = Counter(thread.rpartition("-")[0] for thread in self.lab.owners().values())
+        return by == dict.fromkeys(self.lab.members(), SIZE // members)
+
+    def catch_up(self, patience_s: float = START_S) -> None:
+        """Wait until everything that was sent until now is processed, each record at least once."""
+        sent = list(self._sent)
+        wait_until(lambda: not self.missing(sent), f"all of {sent} is processed", patience_s)
+
+    def missing(self, sent: list[int]) -> list[tuple[int, int]]:
+        """What nobody processed."""
+        done = {(row.partition, row.offset) for row in self.rows()}
+        return [(p, offset) for p, count in enumerate(sent) for offset in range(count) if (p, offset) not in done]
+
+    # -- what was noted
+
+    def rows(self) -> list[Row]:
+        """Everything that anybody processed, in the order of time."""
+        found = [row for ours in self.ours for row in ours.rows()]
+        for member in self.lab.consumers:
+            events = member.events("record")
+            found += [Row(e["at_ms"], e["partition"], e["offset"], member.name) for e in events]
+        return sorted(found)
+
+    def holds(self) -> list[Hold]:
+        """Who held what when. Whoever stands still, or was killed, holds nothing from then on."""
+        found = [hold for ours in self.ours for hold in ours.holds()]
+        for member in self.lab.consumers:
+            owns = member.events("owns")
+            ends = [event["at_ms"] for event in owns[1:]] + [wall_ms()] * (member.child.running)
+            for event, end_ms in zip(owns, ends, strict=False):
+                numbers = event["partitions"].get(TOPIC, ())
+                found += [Hold(member.name, n, event["at_ms"], end_ms) for n in numbers]
+        return [replace(hold, end_ms=self._end_ms(hold)) for hold in found]
+
+    def _end_ms(self, hold: Hold) -> int:
+        died_ms = self.died.get(hold.reader, hold.end_ms)
+        return died_ms if hold.begin_ms <= died_ms < hold.end_ms else hold.end_ms
+
+    def overlaps(self) -> list[tuple[Row, Hold]]:
+        """Records that one processed while another held the partition, an old member's moment of release aside."""
+        old, found = {member.name for member in self.lab.consumers}, []
+        holds: dict[int, list[Hold]] = {n: [] for n in range(SIZE)}
+        for hold in self.holds():
+            holds[hold.partition].append(hold)
+        for row in self.rows():
+            for hold in holds[row.partition]:
+                begin_ms = hold.begin_ms + (LATE_MS if row.reader in old else 0)
+                end_ms = hold.end_ms - (LATE_MS if hold.reader in old else 0)
+                if row.reader != hold.reader and begin_ms < row.at_ms < end_ms:
+                    found.append((row, hold))
+        return found
+
+    def repeats(self) -> dict[str, list[Row]]:
+        """What was processed again, by the name of the one who had processed it first."""
+        first: dict[tuple[int, int], str] = {}
+        found: dict[str, list[Row]] = {}
+        for row in self.rows():
+            key = row.partition, row.offset
+            if key in first:
+                found.setdefault(first[key], []).append(row)
+            else:
+                first[key] = row.reader
+        return found
+
+    def committed_before(self, row: Row) -> bool:
+        """Whether it stood in ZooKeeper already that this record is processed."""
+        return any(
+            at_ms < row.at_ms - LATE_MS and partition == row.partition and offset > row.offset
+            for at_ms, partition, offset in self.committed
+        )
+
+    def backwards(self) -> list[tuple[int, int, int, int]]:
+        """Where an offset went back: time, partition, from, to."""
+        found, last = [], dict[int, int]()
+        for at_ms, partition, offset in list(self.committed):
+            if offset < last.get(partition, offset):
+                found.append((at_ms, partition, last[partition], offset))
+            last[partition] = offset
+        return found
+
+    def gave_up(self) -> list[str]:
+        """Old members that could not rebalance."""
+        return [member.name for member in self.lab.consumers if member.events("gave_up")]
+
+    def _noter(self, number: int) -> Callable[[bytes | None, ZnodeStat | None], None]:
+        def note(data: bytes | None, stat: ZnodeStat | None) -> None:
+            if data is not None and stat is not None:
+                self.committed.append((stat.mtime, number, int(data)))
+
+        return note
+
+    def _send(self) -> None:
+        """A record to each partition, again and again; its number is its offset."""
+        producer = Producer({"bootstrap.servers": self._servers, "acks": "all", "retries": 0, "log_level": 0})
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            partition = message.partition()
+            assert error is None and message.offset() == self._sent[partition], (error, message.offset())
+            self._sent[partition] += 1
+
+        while not self._over.wait(SEND_EVERY_S):
+            for number in range(SIZE):
+                producer.produce(TOPIC, b"%d" % self._sent[number], partition=number, on_delivery=delivered)
+            producer.flush(START_S)
+
+
+def _number(partition: str) -> int:
+    return int(partition.rpartition("-")[2])

@@ -1,0 +1,107 @@
+"""A group of real old consumers becomes one of zkcoord's and goes back, member by member, while records come.
+
+What may be processed twice is named: what a killed member had not committed, and the one record that an old member's
+program takes out while the member commits and releases.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.legacy.lab import LONG, V011, V08, V11
+from tests.legacy.rolling import LATE_MS, Rolling, Row
+from tests.waiting import wait_until
+from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
+from zkcoord.tree.paths import LEGACY
+
+pytestmark = [pytest.mark.legacy, pytest.mark.kafka, pytest.mark.zookeeper]
+
+KILLED = ("b", "y")  # the others are stopped
+GROUPS = [
+    pytest.param(OLD_KAFKA_VERSIONS, False, id="one of each version"),
+    *(
+        pytest.param((version,) * 3, first, id=f"{version}, {'starts' if first else 'stops'} first", marks=LONG)
+        for version in OLD_KAFKA_VERSIONS
+        for first in (False, True)
+    ),
+]
+
+
+@pytest.fixture
+def rolling(chroot: str, tmp_path: Path) -> Iterator[Rolling]:
+    with Rolling(chroot, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("versions", "starts_first"), GROUPS)
+def test_a_group_is_replaced_member_by_member_under_traffic_and_goes_back(
+    rolling: Rolling, versions: tuple[str, str, str], starts_first: bool
+) -> None:
+    old = [rolling.old(name, version) for name, version in zip("abc", versions, strict=True)]
+    rolling.settle(3)
+    rolling.serve()
+    rolling.adopt()
+    ours = [
+        rolling.change(member, partial(rolling.our, name), kills=member.name in KILLED, starts_first=starts_first)
+        for member, name in zip(old, "xyz", strict=True)
+    ]
+    wait_until(lambda: coordinated(rolling), "the group is coordinated, and settled")
+    for member, name, version in zip(ours, "def", versions, strict=True):
+        start = partial(rolling.old, name, version)
+        rolling.change(member, start, kills=member.name in KILLED, starts_first=starts_first)
+    assert json.loads(rolling.run("release"))["released"]
+    assert not rolling.lab.zk.exists(LEGACY.record("g"))
+    rolling.catch_up()
+
+    assert rolling.gave_up() == []
+    assert rolling.overlaps() == []
+    assert rolling.backwards() == []
+    repeats = rolling.repeats()
+    assert [row for rows in repeats.values() for row in rows if rolling.committed_before(row)] == []
+    rebalances = {member.name: member.rebalances() for member in rolling.lab.consumers}
+    more = {name: rows for name, rows in repeats.items() if name not in KILLED and len(rows) > rebalances.get(name, 0)}
+    assert more == {}
+
+
+def coordinated(rolling: Rolling) -> bool:
+    """Whether the tools say that the coordinator has the group, and that it is at rest."""
+    told = json.loads(rolling.run("describe"))
+    return (told["mode"], told["settled"]) == ("coordinated", True)
+
+
+@pytest.mark.parametrize("version", [pytest.param(V08, marks=LONG), pytest.param(V011, marks=LONG), V11])
+def test_who_stands_still_beyond_its_session_in_a_mixed_group_is_replaced_and_comes_back(
+    rolling: Rolling, version: str
+) -> None:
+    """An old one reads on until it notices, and its late commit may move offsets back; ours hands out nothing more."""
+    a = rolling.old("a", version)
+    rolling.settle(1)
+    rolling.serve()
+    rolling.adopt()
+    x = rolling.our("x")
+    rolling.settle(2)
+
+    resumed_ms = rolling.pause(a)
+    rolling.settle(2)
+    noticed_ms = LATE_MS + next(event["at_ms"] for event in a.events("owns") if event["at_ms"] > resumed_ms)
+
+    again_ms = rolling.pause(x)
+    rolling.settle(2)
+    started_ms = min(hold.begin_ms for hold in x.holds() if hold.begin_ms > again_ms)
+    assert [row for row in x.rows() if again_ms < row.at_ms < started_ms] == []
+
+    def by_both(row: Row) -> bool:
+        """Whether it was processed while the old member did not know yet that its session was over."""
+        return resumed_ms < row.at_ms < noticed_ms
+
+    assert [row for row, _ in rolling.overlaps() if row.reader != "a" or not by_both(row)] == []
+    late = {partition: offset for at_ms, partition, _, offset in rolling.backwards() if resumed_ms < at_ms < noticed_ms}
+    assert len(late) == len(rolling.backwards())
+    again = [row for rows in rolling.repeats().values() for row in rows if rolling.committed_before(row)]
+    assert [row for row in again if not by_both(row) and row.offset < late.get(row.partition, row.offset + 1)] == []
+    assert rolling.gave_up() == []
