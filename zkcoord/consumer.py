@@ -239,13 +239,15 @@ class Consumer:
         """
         self._role.said = (given_number("progress", progress), given_number("lag", lag))
 
-    def join_when(self, ready: Callable[[], bool]) -> None:
+    def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
         """Register, at first and after each loss, only when `ready()` is true: one that registers must be able to obey.
 
         It is asked at least each sixth of the session timeout, on the membership's own thread: it must return at once.
-        One that raises is not ready; the warning `not_ready` says why.
+        One that raises is not ready; the warning `not_ready` says why. Nor does it register beside old consumers that
+        leave `on_stop` less time than `stop_needs_ms`; the warning `waiting` says so.
         """
         given_function("ready", ready)
+        self._role.stop_needs_ms = given_number("stop_needs_ms", stop_needs_ms)
         self._role.may_join = partial(self._is_ready, ready)
 
     def allowed(self, partition: TopicPartition) -> bool:
@@ -269,6 +271,12 @@ class Consumer:
     def generation(self) -> int:
         """The highest generation among the commands obeyed."""
         return self._role.generation
+
+    @property
+    def stop_within_ms(self) -> int | None:
+        """How long `on_stop` may take where old consumers share the group, or may join it: then what it has not
+        stopped is lost. None: there can be none, or this consumer is no member at present."""
+        return self._role.stop_within_ms
 
     @property
     def error(self) -> BaseException | None:

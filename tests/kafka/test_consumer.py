@@ -184,8 +184,8 @@ def test_a_message_slower_than_the_group_waits_comes_again(
     read(consumer, 3)
     assert (finals(coordinator.take([a, b])), coordinator.released) == ({a: 2}, [{b: 0}])
     assert [record.getMessage() for record in caplog.records if record.name == "zkcoord.kafka"] == [
-        f"a stop waited 90 ms for messages of {a} that are in work; they will come again, elsewhere: "
-        "raise rebalance_timeout_ms, or handle messages faster"
+        f"messages of {a} are in work, and will come again, elsewhere: the stop waited 90 ms; raise "
+        "rebalance_timeout_ms; handle messages faster"
     ]
     with pytest.raises(FencedError, match=str(a)):
         consumer.commit()

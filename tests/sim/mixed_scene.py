@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tests.sim.actors import GROUP, ConsumerFactory, coordinator
+from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator
 from tests.sim.application import Application
 from tests.sim.old_scene import OldScene
 from tests.sim.script import QUIET, ScriptWorld
@@ -16,10 +16,12 @@ from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.member.role import MembershipRole
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import LEGACY
 from zkcoord.tree.record import encode_record
 from zkcoord.tree.state import decode_state
+from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 6}
 RECORD, STATE = LEGACY.record(GROUP), LEGACY.state(GROUP)
@@ -63,6 +65,12 @@ class MixedScene(OldScene):
         process.restarts = False
         process.kill()
 
+    def adopt(self, adoption: Adoption) -> None:
+        """A tool writes what people tell of the old members now."""
+        self.world.ensemble.operate(
+            SetNode(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)), ANY_VERSION)
+        )
+
     def start_ours(self, *names: str) -> None:
         """Consumers of ours start."""
         for name in names:
@@ -79,6 +87,13 @@ class MixedScene(OldScene):
         found = self.world.processes[name].application
         assert isinstance(found, Application)
         return found
+
+    def role(self, name: str) -> MembershipRole:
+        """The membership of a consumer of ours."""
+        actor = self.world.processes[name].actor
+        assert isinstance(actor, ProductActor)
+        assert isinstance(actor.role, MembershipRole)
+        return actor.role
 
     def mode(self) -> Mode | None:
         """The mode that the coordinator noted."""

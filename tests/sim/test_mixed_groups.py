@@ -143,6 +143,31 @@ def test_no_consumer_of_ours_registers_where_offsets_are_kept_in_kafka(store: st
     assert f"the store '{store}'" in scene.world.events("waiting")[-1].fields["why"]
 
 
+@pytest.mark.parametrize("seed", seeds(10))
+def test_f108_who_needs_longer_to_stop_than_old_members_wait_registers_when_they_have_gone_or_wait_longer(
+    seed: int,
+) -> None:
+    scene = MixedScene(seed, adoption=replace(ADOPTION, retries=2, backoff_ms=2_500))
+    scene.start("old0")
+    scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")
+    scene.start_ours("consumer0", "consumer1")
+    hasty, other = scene.role("consumer0"), scene.role("consumer1")
+    hasty.stop_needs_ms = 2_000
+    scene.await_shared("consumer1", "old0")
+    scene.world.run_until(lambda: bool(scene.world.events("waiting")), what="it is told")
+    assert "rebalance.max.retries or rebalance.backoff.ms" in scene.world.events("waiting")[-1].fields["why"]
+    assert "wait 2500 ms for a partition, of which 1500 are left" in scene.world.events("waiting")[-1].fields["why"]
+    assert other.stop_within_ms == 1_500
+    if seed % 2:
+        scene.adopt(replace(ADOPTION, retries=2, backoff_ms=3_000))
+        scene.await_shared("consumer0", "consumer1", "old0")
+        assert hasty.stop_within_ms == other.stop_within_ms == 2_000
+    else:
+        scene.leave("old0")
+        scene.await_shared("consumer0", "consumer1")
+        assert hasty.stop_within_ms == 1_500  # they may come again
+
+
 class OursOnly(Sink):
     """A sink of the consumers of ours: old ones write to none."""
 

@@ -28,6 +28,7 @@ class FakeMembership:
     generation = 7
     consumer_id: str | None = "g_here-1-aa"
     error: Exception | None = None
+    stop_within_ms: int | None = None
 
     def __init__(self, world: World, on_start: Any, on_stop: Any, on_lost: Any, on_replay: Any, reset: Any) -> None:
         self.world = world
@@ -50,8 +51,8 @@ class FakeMembership:
         """How the work goes, as it was told."""
         self.reported = (progress, lag)
 
-    def join_when(self, ready: Callable[[], bool]) -> None:
-        self.ready = ready
+    def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
+        self.ready, self.stop_needs_ms = ready, stop_needs_ms
 
     def stopped(self, partitions: Collection[TopicPartition], offsets: Positions) -> None:
         self.world.released.append({str(each): offsets.get(each) for each in sorted(partitions)})

@@ -148,7 +148,7 @@ def test_a_stop_breaks_the_batch_off_when_one_of_its_partitions_may_not_be_read_
     holdings.begin("batch", RANGES, holdings.view())
     assert holdings.stop([A, B], 60_000, leased, nothing_early) == {}
     assert cancelled == ["batch"]
-    assert holdings.finish(End.UNTRIED, {}) == "the lease ended"
+    assert holdings.finish(End.UNTRIED, {}) == "they are not this consumer's any more while a stop waited for it"
 
 
 def test_a_stop_looks_at_the_lease_while_it_waits_and_cancels_nothing_before(
@@ -163,7 +163,7 @@ def test_a_stop_looks_at_the_lease_while_it_waits_and_cancels_nothing_before(
 
     holdings.begin("batch", RANGES[:1], holdings.view())
     assert holdings.stop([A], 2_000, leased, nothing_early) == {}
-    assert holdings.finish(End.UNTRIED, {}) == "the lease ended"
+    assert holdings.finish(End.UNTRIED, {}) == "they are not this consumer's any more while a stop waited for it"
     assert (asked, cancelled) == ([[], [], []], ["batch"])
 
 

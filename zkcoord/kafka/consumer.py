@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self, Unpack
 
 from zkcoord.core.given import given_config, given_flag, given_number, given_partition, given_partitions
@@ -31,6 +31,7 @@ from zkcoord.settings import REBALANCE_TIMEOUT_MS
 LOG = logging.getLogger("zkcoord.kafka")
 
 QUESTION_MS_MIN = 2_000  # names are resolved, and a TLS connection is made, in less
+LOOK_SECONDS = 0.2  # a stop that waits looks so often whether it still has what it waits for, as Spark's loop does
 SLICE_SECONDS = 0.05  # how long a change waits at most for a poll that waits for messages
 STOP_WAIT_SHARE = 0.9  # of the rebalance timeout: the stop is still acknowledged within it
 
@@ -322,14 +323,24 @@ class KafkaConsumer:
                 if rested:
                     self._membership.stopped(rested, self._holdings.stop(rested))
                     left.difference_update(rested)
-                if not self._changed.wait_for(lambda: self._holdings.at_rest(left), deadline - time.monotonic()):
+                if (why := self._await_rest(left, deadline)) is not None:
                     LOG.warning(
-                        "a stop waited %d ms for messages of %s that are in work; they will come again, elsewhere: "
-                        "raise rebalance_timeout_ms, or handle messages faster",
-                        *(self._stop_seconds * 1000, ", ".join(map(str, sorted(left)))),
+                        "messages of %s are in work, and will come again, elsewhere: %s; handle messages faster",
+                        *(", ".join(map(str, sorted(left))), why),
                     )
                     break
             return self._holdings.stop(left)
+
+    def _await_rest(self, partitions: Collection[TopicPartition], deadline: float) -> str | None:
+        """Wait until one of these is at rest; then return None. Else return why to wait no longer."""
+        while not self._holdings.at_rest(partitions):
+            if not all(map(self._membership.allowed, partitions)):
+                return "the stop waited until this consumer had lost them"
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return f"the stop waited {self._stop_seconds * 1000:.0f} ms; raise rebalance_timeout_ms"
+            self._changed.wait(min(left, LOOK_SECONDS))
+        return None
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         with self._changed:

@@ -152,6 +152,7 @@ class Neighbourhood:
             record_version=self._record_version,
             store=self._store,
             late_ms=adoption.auto_commit_interval_ms + OLD_SESSION_MS if old and adoption is not None else 0,
+            patience_ms=None if adoption is None else adoption.patience_ms,
         )
         self._seen_ms, self._current = None, True
         if now != before:

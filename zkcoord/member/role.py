@@ -58,6 +58,7 @@ class MembershipRole:
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
         self.may_join: Callable[[], bool] = lambda: True  # asked at least whenever the lease is looked at
         self._absences = Absences(settings.group, settings.topics, settings.wildcard, events)
+        self.stop_needs_ms = 0  # the application: beside old members that wait less for it, it does not join
         self.generation = 0
         self.readable: frozenset[TopicPartition] = frozenset()
         self._forget()
@@ -83,6 +84,11 @@ class MembershipRole:
         """True while the partition may be read, whatever the loop is at: it runs, and the lease holds."""
         lease = self.lease
         return partition in self.readable and lease is not None and lease.holds(now_ms)
+
+    @property
+    def stop_within_ms(self) -> int | None:
+        """How long old members wait for a stop; None: none can be there, or it is not known now. Any thread."""
+        return self._neighbours.stop_within_ms
 
     # the session
 
@@ -255,7 +261,7 @@ class MembershipRole:
             neighbours = self._neighbourhood.now(self.registered.paths.consumer_id, now_ms)
             if neighbours is None:
                 return
-            obstacle = neighbours.obstacle
+            obstacle = neighbours.obstacle or neighbours.too_hasty(self.stop_needs_ms)
         self._tell_waiting(obstacle)
         if transaction is not None and obstacle is None:
             self._loop.commit(transaction, JOIN, now_ms, JOIN)

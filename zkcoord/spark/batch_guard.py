@@ -153,7 +153,7 @@ class BatchGuard:
         while (tag := self._reading(mine)) is not None:
             left_ms = deadline - mono_ms()
             if not all(leased(each) for each in mine):
-                self._end_early(tag, "the lease ended")
+                self._end_early(tag, "they are not this consumer's any more while a stop waited for it")
                 break
             if left_ms <= 0:
                 self._end_early(tag, f"a stop waited {timeout_ms} ms for it: {TOO_LONG}")

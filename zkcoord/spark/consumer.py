@@ -181,7 +181,11 @@ class SparkConsumer:
             reset=partial(self._options.starts().positions, log_ends),
         )
         run.allowed = membership.allowed
-        membership.join_when(lambda: not run.holdings.fenced)  # what hangs in a lost batch would not read anything else
+
+        def ready() -> bool:  # what hangs in a lost batch would not read anything else
+            return not run.holdings.fenced
+
+        membership.join_when(ready, self._options.stop_needs_ms())
         self._reports.shown = self._parts.progress()
         loop = DriverLoop(
             self._options,

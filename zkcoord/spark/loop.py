@@ -153,6 +153,7 @@ class DriverLoop:
         if not held:
             return Turn.NOT_ALLOWED if view.holds else Turn.NOTHING_HELD
         leased = view._replace(holds=held)
+        self._pace.max_batch_ms = self._options.longest_batch_ms(self._membership.stop_within_ms)
         try:
             ends = self._ends(leased)
             if not ends:
@@ -263,8 +264,9 @@ class DriverLoop:
             self._tell(
                 logging.WARNING,
                 "batch_too_long",
-                f"batch {batch.seq} took {process_ms} ms, more than the {self._options.longest_batch_ms()} ms of "
-                f"max_batch_ms: the next ones have at most {self._pace.offsets:,} offsets",
+                f"batch {batch.seq} took {process_ms} ms, more than {self._pace.max_batch_ms} ms "
+                "(max_batch_ms, or half of what old consumers wait): "
+                f"the next ones have at most {self._pace.offsets:,} offsets",
                 batch=batch.id,
                 took_ms=process_ms,
                 max_offsets=self._pace.offsets,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_OFFSETS_PER_BATCH = 1_000_000  # 100 MB of 100-byte records: a second or two on two cores, so a stop is soon obeyed
 BATCH_SHARE = 2  # a batch aims at half of the rebalance timeout: then a stop that waits for it, waits in time
+SHORT_BATCH_MS = 1_000  # old consumers that wait for no more than this, and as much again, cannot be joined
 ReaderName = Literal["kafka", "python"]
 Ending = Literal["finish", "cancel"]
 
@@ -90,11 +91,20 @@ class Options(MemberOptions):
             return None
         return StartingPoints(self.out_of_range) if self.out_of_range else self.starts()
 
-    def longest_batch_ms(self) -> int:
-        """Return how long a batch should take at most."""
-        if self.max_batch_ms is not None:
-            return self.max_batch_ms
-        return max(1, self.rebalance_timeout_ms // BATCH_SHARE)
+    def longest_batch_ms(self, stop_within_ms: int | None = None) -> int:
+        """Return how long a batch should take at most. `stop_within_ms`: how long old consumers wait for a stop.
+
+        >>> Options().longest_batch_ms(), Options().longest_batch_ms(5_000), Options().longest_batch_ms(1_500)
+        (150000, 2500, 1000)
+        """
+        longest_ms = self.max_batch_ms or max(1, self.rebalance_timeout_ms // BATCH_SHARE)
+        if stop_within_ms is None:
+            return longest_ms
+        return min(longest_ms, max(SHORT_BATCH_MS, stop_within_ms // BATCH_SHARE))
+
+    def stop_needs_ms(self) -> int:
+        """Return how long a stop may take however short batches are made."""
+        return BATCH_SHARE * min(SHORT_BATCH_MS, self.longest_batch_ms())
 
     def asked_for(self, topics: Sequence[str] | Mapping[str, int], existing: Iterable[str]) -> list[str]:
         """Return the existing topics that are read, in their order. UsageError for a broken wildcard."""

@@ -16,7 +16,8 @@ class Pace:
     """Times are milliseconds of one clock, which only rises."""
 
     def __init__(self, *, max_offsets: int, min_batch_ms: int, max_batch_ms: int) -> None:
-        self._max_offsets, self._min_batch_ms, self._max_batch_ms = max_offsets, min_batch_ms, max_batch_ms
+        self._max_offsets, self._min_batch_ms = max_offsets, min_batch_ms
+        self.max_batch_ms = max_batch_ms  # it may change between batches
         self._began_ms: int | None = None
         self.offsets = max_offsets
         """How many the next batch may read."""
@@ -47,9 +48,9 @@ class Pace:
         (False, 8000)
         """
         before = self.offsets
-        if took_ms > self._max_batch_ms:
-            fewer = max(offsets * self._max_batch_ms // took_ms, LEAST_OFFSETS)
+        if took_ms > self.max_batch_ms:
+            fewer = max(offsets * self.max_batch_ms // took_ms, LEAST_OFFSETS)
             self.offsets = min(self.offsets, fewer)
-        elif took_ms * 2 < self._max_batch_ms and offsets >= self.offsets:
+        elif took_ms * 2 < self.max_batch_ms and offsets >= self.offsets:
             self.offsets = min(self.offsets * 2, self._max_offsets)
         return self.offsets < before

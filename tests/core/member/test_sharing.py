@@ -10,6 +10,7 @@ from tests.core.member.members import ME, NOW, T0, T1, T2, T3, Member, Roomy, co
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import (
     AcknowledgeStarts,
+    AnswerRequest,
     AskStart,
     AskStop,
     ClaimPartitions,
@@ -31,7 +32,7 @@ from zkcoord.core.mode import GroupMode, Mode
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Owner
-from zkcoord.errors import UnavailableError
+from zkcoord.errors import FencedError, UnavailableError
 
 OLD = "g_old-0"
 PATIENCE_MS = 6_000
@@ -222,6 +223,25 @@ def test_f97_an_application_that_does_not_stop_in_time_loses_the_partition_which
     assert (released.held.keys(), released.offsets) == ({T1}, {})
     before = found.view.application
     assert before.answered(1, {T1: 99}, None, part=False) is before  # its later answer does not count
+
+
+def test_f108_a_commit_of_what_was_not_stopped_in_time_is_refused_and_one_of_the_rest_is_not() -> None:
+    found = member(T0, T1, neighbours=beside(T0))
+    found.decides()
+    found.called("stop", T1)
+    found.asks(commit({T0: 8, T1: 8}), commit({T0: 9}))
+    late = found.decides(STOPPED_BY_MS)
+    refused = [decision for decision in late if isinstance(decision, AnswerRequest)]
+    assert [(each.number, each.error) for each in refused] == [(1, FencedError)]
+    found.has(requests=found.view.requests[1:])
+    found.has(application=found.view.application.lost((T1,), resuming=False, stopping=True))
+    (released,) = found.decides(STOPPED_BY_MS)
+    assert isinstance(released, ReleasePartitions)
+    assert (released.held.keys(), released.offsets) == ({T1}, {})
+    found.reads(owners={T1: NOBODY})
+    found.decides(STOPPED_BY_MS)
+    (sent,) = [each for each in found.decides(STOPPED_BY_MS) if isinstance(each, CommitOffsets)]
+    assert sent.offsets == {T0: 9}
 
 
 def test_f97_the_deadline_counts_from_the_change_that_made_the_plan_and_no_plan_has_none() -> None:

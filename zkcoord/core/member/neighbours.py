@@ -28,6 +28,7 @@ class Neighbours:
     record_version: int = 0  # of the record that has the adoption
     store: str = ZOOKEEPER  # where the record says that offsets are kept
     late_ms: int = 0  # so long after a claim an earlier owner may still commit
+    patience_ms: int | None = None  # of the old members that the adoption tells of, also while none is there
 
     @property
     def planned(self) -> bool:
@@ -46,6 +47,22 @@ class Neighbours:
             return None
         return f"its old consumers cannot share the group with others now: {self.mode.why}"
 
+    @property
+    def stop_within_ms(self) -> int | None:
+        """How long an application has to stop what goes to an old member; None: no old member can be there."""
+        return None if self.patience_ms is None else _given_ms(self.patience_ms)
+
+    def too_hasty(self, stop_needs_ms: int) -> str | None:
+        """Why an application that needs so long to stop does not register beside these old members; None: it may."""
+        within_ms = self.stop_within_ms
+        if not self.planned or within_ms is None or within_ms >= stop_needs_ms:
+            return None
+        return (
+            f"its old consumers wait {self.patience_ms} ms for a partition, of which {within_ms} are left to stop; "
+            f"this consumer needs {stop_needs_ms}: whoever runs them raises rebalance.max.retries or "
+            "rebalance.backoff.ms, and adopts the group again with these"
+        )
+
     def stopped_by_ms(self, partitions: Iterable[TopicPartition]) -> int:
         """When those of the partitions that the plan gives to others must be free, whatever the application is at."""
         share = self.share or {}
@@ -55,11 +72,15 @@ class Neighbours:
         """From the event on that gave the partition to others; from the join of an old member that receives it, if that
         is still in its first attempts. A join after its own gives it no more of them, and its program ends with the
         last."""
-        patience_ms = self.mode.patience_ms
-        given_ms = max(patience_ms - EARLY_MS, patience_ms // 2)
+        given_ms = _given_ms(self.mode.patience_ms)
         moved_ms = self.moved_ms.get(partition, self.since_ms)
         joined_ms = self.joined_ms.get(consumer_of((self.mode.plan or {}).get(partition, "")), moved_ms)
         return (joined_ms if moved_ms < joined_ms + given_ms - EARLY_MS else moved_ms) + given_ms
+
+
+def _given_ms(patience_ms: int) -> int:
+    """So much of the old members' patience an application has to stop."""
+    return max(patience_ms - EARLY_MS, patience_ms // 2)
 
 
 ALONE = Neighbours()
