@@ -8,6 +8,7 @@ from tests.migrate.memory_tree import MemoryTree, write_revision
 from zkcoord.errors import InvariantError, UsageError
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.migrate.engine import snapshot
+from zkcoord.migrate.revision import _folder
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
 
@@ -134,6 +135,13 @@ def test_a_file_that_is_no_revision_is_a_bug(tmp_path: Path, name: str, text: st
 
     with pytest.raises(InvariantError, match=why):
         history(tmp_path)
+
+
+def test_a_checkout_has_its_own_revisions_whatever_is_installed() -> None:
+    versions = Path(__file__).parents[2] / "migrations" / "versions"
+
+    assert [revision.revision for revision in history()] == [r.revision for r in history(versions)]
+    assert _folder() == versions
 
 
 def test_other_files_are_passed_over(tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def _installed() -> tuple[Revision, ...]:
 
 
 def _folder() -> Traversable:
-    try:
-        return files(PACKAGE) / "versions"
-    except ModuleNotFoundError:  # a checkout that is not installed: they stand beside the package
-        return Path(__file__).parents[2] / "migrations" / "versions"
+    checkout = Path(__file__).parents[2]
+    if (checkout / "setup.py").is_file():  # its own revisions, whatever is installed beside it
+        return checkout / "migrations" / "versions"
+    return files(PACKAGE) / "versions"
 
 
 def _load(folder: Traversable) -> tuple[Revision, ...]:
