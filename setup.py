@@ -66,7 +66,7 @@ setup(
         "zkcoord_migrations.versions",
     ],
     package_dir={"zkcoord_migrations": "migrations"},
-    package_data={"zkcoord": ["py.typed"], "zkcoord.embedded": ["*.json"]},
+    package_data={"zkcoord": ["py.typed"], "zkcoord.embedded": ["*.json", "java/*"]},
     install_requires=["kazoo>=2.11,<2.12", "click>=8.1,<9", "regex>=2024.5"],
     extras_require={
         "kafka": KAFKA,

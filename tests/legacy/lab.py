@@ -1,7 +1,7 @@
 """Real old consumers as child processes, and what the tree says of them meanwhile.
 
-`Lab` is one tree with one group. It starts consumers of any old version (java/OldConsumer.java), waits for conditions
-with deadlines, and notes at each change who owns what. What a consumer says is read from its log, whole lines only.
+`Lab` is one tree with one group. It starts consumers of any old version (zkcoord.embedded.old_consumer), waits for
+conditions with deadlines, and notes at each change who owns what. A consumer's log is read in whole lines only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,11 +19,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.waiting import PATIENCE_SECONDS, wait_until
-from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS, kafka_jars
+from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
 from zkcoord.embedded.child import Child
-from zkcoord.embedded.java_program import java_command
+from zkcoord.embedded.old_consumer import old_consumer_command
 
-SOURCES = Path(__file__).parent / "java"
 SESSION_MS, BACKOFF_MS, RETRIES = 3_000, 300, 4  # less than the old defaults (6 s, 2 s, 4): faults show sooner
 LOOK_EVERY_S = 0.02
 START_S = 60.0  # a Java that starts beside others, on a machine with two cores
@@ -35,7 +33,6 @@ LONG = pytest.mark.long
 EACH_AT_LENGTH = [pytest.param(V08, marks=LONG), pytest.param(V011, marks=LONG), V11]  # one in the default tier
 
 Owners = Mapping[str, str]  # "topic-partition" -> thread
-old_jars = cache(kafka_jars)
 
 
 def shares(topic: str, *names: str, group: str = "g") -> Owners:
@@ -49,10 +46,8 @@ class OldConsumer:
     def __init__(self, name: str, version: str, words: Mapping[str, str], folder: Path) -> None:
         self.name, self.version = name, version
         self.id = f"{words['group.id']}_{name}"
-        options = (f"-Dlog4j.configuration={(SOURCES / 'log4j.properties').as_uri()}",)
-        arguments = [f"{key}={value}" for key, value in {"consumer.id": name, **words}.items()]
         heap = "128m" if words["fetch"] == "true" else "64m"
-        command = java_command(SOURCES / "OldConsumer.java", old_jars(version), arguments, heap=heap, options=options)
+        command = old_consumer_command(version, {"consumer.id": name, **words}, heap=heap)
         self.child = Child(f"{name} ({version})", command, folder / f"{name}.log", listens=True)
         self._read, self._events = 0, list[dict[str, Any]]()
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.cli.program import Run
-from tests.legacy.lab import START_S, V08, V11, Lab, old_jars
+from tests.legacy.lab import START_S, V08, V11, Lab
 from tests.legacy.test_traffic import all_read, broker, create, send
 from tests.waiting import wait_until
 from zkcoord.embedded.java import find_java
+from zkcoord.embedded.old_consumer import old_jars
 
 pytestmark = pytest.mark.legacy
 

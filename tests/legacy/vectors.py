@@ -13,11 +13,13 @@ import json
 import random
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tests.legacy.lab import SOURCES, V08, V11, old_jars
+from tests.legacy.lab import V08, V11
 from zkcoord.core.assignors.legacy.java_order import java_hash
 from zkcoord.embedded.java_program import java_command
+from zkcoord.embedded.old_consumer import old_jars
 
 ANSWER_S = 240
 TOPICS = ("t", "clicks", "views", "foo.bar", "fooxbar", "orders-eu", "a_b", "Q", "t1", "t10", "t2")
@@ -122,7 +124,7 @@ def answered(version: str, cases: Sequence[Case]) -> list[Case]:
         lines += [f"member\t{name}\t{_base64(text)}" for name, text in case["registrations"].items()]
         lines += [f"topic\t{name}\t{_base64(_topic_node(size))}" for name, size in case["topics"].items()]
         lines.append("end")
-    command = java_command(SOURCES / "Assignors.java", old_jars(version), (), heap="128m")
+    command = java_command(Path(__file__).parent / "java" / "Assignors.java", old_jars(version), (), heap="128m")
     text = "".join(f"{line}\n" for line in lines)
     ran = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", timeout=ANSWER_S)
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"')]

@@ -29,7 +29,7 @@ import org.apache.log4j.Logger;
 import org.apache.log4j.spi.LoggingEvent;
 
 /**
- * The old high-level consumer of any version from 0.8.2 to 1.1, driven by words: tests/legacy/lab.py starts it.
+ * The old high-level consumer of any version from 0.8.2 to 1.1, driven by words: zkcoord.embedded.old_consumer starts it.
  *
  * Arguments are key=value: `topics=clicks:2,views:1` or `whitelist=cl.*:2` or `blacklist=cl.*:2` (with numbers of
  * threads), `fetch=true|false` (false: it registers, rebalances and claims, but reads nothing and needs no broker);
@@ -227,6 +227,7 @@ public final class OldConsumer {
     /** One event in one write: other output goes to the same file. */
     private static void say(String event, Object... fields) {
         StringBuilder line = new StringBuilder("{\"at_ms\":").append(System.currentTimeMillis());
+        line.append(",\"mono_ms\":").append(System.nanoTime() / 1_000_000);
         line.append(",\"event\":").append(json(event));
         for (int i = 0; i < fields.length; i += 2) {
             line.append(',').append(json(fields[i])).append(':').append(json(fields[i + 1]));
