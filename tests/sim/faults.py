@@ -6,6 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
+from tests.sim.places import OWNER, place_of
+from zkcoord.tree.writes import ANY_VERSION, DeleteNode, SetNode
+
 if TYPE_CHECKING:
     from tests.sim.process import SimProcess
     from tests.sim.store import SimStore
@@ -238,6 +241,28 @@ def go_on(process: SimProcess) -> None:
         application.go_on()
 
 
+def _owner(world: World, process: SimProcess | None) -> None:
+    """Somebody edits an owner by hand while its consumer reads: sets it empty (perhaps by way of something that nobody
+    can read), names a consumer that never was, or deletes it."""
+    mine = None if process is None else f"_{process.name}-".encode()
+    nodes = world.ensemble.leader.nodes
+    owned = [path for path, node in nodes.items() if node.data and (mine is None or mine in node.data)]
+    owned = sorted(path for path in owned if (place := place_of(path)) is not None and place.kind == OWNER)
+    if not owned:
+        return
+    path = _pick(world, owned)
+    hand = _pick(world, (b"", b"", b"xx yy", b"nobody_was-1-aaaaaaaa-0", None))
+    world.trace("somebody edits", path, hand)
+    world.ensemble.operate(DeleteNode(path, ANY_VERSION) if hand is None else SetNode(path, hand, ANY_VERSION))
+    if hand == b"xx yy":  # as the tools ask
+        _later(world, lambda: _mend_owner(world, path, hand))
+
+
+def _mend_owner(world: World, path: str, data: bytes) -> None:
+    if world.ensemble.data(path) == data:
+        world.ensemble.operate(SetNode(path, b"", ANY_VERSION))
+
+
 INJECTORS: dict[str, Callable[[World, SimProcess | None], None]] = {
     "disconnect": _disconnect,
     "black_hole": _black_hole,
@@ -249,4 +274,5 @@ INJECTORS: dict[str, Callable[[World, SimProcess | None], None]] = {
     "outage": _outage,
     "flap": _flap,
     "hang": _hang,
+    "owner": _owner,
 }

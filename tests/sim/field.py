@@ -97,6 +97,7 @@ class Facts:
     offsets: list[Value] = field(default_factory=list)
     marks: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, topic, texts
     channels_gone: list[tuple[str, str]] = field(default_factory=list)
+    statuses: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)  # written anew, by whom it is of
     evicted_marks: list[tuple[str, str]] = field(default_factory=list)
     records: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)  # group, before, after
     states: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
@@ -205,6 +206,8 @@ class Field:
                 facts.channels_gone.append((group, name))
             elif before is None:
                 self.channels.add((group, name))
+            elif not self.claims and self.owned_by(facts.session, group, name):
+                facts.statuses.append((group, name, parsed(after)))
         elif kind == EVICTED:
             if before is None:
                 facts.evicted_marks.append((group, name))
@@ -227,6 +230,8 @@ class Field:
         for command in facts.gone_commands:
             self.commands.get((command.group, command.consumer), {}).pop(command.sequence, None)
             self._take_acknowledged(command, facts)
+        for group, consumer, status in facts.statuses:
+            self._take_status(group, consumer, status)
         for command in facts.made_commands:
             self.commands.setdefault((command.group, command.consumer), {})[command.sequence] = command
         for key in facts.unregistered:
@@ -317,12 +322,24 @@ class Field:
             return
         if any(command[:3] == made[:3] for made in facts.made_commands):
             return  # refused as a whole: it stands, with what is wrong in its place
+        own = (command.group, command.consumer)
+        said = {p for (*of, status) in facts.statuses if tuple(of) == own for p in held_by(status)}
         for partition in command.partitions or ():
             key = command.group, partition
-            owner = consumer_of(self.owners.get(key, ""))  # "": somebody set it empty, perhaps once it was read
-            if owner == command.consumer or (not owner and partition in _said(facts, command)):
+            owner = consumer_of(self.owners.get(key, ""))  # no member's: somebody edited it, perhaps once it was read
+            edited = not self.claims and (command.group, owner) not in self.registrations
+            if owner == command.consumer or (edited and partition in said):
                 self.holdings[key] = Holding(command.consumer, facts.session.client)
                 self.thefts.pop((*key, facts.session.client), None)
+
+    def _take_status(self, group: str, consumer: str, status: dict[str, Any]) -> None:
+        """What somebody took out of a member's hands by editing its owner is released when the member says so."""
+        said = None
+        for key, holding in list(self.holdings.items()) if "held" in status else ():
+            if holding.consumer == consumer and key[0] == group and consumer_of(self.owners.get(key, "")) != consumer:
+                said = held_by(status) if said is None else said
+                if key[1] not in said:
+                    del self.holdings[key]
 
     def _take_offset(self, value: Value, *, reset: bool) -> None:
         key = value.group, value.partition
@@ -341,17 +358,14 @@ class Field:
                 self.covered[key] = self.offsets[key]
 
 
-def _said(facts: Facts, command: Command) -> set[TopicPartition]:
-    """What the status that is written beside this command's deletion says that its consumer holds."""
-    channel = f"/consumers/groups/{command.group}/channel/{command.consumer}"
-    written = [w.data for w in facts.txn.writes if isinstance(w, SetNode) and w.path == channel]
+def held_by(status: dict[str, Any]) -> set[TopicPartition]:
+    """What a member's status says that it holds."""
     found = set[TopicPartition]()
-    for data in written:
-        for topics in parse_json(data).get("held", {}).values():
-            for topic, text in topics.items():
-                for part in text.split(","):
-                    low, _, high = part.partition("-")
-                    found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
+    for topics in status.get("held", {}).values():
+        for topic, text in topics.items():
+            for part in text.split(","):
+                low, _, high = part.partition("-")
+                found |= {TopicPartition(topic, number) for number in range(int(low), int(high or low) + 1)}
     return found
 
 

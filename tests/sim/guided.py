@@ -12,8 +12,8 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from tests.sim.course import Course, Event, Strike, Turn
-from tests.sim.faults import INJECTORS
 from tests.sim.features import Feature, Sight
+from tests.sim.options import FAULTS
 
 T = TypeVar("T")
 ROUND = 32
@@ -116,7 +116,7 @@ class Search:
         strikes = []
         for _ in range(1 + int(rng.random() * STRIKES_MAX)):
             name = kept.sight.name if rng.random() < THERE_RATE else ""
-            strikes.append(Strike(step, self._pick(sorted(INJECTORS)), name, rng.getrandbits(24)))
+            strikes.append(Strike(step, self._pick(sorted(FAULTS)), name, rng.getrandbits(24)))
             step += int(rng.random() * ON_STEPS)
         return (*kept.course.events, *strikes)
 

@@ -26,6 +26,7 @@ FAULTS = (
     "flap",  # a connection breaks, and so do the next ones, each after a few answers
     "hang",  # a program obeys nothing, and reads on
 )
+"""What any world may draw. `faults.INJECTORS` has more, for worlds that ask for them."""
 
 SEED_VARIABLE = "ZKCOORD_SIM_SEED"
 COUNT_VARIABLE = "ZKCOORD_SIM_SEEDS"

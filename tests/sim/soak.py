@@ -31,6 +31,7 @@ from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.test_beside_storms import beside
 from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_claims import claiming
+from tests.sim.test_edited import edited
 from tests.sim.test_flapping import claims_flapping, flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
@@ -58,6 +59,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "slow": (slow, "tests/sim/test_churn.py::test_a_storm_with_slow_callbacks_ends_in_a_calm"),
     "hung": (hung, "tests/sim/test_hung.py::test_a_storm_with_programs_that_hang_ends_in_a_calm"),
     "flapping": (flapping, "tests/sim/test_flapping.py::test_a_storm_of_flapping_links_ends_in_a_calm"),
+    "edited": (edited, "tests/sim/test_edited.py::test_a_storm_in_which_owners_are_edited_ends_in_a_calm"),
     "strange": (strange, "tests/sim/test_strange.py::test_a_storm_in_strange_conditions_ends_in_a_calm"),
     "announcing": (
         announcing_storm,

@@ -19,9 +19,11 @@ from tests.sim import test_replay as replays
 from tests.sim.mutations import Case, Patch, group_storm, must_be_missed
 from tests.sim.scenarios import announcing_storm, storm_fingerprint
 from tests.sim.sweep import fingerprints
+from tests.sim.test_edited import edited
 from zkcoord.core.ack_timeouts import AckTimeouts
 from zkcoord.core.assignors import ASSIGNORS, AssignorInput
 from zkcoord.core.decisions import SetState
+from zkcoord.core.holders import Holders
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.replay import Replays
 from zkcoord.core.view import Channel
@@ -183,6 +185,11 @@ def purges_what_is_announced(patch: Patch) -> None:
     patch.setattr(Replays, "need", lambda self, channel: False)
 
 
+def takes_an_edited_owner_at_its_word(patch: Patch) -> None:
+    """What is free by its owner is granted, though somebody reads it (F98)."""
+    patch.setattr(Holders, "seen", lambda self, *view: self)
+
+
 CASES = (
     Case(no_check_of_the_epoch, coordinators.test_f01_two_coordinators_at_once_only_the_newest_epoch_writes),
     Case(no_check_of_the_state, group_storm, 5),
@@ -229,6 +236,7 @@ CASES = (
         looks_at_no_owner_again, commands.test_f08_a_stale_command_is_obeyed_and_then_its_stop_though_the_target_changed
     ),
     Case(no_range_is_handed_on, announcing_storm, 30),
+    Case(takes_an_edited_owner_at_its_word, edited.__wrapped__, 3),
     Case(purges_what_is_announced, replays.test_what_the_last_member_announced_waits_for_whoever_comes),
 )
 
