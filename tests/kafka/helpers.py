@@ -111,6 +111,9 @@ class Coordinator:
         """How the work goes, as it was told."""
         self.reported = (progress, lag)
 
+    def join_when(self, ready: Callable[[], bool], stop_needs_ms: int = 0) -> None:
+        self.stop_needs_ms = stop_needs_ms
+
     def allowed(self, partition: TopicPartition) -> bool:
         return self.lease and partition in self.held
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker, Coordinator, Open, read
+from tests.legacy.lab import Lab
 from tests.waiting import wait_until
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.errors import FencedError
+from zkcoord.kafka import KafkaConsumer
+from zkcoord.migrate import upgrade
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import encode_record
+
+OLD = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
+TOLD = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=4, backoff_ms=2_000)
 
 
 def test_f108_a_stop_that_old_consumers_cut_short_ends_at_once_and_a_late_commit_is_refused(
@@ -27,3 +41,21 @@ def test_f108_a_stop_that_old_consumers_cut_short_ends_at_once_and_a_late_commit
         consumer.commit()
     assert coordinator.commits == []
     assert {where for where, _ in read(consumer, 3)} == {1}
+
+
+@pytest.mark.zookeeper
+def test_f108_who_needs_longer_for_a_message_than_old_consumers_wait_joins_when_they_were_told_to_wait_longer(
+    chroot: str, tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = LEGACY.record("g")
+    with Lab(chroot, tmp_path) as lab, Tree(chroot) as tree:
+        upgrade(tree, run_id="test", layout="legacy")
+        lab.zk.create(record, encode_record(replace(DEFAULT_RECORD, adoption=TOLD)), makepath=True)
+        lab.topic("t", 2)
+        lab.register("a", OLD)
+        with KafkaConsumer(chroot, broker.bootstrap_servers, "g", ["t"], stop_needs_ms=5_001):
+            wait_until(lambda: "raises rebalance.max.retries or rebalance.backoff.ms" in caplog.text, "it is told")
+            assert lab.members() == {"g_a"}
+            longer = replace(TOLD, backoff_ms=2_001)
+            lab.zk.set(record, encode_record(replace(DEFAULT_RECORD, adoption=longer)))
+            wait_until(lambda: len(lab.members()) == 2, "it is registered")

@@ -102,3 +102,10 @@ def test_f108_a_consumer_says_how_long_its_stop_needs_before_it_joins(
 ) -> None:
     world.consumer(max_batch_ms=longest_ms).run(lambda frame, batch: None, max_batches=1)
     assert member_of(world).stop_needs_ms == needs_ms
+
+
+def test_f108_a_query_says_so_before_it_joins_too(world: World) -> None:
+    source = Source(stream_options(QUERY), world, "run")
+    source.latest(None)
+    assert member_of(world).stop_needs_ms == 2_000
+    source.stop()

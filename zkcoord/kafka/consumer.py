@@ -51,7 +51,8 @@ class KafkaConsumer:
     `topics` (or, by name, `include` or `exclude`) and all `settings` (`instance`, `threads`, ...: see `Options`) go to
     `zkcoord.Consumer`; `threads` is of each topic that is named alone. `config` holds librdkafka's settings. A
     partition without an offset, or with one outside of its log, starts at the log's end, or with `from_beginning` at
-    its start. Joins the group at `start`, at `with`, or at the first `poll`.
+    its start. Joins the group at `start`, at `with`, or at the first `poll`. `stop_needs_ms`: how long a message (or
+    what one `poll_many` returned) may take; it does not join old consumers of the group that wait for less.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class KafkaConsumer:
         *,
         from_beginning: bool = False,
         config: Mapping[str, str] | None = None,
+        stop_needs_ms: int = 0,
         membership: MembershipFactory | None = None,
         **settings: Unpack[Options],
     ) -> None:
@@ -95,6 +97,7 @@ class KafkaConsumer:
             reset=self._resets.positions,
             **settings,
         )
+        self._membership.join_when(lambda: True, stop_needs_ms)
         self._fetcher = Fetcher(bootstrap_servers, group, kafka)
         self._delivery = Delivery(group, self._membership, self._fetcher, self._resets, self._holdings, self._changed)
 

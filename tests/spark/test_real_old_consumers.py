@@ -1,0 +1,159 @@
+"""A Spark consumer beside real old consumers: who processed which record, and how long a batch may hold one up."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.legacy.lab import RETRIES, V11, Lab
+from tests.legacy.test_traffic import broker, create, send
+from tests.spark.fakes import InThread
+from tests.spark.together import ON_REAL_SERVERS, endless
+from tests.waiting import wait_until
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.migrate import upgrade
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.spark import Batch, SparkConsumer, register_source
+from zkcoord.tree.paths import LEGACY
+from zkcoord.tree.record import encode_record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from zkcoord.embedded import EmbeddedKafka
+
+pytestmark = [*ON_REAL_SERVERS, pytest.mark.legacy, pytest.mark.long]
+BACKOFF_MS, PATIENCE_S, SIZE, EACH = 1_000, 60.0, 4, 10
+
+
+class Beside:
+    """An old consumer and one with Spark, half of the partitions each. `processed`: by both of them, batches that were
+    not finished aside."""
+
+    def __init__(self, lab: Lab, kafka: EmbeddedKafka) -> None:
+        self.lab, self.kafka, self.sent = lab, kafka, 0
+        self._done: Counter[tuple[str, int]] = Counter()
+
+    @property
+    def processed(self) -> Counter[tuple[str, int]]:
+        return self._done + Counter((key, offset) for key, rows in self.lab.read_offsets().items() for offset in rows)
+
+    @property
+    def repeated(self) -> Counter[tuple[str, int]]:
+        return self.processed - Counter(dict.fromkeys(self.processed, 1))
+
+    def take(self, df: DataFrame) -> None:
+        """What a batch holds is processed."""
+        rows = df.select("topic", "partition", "offset").collect()
+        self._done.update((f"{row.topic}-{row.partition}", row.offset) for row in rows)
+
+    def send(self) -> None:
+        send(self.kafka, "t", SIZE, EACH)
+        self.sent += EACH
+
+    def all_processed(self) -> bool:
+        return set(self.processed) == {(f"t-{n}", offset) for n in range(SIZE) for offset in range(self.sent)}
+
+    def read_by_both(self) -> None:
+        """The consumer with Spark has been started: each reads its half."""
+        half = {"t-2", "t-3"}
+        wait_until(lambda: {p for p, owner in self.lab.owners().items() if "-z" in owner} == half, "halves", PATIENCE_S)
+        self.send()
+        wait_until(self.all_processed, "both have read", PATIENCE_S)
+
+    def one_more_joins(self) -> None:
+        """Another old one, which has its share before it gives up."""
+        b = self.lab.start("b", V11, fetch=True, rebalance_backoff_ms=BACKOFF_MS)
+        wait_until(lambda: b.events("started") or b.events("gave_up"), "it starts", PATIENCE_S)
+        assert b.events("gave_up") == []
+        wait_until(lambda: b.owned() == {"t-2"}, f"its share: {self.lab.owners()}", PATIENCE_S)
+
+
+@contextmanager
+def beside(hosts: str, folder: Path) -> Iterator[Beside]:
+    """An adopted group whose only member is an old one, which has read all."""
+    with Lab(hosts, folder) as lab, broker(hosts, V11) as kafka:
+        scene = Beside(lab, kafka)
+        create(lab, kafka, "t", SIZE)
+        with Tree(hosts) as tree:
+            upgrade(tree, run_id="test", layout="legacy")
+        told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=BACKOFF_MS)
+        lab.zk.create(LEGACY.record("g"), encode_record(replace(DEFAULT_RECORD, adoption=told)), makepath=True)
+        lab.join("a", V11, fetch=True, rebalance_backoff_ms=BACKOFF_MS)
+        scene.send()
+        wait_until(scene.all_processed, "the old one has read all", PATIENCE_S)
+        yield scene
+
+
+def test_f108_each_record_is_processed_once_though_a_batch_is_longer_than_an_old_consumer_waits(
+    spark: SparkSession, chroot: str, tmp_path: Path
+) -> None:
+    with beside(chroot, tmp_path) as scene:
+        slow, hangs, cancelled = threading.Event(), threading.Event(), threading.Event()
+
+        def process(df: DataFrame, batch: Batch) -> None:
+            if slow.is_set() and not hangs.is_set():
+                hangs.set()
+                try:
+                    endless(df)
+                finally:
+                    cancelled.set()
+            scene.take(df)
+
+        words: dict[str, Any] = {"reader": "python", "instance": "spark"}
+        consumer = SparkConsumer(spark, chroot, scene.kafka.bootstrap_servers, "g", ["t"], **words)
+        running = InThread(lambda: consumer.run(process))
+        try:
+            scene.read_by_both()
+            slow.set()
+            scene.send()
+            wait_until(hangs.is_set, "a batch hangs", PATIENCE_S)
+            scene.one_more_joins()
+            wait_until(scene.all_processed, "what was left is read", PATIENCE_S)
+        finally:
+            consumer.stop(cancel=True)
+        running.result()
+        assert cancelled.is_set()
+        assert scene.repeated == Counter()
+
+
+def test_f108_a_query_loses_to_an_old_consumer_what_a_long_batch_holds_and_nothing_else_is_read_again(
+    spark: SparkSession, chroot: str, tmp_path: Path
+) -> None:
+    """Spark cannot be told to cancel a stream's batch: it runs to its end, and is not committed."""
+    register_source(spark)
+    with beside(chroot, tmp_path) as scene:
+        slow, hangs, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+        def process(df: DataFrame, number: int) -> None:
+            if slow.is_set() and not hangs.is_set():
+                hangs.set()
+                assert goes_on.wait(PATIENCE_S)
+            scene.take(df)
+
+        rows = spark.readStream.format("zkcoord").option("zookeeper", chroot).option("group", "g")
+        rows = rows.option("kafka.bootstrap.servers", scene.kafka.bootstrap_servers).option("subscribe", "t")
+        writer = rows.option("instance", "spark").load().writeStream.foreachBatch(process)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            scene.read_by_both()
+            slow.set()
+            scene.send()
+            wait_until(hangs.is_set, "a batch hangs", PATIENCE_S)
+            scene.one_more_joins()
+            goes_on.set()
+            wait_until(scene.all_processed, "what was left is read", PATIENCE_S)
+        finally:
+            goes_on.set()
+            query.stop()
+        held = {(f"t-{n}", offset) for n in (2, 3) for offset in range(scene.sent - EACH, scene.sent)}
+        assert set(scene.repeated) <= held
+        assert set(scene.repeated.values()) <= {1}
