@@ -107,7 +107,8 @@ def offsets_move_forward_over_what_was_processed(facts: Facts, field: Field) -> 
             if key in field.resolved and new not in field.resolved[key]:
                 yield f"first offset {new} of {value.partition} is none that the reset policy gave"
             continue
-        if value.before.strip().isdigit() and new < int(value.before) and key not in field.may_go_back:
+        goes_back = value.before.strip().isdigit() and new < int(value.before)
+        if goes_back and key not in field.may_go_back and new not in field.strangers.get(key, ()):
             yield f"offset of {value.partition} went back from {value.before} to {new}"
         if new > field.covered.get(key, new):
             yield f"offset {new} of {value.partition} is beyond what was processed ({field.covered[key]})"

@@ -174,6 +174,9 @@ class Field:
         self.repairs: Counter[tuple[str, TopicPartition]] = Counter()  # of positions behind their log's end
         self.may_go_back: set[tuple[str, TopicPartition]] = set()  # an offset, on account of the last of these
         self.removed: set[tuple[str, TopicPartition]] = set()  # offsets that an operator removed, until written again
+        self.strangers: dict[
+            tuple[str, TopicPartition], set[int]
+        ] = {}  # what others committed to Kafka: may be followed
 
     def read(self, txn: Txn) -> Facts:
         """The facts of a transaction; the field is still as before it."""

@@ -1,0 +1,343 @@
+"""The offset log of a simulated Kafka: one group's commits, kept by brokers that answer late, in part, or not at all.
+
+`OffsetLog` is what the brokers keep, and what strangers do there. `LogClient` is one process's connection to it, as the
+`Callbacks` port that a member is given: `read` and `commit`, one request at a time, in their order. `LogStore` is the
+`CommitStore` of a tool that nothing disturbs. A read shows every commit that was applied before: it is never stale.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.sim.actors import GROUP
+from tests.sim.process import SimProcess
+from tests.sim.world import World
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import KafkaCommit
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.shell.ports import CallDone
+
+NETWORK_MS = 20
+TIMEOUT_MS = 2_500
+"""So long a client waits for an answer: less than a third of the rebalance timeout of most scenes, 8 s."""
+LATE_MS_MAX = 12_000
+"""So long after its sending a commit may still land whose client has given it up."""
+
+
+class Fate(Enum):
+    """What becomes of one request. A read whose fate is not DONE has no answer."""
+
+    DONE = "done"
+    REPLY_LOST = "reply lost"  # it lands, and its client does not learn that
+    LATE = "late"  # it lands when its client has given it up
+    LOST = "lost"  # it never lands
+    PARTIAL = "partial"  # of each partition one of these, or refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFaults:
+    """Rates per request in a storm; and how many strange events one storm has."""
+
+    lost_rate: float = 0.0
+    reply_lost_rate: float = 0.0
+    late_rate: float = 0.0
+    partial_rate: float = 0.0
+    expiries: int = 0  # some partitions' commits are removed
+    strangers: int = 0  # somebody commits without zkcoord's metadata, behind or ahead
+    intruders: int = 0  # a consumer of Kafka's own protocol uses the group id for a while
+    absences: int = 0  # no broker answers for a while
+
+    @classmethod
+    def drawn(cls, seed: int) -> LogFaults:
+        """A world's faults: some kinds often, others not at all. They do not disturb what else the seed draws."""
+        choice = Random(f"offset log {int(seed)}").choice
+        return cls(
+            lost_rate=choice((0.0, 0.0, 0.1)),
+            reply_lost_rate=choice((0.0, 0.05, 0.2)),
+            late_rate=choice((0.0, 0.05, 0.2)),
+            partial_rate=choice((0.0, 0.0, 0.1)),
+            expiries=choice((0, 0, 2, 8)),
+            strangers=choice((0, 0, 2, 8)),
+            intruders=choice((0, 0, 1)),
+            absences=choice((0, 0, 1, 3)),
+        )
+
+
+class Change(NamedTuple):
+    """Something that happened to one partition's commit. `client`: the process's incarnation, "" a stranger or tool."""
+
+    how: str  # commit | acknowledged | stranger | expired | deleted
+    client: str
+    partition: TopicPartition
+    before: KafkaCommit | None
+    after: KafkaCommit | None
+
+
+class OffsetLog:
+    """What the brokers keep of one group. `on_change` is told of each change once it has happened."""
+
+    def __init__(self, world: World, group: str = GROUP, faults: LogFaults | None = None) -> None:
+        self.world, self.group, self.faults = world, group, faults or LogFaults()
+        self.commits: dict[TopicPartition, KafkaCommit] = {}
+        self.committed_ms: dict[TopicPartition, int] = {}
+        self.retention_ms: int | None = None  # commits older than that are gone
+        self.on_change: list[Callable[[Change], None]] = []
+        self.fates: list[tuple[str, str, Fate]] = []  # scripted: process, `read` or `commit`, what becomes of the next
+        self.requests: list[tuple[int, str, str, Any]] = []  # time, client, name and argument of all that arrived
+        self._intruded_until_ms = self._away_until_ms = 0
+
+    # -- what people and brokers do
+
+    def intrude(self, until_ms: int) -> None:
+        """A consumer of Kafka's own protocol uses the group id: Kafka refuses everybody else's commits."""
+        self.world.trace("a consumer of Kafka's own protocol uses the group id until", until_ms)
+        self._intruded_until_ms = until_ms
+
+    def go_away(self, until_ms: int) -> None:
+        """No broker answers."""
+        self.world.trace("no broker answers until", until_ms)
+        self._away_until_ms = until_ms
+
+    def heal(self) -> None:
+        """All brokers answer, and no stranger is there."""
+        self._intruded_until_ms = self._away_until_ms = 0
+
+    @property
+    def in_use(self) -> bool:
+        """True while Kafka refuses commits of programs that are no members of the group."""
+        return self.world.now_ms < self._intruded_until_ms
+
+    @property
+    def away(self) -> bool:
+        """True while no broker answers."""
+        return self.world.now_ms < self._away_until_ms
+
+    def stranger_commits(self, partition: TopicPartition, offset: int) -> None:
+        """Another program commits: Kafka's own reset tool, or a consumer that somebody used for a look."""
+        self._put("stranger", "", partition, KafkaCommit(offset=offset))
+
+    def expire(self, partitions: Collection[TopicPartition]) -> None:
+        """The brokers remove these commits for their age."""
+        for partition in sorted(partitions):
+            self._put("expired", "", partition, None)
+
+    def delete_topic(self, topic: str) -> None:
+        """The brokers remove the commits of a deleted topic."""
+        for partition in sorted(p for p in self.commits if p.topic == topic):
+            self._put("deleted", "", partition, None)
+
+    def trouble(self, from_ms: int, until_ms: int, partitions: Collection[TopicPartition]) -> None:
+        """Plan the strange events of a storm between these moments, at random."""
+        random, world, some = self.world.rng.random, self.world, sorted(partitions)
+
+        def at_random(action: Callable[[], None]) -> None:
+            world.at(from_ms + int(random() * (until_ms - from_ms)), action)
+
+        for _ in range(self.faults.expiries):
+            at_random(lambda: self.expire([p for p in sorted(self.commits) if random() < 0.3]))
+        for _ in range(self.faults.strangers):
+            at_random(lambda: self._stranger_somewhere(some))
+        for _ in range(self.faults.intruders):
+            at_random(lambda: self.intrude(self._a_while()))
+        for _ in range(self.faults.absences):
+            at_random(lambda: self.go_away(self._a_while()))
+        world.at(until_ms, self.heal)
+
+    def _a_while(self) -> int:
+        return self.world.now_ms + 1 + int(self.world.rng.random() * 3 * TIMEOUT_MS)
+
+    def _stranger_somewhere(self, partitions: Collection[TopicPartition]) -> None:
+        random = self.world.rng.random
+        for partition in partitions:
+            if random() < 0.3:
+                known = self.commits.get(partition)
+                offset = known.offset if known is not None else 500
+                self.stranger_commits(partition, max(0, offset + int((random() - 0.5) * 1_000)))
+
+    # -- what arrives
+
+    def read(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, KafkaCommit]:
+        """The commits of these partitions, or of all."""
+        self._expire_by_age()
+        return {p: c for p, c in sorted(self.commits.items()) if partitions is None or p in partitions}
+
+    def commit(self, client: str, commits: Commits) -> CommitOutcome:
+        """Take these commits, unless the group id is in use."""
+        if self.in_use:
+            error = UsageError("Kafka refused to commit: consumers of Kafka's own protocol use the group id")
+            return CommitOutcome(refused=dict.fromkeys(commits, error))
+        for partition in sorted(commits):
+            self._put("commit", client, partition, commits[partition])
+        return CommitOutcome(done=frozenset(commits))
+
+    def told_done(self, client: str, commits: Commits, outcome: CommitOutcome) -> None:
+        """This process learned what it has committed."""
+        for partition in sorted(outcome.done):
+            self._tell(Change("acknowledged", client, partition, None, commits[partition]))
+
+    def fate(self, process: SimProcess, name: str) -> Fate:
+        """What becomes of this process's request: what is scripted, else what the storm's faults draw."""
+        for scripted in self.fates:
+            if scripted[:2] == (process.name, name):
+                self.fates.remove(scripted)
+                return scripted[2]
+        if not self.world.stormy:
+            return Fate.DONE
+        draw, faults = self.world.rng.random(), self.faults
+        rates = {Fate.LOST: faults.lost_rate, Fate.REPLY_LOST: faults.reply_lost_rate}
+        if name == "commit":
+            rates |= {Fate.LATE: faults.late_rate, Fate.PARTIAL: faults.partial_rate}
+        for fate, rate in rates.items():
+            if draw < rate:
+                return fate
+            draw -= rate
+        return Fate.DONE
+
+    def _expire_by_age(self) -> None:
+        if self.retention_ms is not None:
+            oldest_ms = self.world.now_ms - self.retention_ms
+            self.expire([p for p, at_ms in self.committed_ms.items() if at_ms < oldest_ms])
+
+    def _put(self, how: str, client: str, partition: TopicPartition, after: KafkaCommit | None) -> None:
+        before = self.commits.pop(partition, None)
+        self.committed_ms.pop(partition, None)
+        if after is not None:
+            self.commits[partition], self.committed_ms[partition] = after, self.world.now_ms
+        if before is not None or after is not None:
+            self._tell(Change(how, client, partition, before, after))
+
+    def _tell(self, change: Change) -> None:
+        self.world.trace("offset log:", change)
+        for hook in self.on_change:
+            hook(change)
+
+
+class LogClient:
+    """One incarnation's connection, as the port of its member. A request that is on its way lands though its sender
+    is paused or killed; one that still waits in its sender goes out when that goes on, if it ever does."""
+
+    def __init__(self, process: SimProcess, log: OffsetLog) -> None:
+        self._process, self._log, self._world = process, log, process.world
+        self._client, self._incarnation = process.client, process.incarnation
+        self._calls: deque[tuple[int, str, Any]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no answer."""
+        return len(self._calls)
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """`read` partitions, or `commit` commits; answered by one CallDone, in order."""
+        self._calls.append((token, name, argument))
+        if len(self._calls) == 1:
+            self._process.after(self._draw(NETWORK_MS), self._send)
+
+    def _draw(self, most_ms: int) -> int:
+        return int(self._world.rng.random() * (most_ms + 1))
+
+    def _send(self) -> None:
+        _, name, argument = self._calls[0]
+        fate = Fate.LOST if self._log.away else self._log.fate(self._process, name)
+        sent_ms = self._world.now_ms
+        arrives = partial(self._arrive_read if name == "read" else self._arrive_commit, fate, sent_ms, argument)
+        self._world.at(sent_ms + self._draw(NETWORK_MS), arrives)
+
+    def _arrive_read(self, fate: Fate, sent_ms: int, partitions: Collection[TopicPartition]) -> None:
+        self._log.requests.append((self._world.now_ms, self._client, "read", partitions))
+        if fate is Fate.DONE:
+            self._answer(self._log.read(partitions))
+        else:
+            self._give_up(sent_ms, error=UnavailableError("no broker tells the offsets"))
+
+    def _arrive_commit(self, fate: Fate, sent_ms: int, commits: Commits) -> None:
+        self._log.requests.append((self._world.now_ms, self._client, "commit", commits))
+        outcome = CommitOutcome()
+        for one, part in self._parts(fate, commits):
+            outcome = _joined(outcome, self._landed(one, part, sent_ms))
+        if outcome.unknown:
+            self._give_up(sent_ms, commits, outcome)
+        else:
+            self._answer(outcome, commits)
+
+    def _parts(self, fate: Fate, commits: Commits) -> list[tuple[Fate | None, Commits]]:
+        """The commits by what becomes of them; None: refused."""
+        if fate is not Fate.PARTIAL:
+            return [(fate, commits)]
+        fates = (None, Fate.DONE, Fate.DONE, Fate.REPLY_LOST, Fate.LATE, Fate.LOST)
+        return [(fates[self._draw(len(fates) - 1)], {p: commits[p]}) for p in sorted(commits)]
+
+    def _landed(self, fate: Fate | None, commits: Commits, sent_ms: int) -> CommitOutcome:
+        """What the client may learn of these."""
+        if fate is None:
+            return CommitOutcome(refused=dict.fromkeys(commits, UsageError("no right to commit this offset")))
+        if fate is Fate.DONE:
+            return self._log.commit(self._client, commits)
+        if fate is Fate.REPLY_LOST:
+            self._log.commit(self._client, commits)
+        elif fate is Fate.LATE:
+            late_ms = sent_ms + TIMEOUT_MS + 1 + self._draw(LATE_MS_MAX - TIMEOUT_MS)
+            self._world.at(late_ms, lambda: self._log.commit(self._client, commits) and None)
+        return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("no broker answers the commit")))
+
+    def _give_up(
+        self, sent_ms: int, commits: Commits | None = None, outcome: Any = None, error: UnavailableError | None = None
+    ) -> None:
+        """Nothing more is heard: the answer says so at the timeout."""
+        at_ms = max(self._world.now_ms, sent_ms + TIMEOUT_MS)
+        self._world.at(at_ms, lambda: self._answer(outcome, commits, error))
+
+    def _answer(self, value: Any, commits: Commits | None = None, error: UnavailableError | None = None) -> None:
+        """On the wire; taken by this incarnation alone."""
+        if self._process.incarnation == self._incarnation:
+            self._process.after(self._draw(NETWORK_MS), partial(self._done, value, commits, error))
+
+    def _done(self, value: Any, commits: Commits | None, error: UnavailableError | None) -> None:
+        token, _, _ = self._calls.popleft()
+        self._process.inbox.put(CallDone(token, value, error))
+        if commits is not None:
+            self._log.told_done(self._client, commits, value)
+        if self._calls:
+            self._process.after(self._draw(NETWORK_MS), self._send)
+
+
+def _joined(one: CommitOutcome, other: CommitOutcome) -> CommitOutcome:
+    return replace(
+        one,
+        done=one.done | other.done,
+        refused={**one.refused, **other.refused},
+        unknown={**one.unknown, **other.unknown},
+    )
+
+
+class LogStore:
+    """The `CommitStore` of a tool, for the one group of a log: each call happens at once."""
+
+    def __init__(self, log: OffsetLog) -> None:
+        self._log = log
+
+    def read(self, groups: Collection[str]) -> ReadCommits:
+        """All commits of these groups."""
+        return self._told({group: self._log.read() if group == self._log.group else {} for group in groups})
+
+    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
+        """The commits of these partitions."""
+        return self._told({group: self._log.read(partitions) if group == self._log.group else {}})
+
+    def commit(self, group: str, commits: Commits) -> CommitOutcome:
+        """Commit, as no member of the group."""
+        assert group == self._log.group, group
+        if self._log.away:
+            return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("no broker answers")))
+        return self._log.commit("", commits)
+
+    def _told(self, found: dict[str, dict[TopicPartition, KafkaCommit]]) -> ReadCommits:
+        if self._log.away:
+            return ReadCommits(found={}, unknown=dict.fromkeys(found, UnavailableError("no broker answers")))
+        return ReadCommits(found=found, unknown={})
