@@ -153,7 +153,7 @@ def announced(view: GroupView) -> GroupView:
     ranges: dict[str, dict[TopicPartition, Announced]] = {}
     for partition, owner in view.owners.items():
         ranges.setdefault(consumer_of(owner.thread), {})[partition] = Announced(5, 10, 1)
-    channels = {name: replace(channel, batch=ranges.get(name, {})) for name, channel in view.channels.items()}
+    channels = {name: replace(channel, announced=ranges.get(name, {})) for name, channel in view.channels.items()}
     return replace(view, channels=channels)
 
 

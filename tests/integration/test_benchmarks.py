@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -35,6 +36,15 @@ def test_a_wrong_option_is_told_before_anything_is_measured(words: list[str], wh
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(f"{name}.py: error: {why}\n")
+
+
+def test_every_kind_of_a_settled_groups_step_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    assignors = importlib.import_module("assignors")
+    monkeypatch.setattr(assignors, "STEP_AT", (20, 200))
+    settled = assignors.settled_group()
+    for view in (settled, assignors.limited(settled), assignors.announced(settled)):
+        assert assignors.step_ms(view, runs=2) > 0
 
 
 @pytest.mark.zookeeper

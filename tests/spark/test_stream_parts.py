@@ -19,7 +19,7 @@ from zkcoord.spark.stream.source import Source
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_a_checkpoints_range_is_not_committed_over_another_members_progress() -> None:
+def test_f102_a_checkpoints_range_is_not_committed_over_another_members_progress() -> None:
     """The partition is lost, read further elsewhere and started again, while the commit is on its way."""
 
     def lose_and_give_back() -> None:

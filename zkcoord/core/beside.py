@@ -47,9 +47,9 @@ class OnLooker:
     def seen(self, view: GroupView, now_ms: int) -> OnLooker:
         """Return a copy with what is seen for the first time, and without what is over."""
         mode, plan = view.mode, view.mode.plan
-        ours = view.members.keys() & view.channels.keys() - mode.old
         if plan is None:
             return self if not (self.against or self.kept or self.missing) else OnLooker(poked=self.poked)
+        ours = view.members.keys() & view.channels.keys() - mode.old
         held = [
             (consumer_of(owner.thread), partition)
             for partition, owner in view.owners.items()
