@@ -25,8 +25,8 @@ def a_loss_waits_behind_a_question_to_kafka(patch: Patch) -> None:
     """One thread for callbacks and `reset`."""
     make = worker.Worker.__init__
 
-    def made(self: Any, callbacks: Any, questions: Any, answer: Any, end: Any) -> None:
-        make(self, {**callbacks, **questions}, {}, answer, end)
+    def made(self: Any, callbacks: Any, questions: Any, answer: Any, end: Any, log: Any = None) -> None:
+        make(self, {**callbacks, **questions}, {}, answer, end, log)
 
     patch.setattr(worker.Worker, "__init__", made)
 

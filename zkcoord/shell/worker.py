@@ -1,7 +1,8 @@
-"""The threads that run an application's functions, never the loop's thread (F16).
+"""The threads that run an application's functions, never the loop's thread (F16), and those that commit to Kafka.
 
 Callbacks run on one thread, in order, one at a time. A question (`reset`) changes nothing in the application, and may
-take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59).
+take as long as Kafka does. Questions have a thread of their own, so that no loss waits for an answer (F59). Where the
+group's offsets stand in Kafka, too, its commits have a third one: a commit that a callback waits for must get through.
 
 The callers bound the queue. A registration has one task, which waits for its answer before it asks again, and a
 partition is told `lost` once for each start. While a callback hangs, each lease that ends and each registration adds a
@@ -23,7 +24,7 @@ from zkcoord.shell.ports import CallDone
 
 Functions = Mapping[str, Callable[[Any], Any]]
 
-QUESTION_WAIT_SECONDS = 1.0  # at a stop; nobody needs the answer any more
+ANSWER_WAIT_SECONDS = 1.0  # at a stop, for a question or for Kafka; nobody needs the answer any more
 
 
 class Worker:
@@ -35,20 +36,25 @@ class Worker:
         questions: Functions,
         answer: Callable[[CallDone], None],
         end: Callable[[BaseException], object],
+        log: Functions | None = None,
     ) -> None:
-        """`end` is given the SystemExit (or its like) of a function. Later calls are served all the same."""
+        """`end` is given the SystemExit (or its like) of a function. Later calls are served all the same.
+
+        `log`: what reads and commits the group's offsets in Kafka, if there is anything.
+        """
         self._answer = answer
         self._callbacks = _Line("zkcoord-callbacks", callbacks, answer, end)
         self._questions = _Line("zkcoord-questions", questions, answer, end)
+        self._log = [_Line("zkcoord-offsets", log, answer, end)] if log else []
 
     def start(self) -> None:
         """Begin to serve calls."""
-        self._callbacks.start()
-        self._questions.start()
+        for line in (self._callbacks, self._questions, *self._log):
+            line.start()
 
     def call(self, token: int, name: str, argument: Any) -> None:
         """Queue a call; its CallDone comes through `answer`."""
-        line = self._questions if name in self._questions.functions else self._callbacks
+        line = next((line for line in (self._questions, *self._log) if name in line.functions), self._callbacks)
         line.calls.put((token, name, argument))
 
     def answer_part(self, name: str, value: Any) -> bool:
@@ -61,11 +67,12 @@ class Worker:
 
     def stop(self, timeout_seconds: float | None = None) -> None:
         """Serve what is queued, then end the threads. For another thread. A hanging callback is left (its thread is a
-        daemon), and so is a question without an answer."""
-        self._callbacks.end()
-        self._questions.end()
+        daemon), and so is a question, or a commit, without an answer."""
+        for line in (self._callbacks, self._questions, *self._log):
+            line.end()
         self._callbacks.join(timeout_seconds)
-        self._questions.join(QUESTION_WAIT_SECONDS)
+        for line in (self._questions, *self._log):
+            line.join(ANSWER_WAIT_SECONDS)
 
 
 class _Line:
