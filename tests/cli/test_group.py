@@ -8,13 +8,16 @@ from tests.cli.group_tree import P0, P1, TARGET, A, B, World
 from tests.cli.program import Run
 from zkcoord.core.command import Command, Option
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.command import encode_command
 from zkcoord.tree.paths import DRAFT, ROOT, SCHEMA
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import digest, encode_state
+from zkcoord.tree.status import Status, encode_status
 from zkcoord.tree.topic import Mark, encode_mark
 
 pytestmark = pytest.mark.zookeeper
@@ -73,6 +76,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "failed": None,
         "quarantined": {},
         "problem": None,
+        "offset_store": {"name": "zookeeper", "step": 0, "waits_for": {}},
         "mode": "coordinated",
         "mode_reason": None,
         "old_members": [],
@@ -194,6 +198,25 @@ def test_a_member_that_is_given_nothing_shows_why(world: World, run: Run) -> Non
         "g_h-6-ffffffff": "cannot use the offset store 'zookeeper'",
         "g_h-7-99999999": "no topic matches its wildcard",
     }
+
+
+def test_a_step_to_another_offset_store_is_shown_until_every_member_says_that_it_took_it(
+    world: World, run: Run
+) -> None:
+    world.settle()
+    world.put(DRAFT.record("g"), encode_record(GroupRecord(store_name="dual", store_step=3)))
+    world.member(A, instance="etl-1", offers=frozenset({"offset-store"}), offsets=("zookeeper", "dual"))
+
+    shown = describe(run, world)
+    assert shown["offset_store"] == {"name": "dual", "step": 3, "waits_for": {A: "was not told yet"}}
+    text = run("group", "describe", "g", "--zookeeper", world.address).stdout
+    assert f"offset store dual (step 3), STEP TO dual NOT DONE: {A} was not told yet" in text
+
+    world.put(DRAFT.channel("g", A), encode_status(Status(store_name="dual", store_step=3)))
+    assert describe(run, world)["offset_store"]["waits_for"] == {}
+    text = run("group", "describe", "g", "--zookeeper", world.address).stdout
+    assert "offset store dual (step 3)" in text
+    assert "NOT DONE" not in text
 
 
 def test_members_are_judged_as_the_coordinator_in_charge_judges_them(world: World, run: Run) -> None:

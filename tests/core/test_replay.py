@@ -10,13 +10,14 @@ from tests.core.groups import T0, T1, altered, channel, decided, group, member, 
 from zkcoord.core import replay
 from zkcoord.core.decisions import GrantPartitions, PurgeChannel, RemoveRefused, SetState, StateEvent
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DUAL, KAFKA, STORES
 from zkcoord.core.replay import OpenRanges, replays
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
-OFFERS = {"offers": frozenset({"ping", "replay"})}
+OFFERS = {"offers": frozenset({"ping", "replay", "offset-store"}), "stores": STORES}
 
 
 def dead(name: str, batch: dict[object, Announced]) -> Channel:
@@ -60,6 +61,18 @@ def test_of_several_with_one_start_the_highest_generations_counts() -> None:
     view = replace(view, channels={**view.channels, "a": living})
     assert dict(replays(view, OpenRanges().seen(view).found).counting) == {T0: LATE}
     assert [dict(d.replay) for d in grants(view)] == [{T0: (100, 700)}]
+
+
+@pytest.mark.parametrize("store", [DUAL, KAFKA])
+def test_where_only_the_receiver_knows_what_is_committed_the_highest_generations_is_handed_on(store: str) -> None:
+    for committed in ({}, {T0: 600}):
+        view = orphaned({T0: EARLY}, replay={T0: PASSED}, committed=committed, store_name=store, store_step=2)
+        using = channel("a", store_name=store, store_step=2)
+        view = replace(view, channels={**view.channels, "a": using})
+        assert [dict(d.replay) for d in grants(view)] == [{T0: (50, 100)}]
+        assert purged(view) == []  # it stands nowhere else yet
+    other_topic = altered(view, incarnations={"t": 2}, replay={T0: Announced(50, 100, 7, 1)})
+    assert [dict(d.replay) for d in grants(other_topic)] == [{T0: (100, 600)}]
 
 
 def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:

@@ -57,8 +57,16 @@ class Followed:
         return self._to_read() if before.view.channels else []
 
     def sent(self, *partitions: TopicPartition) -> list[Read]:
-        """An own command about these (none: a ping) was sent, and all is clean; what is to be read then."""
+        """An own command about these was sent, and all is clean; what is to be read then."""
         self._channels.sent("c", partitions)
+        return self._look_again()
+
+    def sent_control(self, option: Option) -> list[Read]:
+        """The same of an own command without partitions."""
+        self._channels.sent_control("c", option)
+        return self._look_again()
+
+    def _look_again(self) -> list[Read]:
         self._channels.look_again(self._nodes)
         return self._to_read()
 
@@ -92,7 +100,8 @@ def test_what_an_own_command_named_is_read_once_if_it_was_obeyed_before_anybody_
     assert followed.sent(P0) == []  # it stands: its end is told
     followed.read(Node(CHANNEL, Kind.CHILDREN, Stat(0, 5, 0, 0, 2), b"", ()))
     assert followed.sent(P0) == [Read(OWNER), Read(CHANNEL)]
-    assert followed.sent() == [Read(CHANNEL)]  # a ping's answer is in the status
+    for option in (Option.PING, Option.OFFSET_STORE):
+        assert followed.sent_control(option) == [Read(CHANNEL)]  # what came of it is in the status
 
 
 def test_behind_a_command_that_went_before_it_was_read_all_that_its_consumer_has_is_read() -> None:

@@ -9,6 +9,7 @@ from tests.sim import faults
 from tests.sim.actors import GROUP
 from tests.sim.script import QUIET, Script, on_seeds
 from tests.sim.world import World
+from zkcoord.core.command import Option
 from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT, EVICTED_MARK
 from zkcoord.tree.writes import CreateNode, DeleteNode
@@ -84,7 +85,7 @@ def test_what_was_sent_to_somebody_of_whom_nothing_is_followed_any_more_is_not_w
     world.run_for(1_000)
     role = script.actor(script.leader()).role
     role._groups[GROUP].channels.sent("g_gone-1-00000000", script.partitions())
-    role._groups[GROUP].channels.sent("g_gone-2-00000000", ())
+    role._groups[GROUP].channels.sent_control("g_gone-2-00000000", Option.PING)
     for partition in script.partitions():
         role._groups[GROUP].tracker.unwant(DRAFT.owner(GROUP, partition))
     script.wish("hold")

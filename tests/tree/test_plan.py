@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkcoord.core.decisions import (
+    ChangeStore,
     DropTopic,
     EvictMember,
     FoundGroup,
@@ -20,6 +21,7 @@ from zkcoord.core.decisions import (
     WriteResponse,
 )
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import Announced, GroupState
 from zkcoord.core.view import Channel, GroupView, Instance, Leftovers, Member, Owner, QueuedCommand
 from zkcoord.tree.command import decode_command
@@ -68,6 +70,23 @@ def test_a_grant_sets_what_exists_creates_what_does_not_and_sends_the_start_in_o
     assert dict(command.ownership or {}) == {T0: "a-0", T1: "a-0"}
     assert dict(command.owner_versions) == {T0: 9, T1: 0}  # what these very writes leave, if they happen
     assert (command.generation, command.epoch, command.offsets) == (6, 4, "zookeeper")
+
+
+def test_a_change_of_store_names_the_store_and_the_number_of_the_step() -> None:
+    [change] = plan([ChangeStore(consumer_id="a", store="dual", step=3, why="x")], NODES, TERM, DRAFT)
+    *guards, told = change.writes
+    assert tuple(guards) == GUARDS
+    assert isinstance(told, CreateNode)
+    assert (told.path, told.sequential, told.ephemeral) == (f"{GROUP}/channel/a", True, False)
+    assert told.data == b'{"version":1,"option":"offset-store","generation":6,"epoch":4,"offsets":"dual","step":3}'
+
+
+def test_a_start_names_the_records_store() -> None:
+    nodes = GroupNodes(view=replace(VIEW, record=GroupRecord(store_name="dual", store_step=1)))
+    [grant] = plan([GrantPartitions(consumer_id="a", partitions={T0: "a-0"}, why="x")], nodes, TERM, DRAFT)
+    start = grant.writes[-1]
+    assert isinstance(start, CreateNode)
+    assert decode_command(start.data).offsets == "dual"
 
 
 def test_announced_ranges_go_along_with_their_grant_and_only_with_it() -> None:

@@ -97,6 +97,25 @@ def test_a_channel_holds_what_its_list_names_and_its_commands_say() -> None:
     assert after == Channel(consumer_id="a", version=7, czxid=5, refusals=found.refusals)
 
 
+def test_the_store_that_a_command_names_and_that_a_consumer_uses_are_known_by_command_and_status() -> None:
+    path = f"{GROUP}/channel/a"
+    change = encode_command(Command(option=Option.OFFSET_STORE, offsets="kafka", step=2))
+    start = encode_command(Command(option=Option.START_FETCHER, ownership={T0: "a-0"}, offsets="dual"))
+    said = encode_status(Status(store_name="dual", store_step=1))
+    nodes = (data(f"{path}/0000000004", change), data(f"{path}/0000000005", start))
+    known = folded(children(path, "0000000004", "0000000005"), data(path, said, version=7), *nodes)
+    found = known.view.channels["a"]
+    assert [(c.store_name, c.store_step, c.threads) for c in found.commands] == [
+        ("kafka", 2, {}),
+        ("dual", 0, {T0: "a-0"}),
+    ]
+    assert (found.store_name, found.store_step, found.status_unreadable) == ("dual", 1, False)
+    garbage = folded(data(path, b"?", version=8), before=known).view.channels["a"]
+    assert (garbage.store_name, garbage.store_step, garbage.status_unreadable) == ("dual", 1, True)
+    mended = folded(data(path, said, version=9), before=known).view.channels["a"]
+    assert not mended.status_unreadable
+
+
 def test_the_mark_of_an_eviction_is_kept_until_the_list_misses_it() -> None:
     path = f"{GROUP}/channel/a"
     known = folded(children(path, "evicted"), data(f"{path}/evicted", b"6000"))

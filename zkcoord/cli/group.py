@@ -11,7 +11,9 @@ from zkcoord.cli.group_waiting import REQUESTED, WAIT_TIMEOUT_MS, GroupWait, at,
 from zkcoord.cli.options import Group, Settings, at_least, pass_settings
 from zkcoord.cli.output import cell, print_json, say, table, warn
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.core.view import TopicChange
+from zkcoord.core.record import ZOOKEEPER
+from zkcoord.core.stores import lagging
+from zkcoord.core.view import GroupView, TopicChange
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.group_report import GroupReport, TreeReport, deleted_groups, group_names, read_group, read_tree
 from zkcoord.migrate import BlockingTree
@@ -196,6 +198,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     words += [f"NOT ADOPTED: `zkcoord group adopt {view.group}`"] if view.observed else []
     words += [f"{view.mode.mode.value}: {view.mode.why}"] if not (view.mode.coordinated or view.observed) else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
+    words += _store_remarks(view)
     words += [
         f"{REQUESTED.get(name, name)} by {wish.get('who', 'somebody')}" for name, wish in sorted(report.wishes.items())
     ]
@@ -204,6 +207,17 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
         words += [f"static member {name} is away: {what}" for name, what in away.items()]
     words += [f"topic {topic} {what}" for topic, what in _changed(report).items()]
     return words + ([f"PROBLEM: {view.state.problem}"] if view.state.problem else [])
+
+
+def _store_remarks(view: GroupView) -> list[str]:
+    """Say where offsets are kept, and who has not followed yet; nothing of a group that was never moved."""
+    record, waits = view.record, lagging(view)
+    words = [] if record.store_name == ZOOKEEPER else [f"offset store {record.store_name} (step {record.store_step})"]
+    if waits:
+        first = next(iter(waits))
+        more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
+        words.append(f"STEP TO {record.store_name} NOT DONE: {first} {waits[first]}{more}")
+    return words
 
 
 def _changed(report: GroupReport) -> dict[str, str]:
@@ -281,6 +295,11 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
         "failed": None if view.state.failed is None else view.state.failed.error,
         "quarantined": {str(partition): entry.why for partition, entry in sorted(view.state.quarantined.items())},
         "problem": view.state.problem,
+        "offset_store": {
+            "name": view.record.store_name,
+            "step": view.record.store_step,
+            "waits_for": lagging(view),
+        },
         "mode": view.mode.mode.value,
         "mode_reason": view.mode.why or None,
         "old_members": sorted(view.mode.old),

@@ -39,6 +39,10 @@ def ack_timeout_ms(rebalance_timeout_ms: int, retries: int) -> int:
     return rebalance_timeout_ms * (retries + 1) + sum(backoff_ms(n) for n in range(1, retries + 1))
 
 
+WHOLE = TopicPartition("", -1)
+"""In place of a partition: what was refused names none."""
+
+
 class RetryBackoff(NamedTuple):
     """A start that a consumer refused again and again: it is not sent again before `until_ms`."""
 
@@ -98,7 +102,7 @@ class AckTimeouts:
         }
         for c, channel in view.channels.items():
             for command in channel.commands if c in view.members else ():
-                for partition in (command.threads or ()) if command.error is not None else ():
+                for partition in (command.threads or (WHOLE,)) if command.error is not None else ():
                     known = found.get((c, partition), RetryBackoff())
                     found[c, partition] = _again(known, command.sequence, now_ms)
         return found
@@ -130,6 +134,10 @@ class AckTimeouts:
         """True while no command about this partition is sent, since its consumer did not understand the last one."""
         refused = self.not_understood.get((consumer_id, partition)) if self.not_understood else None
         return refused is not None and now_ms < refused.until_ms
+
+    def control_backs_off(self, consumer_id: str, now_ms: int) -> bool:
+        """The same of commands that name no partition."""
+        return self.backs_off(consumer_id, WHOLE, now_ms)
 
     def in_grace(self, view: GroupView, consumer_id: str, now_ms: int) -> bool:
         """True while what an evicted consumer owned is kept from others: it may not have noticed yet."""

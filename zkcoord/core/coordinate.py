@@ -39,6 +39,7 @@ from zkcoord.core.replay_quota import ReplayQuota, pings
 from zkcoord.core.requests import paused, rebalancing, responses
 from zkcoord.core.retention import clear
 from zkcoord.core.state import Failure, GroupState
+from zkcoord.core.stores import store_changes, store_problem
 from zkcoord.core.target import Digest, Target
 from zkcoord.core.topics import drops
 from zkcoord.core.view import REJECT, GroupView, Member, Owner, QueuedCommand
@@ -159,7 +160,8 @@ def _with_holders(view: GroupView, memory: Memory, now_ms: int) -> Memory:
 
 
 def _problem(view: GroupView, before: Sequence[Decision], *problems: str | None) -> list[Decision]:
-    problem = "; ".join(filter(None, problems)) or None
+    of_store = store_problem(view) if view.mode.coordinated else None
+    problem = "; ".join(filter(None, (*problems, of_store))) or None
     if problem == view.state.problem:
         return []
     state = replace(written(view.state, before), problem=problem)
@@ -218,7 +220,7 @@ def _rebalance(
     quota: ReplayQuota,
     now_ms: int,
 ) -> tuple[list[Decision], Memory]:
-    """From the owners to the target: the raise, marks, stops, grants. `state`: as it is written before them."""
+    """From the owners to the target: the raise, marks, the store, stops, grants. `state`: as written before them."""
     still, hold = paused(view), HOLD in view.record.requests
     raising = changed != "" and not still and not memory.initial_delay.waits(now_ms)
     stopping = not still and not hold and everybody_stops(view, memory.difference.value.misplaced, raising=raising)
@@ -243,6 +245,7 @@ def _rebalance(
     decisions += _instances(view, memory, now_ms, waiting=waiting)
     topics = [] if waiting else sorted(memory.target.topics - view.marked)
     decisions += [MarkTopic(topic=topic, why="members subscribe to it") for topic in topics]
+    decisions += store_changes(view, memory.ack_timeouts, now_ms)
     if still or not hold:
         why_all = _why_still(view) if still else EAGER_WHY if stopping else ""
         decisions += stops(view, memory, now_ms, everything=why_all)

@@ -112,6 +112,14 @@ class PingMember(_OfMember):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStore(_OfMember):
+    """Tell a consumer to use another offset store from now on; `step` is the number of the group's step to it."""
+
+    store: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResponse(_Decided):
     """Write the response to a request into the group's record (None: remove it); `ends`: the request is over.
 
@@ -199,6 +207,7 @@ Decision = (
     | RememberInstances
     | ReleaseForDraftMember
     | PingMember
+    | ChangeStore
     | DeleteClaims
     | PurgeChannel
     | RemoveRefused

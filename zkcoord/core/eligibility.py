@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from zkcoord.core.stores import can_use
 from zkcoord.core.view import REJECT, Channel, GroupView, Member
 
 PROTOCOLS = (1, 1)
@@ -149,7 +150,7 @@ def _why_aside(view: GroupView, member: Member, channel: Channel | None, heir: s
         reasons.append("evicted")
     if heir is not None:
         reasons.append(f"replaced by {heir}")
-    if member.stores and view.record.store_name not in member.stores:
+    if not can_use(member, view.record.store_name):
         reasons.append(f"cannot use the offset store {view.record.store_name!r}")
     if channel is not None and channel.outstanding(REJECT):
         reasons.append("sent away, and has not left yet")

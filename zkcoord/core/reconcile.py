@@ -20,6 +20,7 @@ from zkcoord.core.memory import Memory
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.replay import Replays
 from zkcoord.core.replay_quota import ReplayQuota
+from zkcoord.core.stores import may_start
 from zkcoord.core.topics import recreated, withheld
 from zkcoord.core.view import GroupView, Owner
 
@@ -72,12 +73,13 @@ def grants(
     timeouts, owners, not_now = memory.ack_timeouts, view.owners, withheld(view)
     lacking, astray = memory.difference.value.lacking, memory.holders.astray
     receivers = {thread: consumer_of(thread) for thread in {thread for _, thread in lacking}}
+    ready = {c for c in set(receivers.values()) if c in view.channels and may_start(view, c)}
     for partition, thread in lacking:
         receiver = receivers[thread]
         channel = view.channels.get(receiver)
         if channel is None or receiver not in view.members or channel.names(partition):
             continue
-        if partition.topic in not_now or partition in announced.unknown or partition in astray:
+        if receiver not in ready or partition.topic in not_now or partition in announced.unknown or partition in astray:
             continue
         if not available(view, timeouts, owners.get(partition), now_ms):
             continue

@@ -21,6 +21,9 @@ REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 CARRIED_OUT = (HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE)
 """Requests that this version answers; another one stands in the record until a version comes that does."""
 
+ZOOKEEPER, DUAL, KAFKA = STORES = ("zookeeper", "dual", "kafka")
+"""The offset stores, each beside its neighbours: a group moves from one to a neighbour."""
+
 MAX_REBALANCE_RETRIES, MAX_PROBES = 4, 3
 """Defaults of a record without these keys: part of the record's format."""
 
@@ -72,7 +75,7 @@ class GroupRecord:
     assignor: str | None = None
     rebalance: Rebalance = Rebalance.COOPERATIVE
     policy: Policy = Policy()
-    store_name: str = "zookeeper"
+    store_name: str = ZOOKEEPER
     store_step: int = 0
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
     racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas

@@ -8,6 +8,9 @@ stand in several places at once, none of which is taken away before the next has
     an unacknowledged start   of a dead member, which had been handed the range
     the group's state         when a start that was refused as a whole is removed
 
+In other offset stores than ZooKeeper a coordinator does not know the committed offset. There every range counts, and
+the receiver compares it with the offset at which it starts.
+
 Of several that count, the highest generation's is handed on. The owner's own announcements are its own affair while it
 lives, so only partitions that no living member owns are looked at: nobody can commit those meanwhile.
 """
@@ -20,6 +23,7 @@ from functools import cache
 
 from zkcoord.core.decisions import SetState, StateEvent
 from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
 from zkcoord.core.requests import deleting
 from zkcoord.core.state import Announced
@@ -124,7 +128,12 @@ def replays(view: GroupView, found: Ranges) -> Replays:
         for partition, ranges in sorted(found.items())
         if (counting := [r for r in ranges if _counts(view, partition, r)])
     }
-    return Replays(counting=best, unknown=frozenset(found.keys() - view.committed.keys()))
+    unknown = frozenset(found.keys() - view.committed.keys()) if _knows_commits(view) else frozenset()
+    return Replays(counting=best, unknown=unknown)
+
+
+def _knows_commits(view: GroupView) -> bool:
+    return view.record.store_name == ZOOKEEPER
 
 
 def _counts(view: GroupView, partition: TopicPartition, announced: Announced) -> bool:
@@ -132,7 +141,7 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
     created again may stand at the same offset."""
     number = view.incarnations.get(partition.topic, 0)
     same = not number or announced.incarnation in (0, number)
-    return same and announced.start == view.committed.get(partition)
+    return same and (not _knows_commits(view) or announced.start == view.committed.get(partition))
 
 
 def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:

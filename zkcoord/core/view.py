@@ -73,7 +73,7 @@ class Member:
     instance: str | None = None
     replaces: str | None = None
     assignors: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()  # offset stores it can use; empty: the group's
+    stores: tuple[str, ...] = ()  # offset stores it can use; empty: ZooKeeper alone
     rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     offers: frozenset[str] = frozenset()  # commands that it obeys beyond the draft's
@@ -94,6 +94,8 @@ class QueuedCommand:
     generation: int = 0
     error: str | None = None  # why the consumer refused it
     replay: Mapping[TopicPartition, Announced] = field(default_factory=dict)  # of a start
+    store_name: str = ""  # of a start or an offset-store; "" is ZooKeeper
+    store_step: int = 0  # of an offset-store
 
     @property
     def moves(self) -> bool:
@@ -142,6 +144,9 @@ class Channel:
     pinged: str = ""  # the sequence of the last ping that its consumer answered
     progress: int | None = None  # as its application reported it with that answer: grows with its work
     lag: int | None = None  # the work that is left, reported likewise
+    store_name: str = ""  # the offset store that its consumer uses; "": ZooKeeper, it was never told
+    store_step: int = 0  # the step that it obeyed last
+    status_unreadable: bool = False
 
     def outstanding(self, option: str) -> bool:
         """True when a command of this kind stands in it."""

@@ -41,7 +41,8 @@ class Channels:
     # consumer -> its partitions, sorted; invariant: by `_owners`
     _sent: dict[str, set[TopicPartition]] = field(default_factory=dict)
     # consumer -> what own commands named that were not seen in its channel yet: obeyed before anybody looked, perhaps
-    _pinged: set[str] = field(default_factory=set)  # the same of own pings
+    _controls: set[tuple[str, str]] = field(default_factory=set)
+    # the same of own commands without partitions: consumer, option
     _behind: set[str] = field(default_factory=set)  # data that the server read after the list that is being followed
     _last: dict[str, str] = field(default_factory=dict)  # consumer -> the last of its commands in this batch
     _last_read: dict[str, str] = field(default_factory=dict)  # likewise, of those that were read
@@ -163,12 +164,12 @@ class Channels:
     # own commands
 
     def sent(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note that an own command was sent to this consumer; one without partitions is a ping."""
-        named = list(partitions)
-        if named:
-            self._sent.setdefault(consumer_id, set()).update(named)
-        else:
-            self._pinged.add(consumer_id)
+        """Note that an own command about these partitions was sent to this consumer."""
+        self._sent.setdefault(consumer_id, set()).update(partitions)
+
+    def sent_control(self, consumer_id: str, option: Option) -> None:
+        """Note that an own command without partitions was sent: a ping, or an offset-store."""
+        self._controls.add((consumer_id, option.value))
 
     def look_again(self, nodes: GroupNodes) -> None:
         """Read the partitions of own commands that were obeyed before their channel was read, if still followed.
@@ -176,10 +177,10 @@ class Channels:
         Asked when everything is clean: a partition that no command in the channel names now was acknowledged.
         """
         sent, self._sent = self._sent, {}
-        pinged, self._pinged = self._pinged, set()
-        for consumer_id in sorted(pinged):
+        controls, self._controls = self._controls, set()
+        for consumer_id, option in sorted(controls):
             channel = nodes.view.channels.get(consumer_id)
-            if channel is not None and not channel.outstanding(Option.PING.value):  # answered before anybody looked
+            if channel is not None and not channel.outstanding(option):  # obeyed before anybody looked
                 self._touch_status(consumer_id)
         for consumer_id, partitions in sent.items():
             channel = nodes.view.channels.get(consumer_id)

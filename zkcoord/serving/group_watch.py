@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from zkcoord.core.decisions import Decision, DeleteClaims, GrantPartitions, PingMember, StopFetching
+from zkcoord.core.command import Option
+from zkcoord.core.decisions import ChangeStore, Decision, DeleteClaims, GrantPartitions, PingMember, StopFetching
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.model import TopicPartition, as_partitions
 from zkcoord.core.record import REBALANCE
@@ -286,8 +287,9 @@ class GroupWatch:
         """Note that this was sent: what it may lead to is read."""
         if isinstance(decision, StopFetching | GrantPartitions):
             self.channels.sent(decision.consumer_id, decision.partitions)
-        elif isinstance(decision, PingMember):
-            self.channels.sent(decision.consumer_id, ())
+        elif isinstance(decision, PingMember | ChangeStore):
+            option = Option.PING if isinstance(decision, PingMember) else Option.OFFSET_STORE
+            self.channels.sent_control(decision.consumer_id, option)
         elif isinstance(decision, DeleteClaims):
             self.claims.read_offsets(decision.partitions)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
+    ChangeStore,
     Decision,
     DeleteClaims,
     DropTopic,
@@ -86,6 +87,9 @@ class Reporter:
                 fields |= {"consumer": decision.consumer_id}
                 if isinstance(decision, PingMember):
                     fields |= {"level": "debug"}
+            case ChangeStore():
+                name = "store_change_sent"
+                fields |= {"consumer": decision.consumer_id, "store": decision.store, "step": decision.step}
             case ReleaseForDraftMember():
                 name = "draft_member_stopped"
                 fields |= {"consumer": decision.consumer_id, "partitions": list(decision.partitions)}

@@ -97,6 +97,8 @@ def outstanding(sequence: str, node: Node) -> QueuedCommand:
         threads=command.ownership if fetchers else {},
         generation=command.generation,
         replay=announced(command.replay, command.generation, command.incarnations) if command.replay else {},
+        store_name=command.offsets or "",
+        store_step=command.step or 0,
     )
 
 
@@ -107,7 +109,14 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         status = decode_status(node.data)
         held = held_partitions(status)
     except CorruptError as error:
-        status = Status(progress=channel.progress, lag=channel.lag, pinged=channel.pinged, batch=channel.announced)
+        status = Status(
+            progress=channel.progress,
+            lag=channel.lag,
+            pinged=channel.pinged,
+            batch=channel.announced,
+            store_name=channel.store_name,
+            store_step=channel.store_step,
+        )
         held = channel.held
         problem = f"{error}: its consumer must be mended; its status is left out"
     read = fast_replace(
@@ -119,6 +128,9 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         pinged=status.pinged,
         progress=status.progress,
         lag=status.lag,
+        store_name=status.store_name,
+        store_step=status.store_step,
+        status_unreadable=problem is not None,
     )
     return read, problem
 

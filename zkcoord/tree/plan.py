@@ -13,6 +13,7 @@ from typing import assert_never
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.decisions import (
+    ChangeStore,
     Decision,
     DeleteClaims,
     DropTopic,
@@ -145,6 +146,8 @@ class _Planner:
                 yield from self._remember(decision)
             case PingMember():
                 yield self._guarded([self._control(decision.consumer_id, Option.PING)], decision.why)
+            case ChangeStore():
+                yield self._guarded([self._change_store(decision)], decision.why)
             case EvictMember():
                 yield self._guarded(evict(decision, self._view, self._layout), decision.why)
             case DeleteClaims():
@@ -352,6 +355,17 @@ class _Planner:
             yield self._guarded(part, decision.why)
         for gone in parts(forgotten, lambda each: WRITE_BYTES + len(each[0])):
             yield self._guarded([DeleteNode(path, version) for path, version in gone], decision.why)
+
+    def _change_store(self, decision: ChangeStore) -> CreateNode:
+        command = Command(
+            option=Option.OFFSET_STORE,
+            generation=self._state.generation,
+            epoch=self._term.epoch,
+            offsets=decision.store,
+            step=decision.step,
+        )
+        path = self._layout.channel(self._view.group, decision.consumer_id)
+        return CreateNode(path, encode_command(command), sequential=True)
 
     def _control(
         self, consumer_id: str, option: Option, reason: str | None = None, *, final: bool = False
