@@ -13,12 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
-from zkcoord.offsets.ports import CommitOutcome
 
 PARTITIONS = 1_100  # more than one request takes
 NOWHERE = "127.0.0.1:1"

@@ -10,10 +10,10 @@ from tests.old_members.test_walk import Deployment
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
-from zkcoord.core.tenure import KafkaCommit, Rule
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Rule
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets import reading
-from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.reading import rule_of
 from zkcoord.offsets.verdict import Log
 from zkcoord.offsets.verify import GroupVerified, verify

@@ -29,7 +29,7 @@ from zkcoord.shell.ports import (
     too_large,
 )
 from zkcoord.tree.snapshot import Read
-from zkcoord.tree.writes import Transaction
+from zkcoord.tree.writes import SetNode, Transaction
 
 RUN, LOSE_REQUEST, LOSE_REPLY = "run", "lose request", "lose reply"
 
@@ -256,7 +256,10 @@ class SimStore:
         if result.reason:
             done = CommitDone(ask.token, Outcome.REFUSED, (), result.failed_at, result.reason)
         else:
-            done = CommitDone(ask.token, Outcome.COMMITTED, result.versions, made=result.made)
+            sets = any(isinstance(write, SetNode) for write in ask.payload.writes)
+            done = CommitDone(
+                ask.token, Outcome.COMMITTED, result.versions, made=result.made, zxid=result.zxid if sets else 0
+            )
         if fate is LOSE_REPLY:
             self.break_wire("reply lost")
         else:

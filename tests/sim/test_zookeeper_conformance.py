@@ -345,8 +345,8 @@ class Transcript:
 
     def _told(self, answer: StoreInput) -> Any:
         match answer:
-            case CommitDone(_, outcome, versions, failed_at, reason, made):
-                return outcome, versions, failed_at, reason, made
+            case CommitDone(_, outcome, versions, failed_at, reason, made, zxid):
+                return outcome, versions, failed_at, reason, made, zxid > 0
             case ReadDone(_, nodes) if nodes is not None:
                 return [self._node(node) for node in nodes]
         return "unread"

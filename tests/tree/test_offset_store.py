@@ -8,8 +8,8 @@ from zkcoord.core.member.status import Held
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree import member
 from zkcoord.tree.member import Acknowledgement, MemberPaths
-from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.writes import SetNode, Transaction, Write
+from zkcoord.tree.paths import DRAFT, LEGACY
+from zkcoord.tree.writes import DeleteNode, SetNode, Transaction, Write
 
 
 class Stamped:
@@ -45,3 +45,27 @@ def test_a_start_a_commit_and_a_release_write_offsets_by_the_store() -> None:
     assert offsets_set(member.start(PATHS, {T0: (10, None)}, [], {}, DONE)) == {t0: b"begun"}
     assert offsets_set(*member.commit(PATHS, HELD, {T0: 11})) == {t0: b"committed"}
     assert offsets_set(*member.release(PATHS, HELD, {T0: 11}, DONE)) == {t0: b"released", t1: b"same"}
+
+
+def test_a_release_in_a_store_with_tenures_sets_every_offset() -> None:
+    paths = MemberPaths(layout=DRAFT, group="g", consumer_id="c")
+    t0, t1 = paths.offset(T0), paths.offset(T1)
+    assert offsets_set(*member.release(paths, HELD, {T0: 11}, DONE)) == {t0: b"11"}
+    assert offsets_set(*member.release(paths, HELD, {T0: 11}, DONE, tenured=True)) == {t0: b"11", t1: b"10"}
+
+
+def test_a_change_of_the_store_is_one_multi_that_sets_offsets_deletes_the_command_and_says_so() -> None:
+    for layout in (DRAFT, LEGACY):
+        paths = MemberPaths(layout=layout, group="g", consumer_id="c")
+        transaction = member.switch(paths, HELD, {T0: 10, T1: 10}, DONE)
+        guards = [*paths.guard(T0, 3)], [*paths.guard(T1, 3)]
+        assert transaction.writes == (
+            paths.check(),
+            *guards[0],
+            SetNode(paths.offset(T0), b"10", 4),
+            *guards[1],
+            SetNode(paths.offset(T1), b"10", 4),
+            DeleteNode(paths.command("0000000002"), 0),
+            SetNode(paths.channel, b"{}", 6),
+        )
+        assert len(guards[0]) == (1 if layout is LEGACY else 0)

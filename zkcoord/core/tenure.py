@@ -7,9 +7,13 @@ generation decides. So a late commit of a former owner is never believed, and a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import ZkcoordError
 
 
 class Tenure(NamedTuple):
@@ -36,6 +40,23 @@ class KafkaCommit:
 
     offset: int
     stamp: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """What became of each partition of one commit.
+
+    `refused`: Kafka did not take it. `unknown`: Kafka did not answer in time, and the commit may still arrive late.
+    """
+
+    done: frozenset[TopicPartition] = frozenset()
+    refused: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
+    unknown: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
+
+    def error(self) -> ZkcoordError | None:
+        """Return the error of the first partition that is not done, None if all are."""
+        failed = {**self.refused, **self.unknown}
+        return failed[min(failed)] if failed else None
 
 
 class OffsetNode(NamedTuple):

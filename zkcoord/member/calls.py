@@ -24,10 +24,14 @@ class Calls:
 
     def ask(self, name: str, argument: Any) -> int:
         """Make a call; the token of its answer."""
-        token = next(self._tokens)
+        token = self.next_token()
         self._waiting[token] = name
         self._callbacks.call(token, name, argument)
         return token
+
+    def next_token(self) -> int:
+        """A new token, over all calls of this consumer."""
+        return next(self._tokens)
 
     def next_start(self) -> int:
         """A new number for a call `start`, over all registrations of this consumer."""

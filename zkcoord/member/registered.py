@@ -20,11 +20,13 @@ from zkcoord.core.member.decisions import (
     Announce,
     AnswerPing,
     AnswerRequest,
+    AskCommits,
     AskReset,
     AskStart,
     AskStop,
     ClaimPartitions,
     CommitOffsets,
+    CommitToKafka,
     Decision,
     Leave,
     LetGo,
@@ -36,6 +38,7 @@ from zkcoord.core.member.decisions import (
     Rejoin,
     ReleasePartitions,
     Report,
+    SwitchStore,
     Write,
 )
 from zkcoord.core.member.memory import Memory
@@ -47,6 +50,7 @@ from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import FencedError, ZkcoordError
 from zkcoord.member.calls import Calls
 from zkcoord.member.following import Following
+from zkcoord.member.log_calls import LogCalls
 from zkcoord.member.statuses import Statuses
 from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import CallDone
@@ -63,13 +67,22 @@ STEPS_MAX = 50
 class Registered:
     """One registration, from its name on."""
 
-    def __init__(self, loop: Loop, paths: MemberPaths, calls: Calls, events: Events, generation: int) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        paths: MemberPaths,
+        calls: Calls,
+        events: Events,
+        generation: int,
+        log: LogCalls | None = None,
+    ) -> None:
         self._loop, self._calls, self._events = loop, calls, events
         self.paths = paths
         self.following = Following(paths, loop.tracker)
         self.statuses = Statuses(paths, loop.tracker)
         self.memory = Memory(generation=generation)
         self.application = Application()
+        self._log = log
         self._sizes = MemberSizes(paths)
         below = paths.layout.owners(paths.group), paths.layout.offsets(paths.group)
         self._mine = (paths.registration, paths.channel, *below)  # all that is followed stands there
@@ -91,6 +104,8 @@ class Registered:
     def called(self, done: CallDone) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""
         self.application = self.application.answered(done.token, done.value, done.error, part=done.part)
+        if self._log is not None:
+            self._log.answered(done)
 
     def ask(self, request: CommitRequest | AnnounceRequest, future: Future[None]) -> None:
         """The program asks for a write; `future` ends with None, a FencedError, or another ZkcoordError."""
@@ -116,6 +131,7 @@ class Registered:
             ready=loop.ready(WRITE, now_ms),
             leased=leased,
             application=self.application,
+            log=None if self._log is None else self._log.log,
             requests=self._asked,
             leaving=leaving,
             said=said,
@@ -137,6 +153,8 @@ class Registered:
             self.memory = decided.memory
             self.following.taken_in(decided.memory.held)
             self.application = self.application.heard()
+            if self._log is not None:
+                self._log.heard()
             for decision in decided.decisions:
                 if isinstance(decision, Rejoin | Leave):
                     return None, decision
@@ -161,7 +179,8 @@ class Registered:
         """All that a decision depends on while nothing is being read; each is another object once it changes."""
         loop, ready = self._loop, self._loop.ready(WRITE, now_ms)
         about_loop = (loop.settled, loop.commits_in_flight > 0, ready, self._calls.full)
-        return (self.following.nodes, self.application, self._asked, self.memory, *about_loop, *flags)
+        log = None if self._log is None else self._log.log
+        return (self.following.nodes, self.application, log, self._asked, self.memory, *about_loop, *flags)
 
     def _carry_out(self, decision: Decision, now_ms: int) -> None:
         match decision:
@@ -175,6 +194,9 @@ class Registered:
                 self.statuses.look_up()
             case AskReset(partitions=partitions):
                 self._call(Call("reset", partitions), partitions)
+            case AskCommits() | CommitToKafka():
+                if self._log is not None:  # else nothing of the kind is decided
+                    self._log.call(decision)
             case AskStart():
                 self._start(decision)
             case AskStop(partitions=partitions):
@@ -184,7 +206,9 @@ class Registered:
             case ClaimPartitions():
                 self.following.claiming(decision)
                 self._write(decision, now_ms)
-            case AcknowledgeStarts() | ReleasePartitions() | AnswerPing() | CommitOffsets() | Announce():
+            case AcknowledgeStarts() | ReleasePartitions() | AnswerPing() | Announce():
+                self._write(decision, now_ms)
+            case CommitOffsets() | SwitchStore():
                 self._write(decision, now_ms)
             case RefuseCommand(sequence=sequence, why=why):
                 self.event("command_refused", {"path": self.paths.command(sequence), "why": why, "level": "warning"})

@@ -13,6 +13,7 @@ from typing import Any
 
 from zkcoord.core.given import given_offsets, given_ranges
 from zkcoord.core.member.decisions import Rejoin
+from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog
 from zkcoord.core.member.neighbours import ALONE
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.member.status import MemberStatus
@@ -24,6 +25,7 @@ from zkcoord.member.calls import Calls
 from zkcoord.member.joining import JOIN, Joining
 from zkcoord.member.lease import Lease
 from zkcoord.member.leaving import Parting, open_until_ms
+from zkcoord.member.log_calls import LogCalls
 from zkcoord.member.neighbourhood import Neighbourhood
 from zkcoord.member.registered import Registered
 from zkcoord.shell.loop import Events, Loop
@@ -46,13 +48,23 @@ class MemberSettings:
     registration: Callable[[int], bytes]
     topics: Sequence[str] = ()  # subscribed to by name: told of when they do not exist
     wildcard: Wildcard | None = None  # or so: told of when there is no such topic
+    log_patience_ms: int = 20_000  # so long Kafka's answer about commits is waited for
+    checkpoint_ms: int = CHECKPOINT_MS  # what was committed to Kafka so long ago is committed again
 
 
 class MembershipRole:
     """One consumer's membership over its sessions. `readable` and `lease` may be read from any thread."""
 
-    def __init__(self, loop: Loop, settings: MemberSettings, callbacks: Callbacks, events: Events) -> None:
-        self._loop, self._settings, self._events = loop, settings, events
+    def __init__(
+        self,
+        loop: Loop,
+        settings: MemberSettings,
+        callbacks: Callbacks,
+        events: Events,
+        log: Callbacks | None = None,
+    ) -> None:
+        """`log`: the group's commits in Kafka (`core.member.log`), on threads of its own; None: ZooKeeper only."""
+        self._loop, self._settings, self._events, self._log = loop, settings, events, log
         self._calls = Calls(callbacks)
         self._parting = Parting(loop, self._calls, lambda: self.may_join())
         self.said: tuple[int, int] | None = None  # progress and lag, as the application last reported them
@@ -271,19 +283,25 @@ class MembershipRole:
             self._tell_waiting(f"no {SCHEMA} in the tree: start a coordinator, or run `zkcoord migrate upgrade`")
             return
         try:
-            layout = layout_named(decode_schema(self._schema.data).layout)
+            schema = decode_schema(self._schema.data)
+            layout = layout_named(schema.layout)
         except ZkcoordError as error:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
         consumer_id = layout.consumer_id(settings.new_id())
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=consumer_id)
-        self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation)
+        log = None if self._log is None else LogCalls(self._log, self._calls, self._commit_log(schema.tree_id))
+        self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation, log)
         if layout.adopts and self._neighbourhood is None:
             self._neighbourhood = Neighbourhood(layout, settings.group, self._loop.tracker)
         if self._neighbourhood is not None:
             self._neighbourhood.own = paths.registration
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0
         self._joining = Joining(paths, self._session_id, settings.registration(timeout_ms), self._loop.tracker)
+
+    def _commit_log(self, tree: str) -> CommitLog:
+        settings = self._settings
+        return CommitLog(tree=tree, patience_ms=settings.log_patience_ms, checkpoint_ms=settings.checkpoint_ms)
 
     def _tell_waiting(self, why: str | None) -> None:
         """Tell once why this consumer cannot register, and who must act."""

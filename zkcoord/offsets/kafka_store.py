@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, KafkaClient, librdkafka
 from zkcoord.offsets.metadata import MAX_BYTES, decode_commit, encode_metadata
-from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.tree.writes import parts
 
 COMMIT_BYTES = 64

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.errors import ZkcoordError
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.snapshot import Node, Read
@@ -22,23 +22,6 @@ class ReadCommits:
 
     found: Mapping[str, Commits]
     unknown: Mapping[str, ZkcoordError]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOutcome:
-    """What became of each partition of one commit.
-
-    `refused`: Kafka did not take it. `unknown`: Kafka did not answer in time, and the commit may still arrive late.
-    """
-
-    done: frozenset[TopicPartition] = frozenset()
-    refused: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
-    unknown: Mapping[TopicPartition, ZkcoordError] = field(default_factory=dict)
-
-    def error(self) -> ZkcoordError | None:
-        """Return the error of the first partition that is not done, None if all are."""
-        failed = {**self.refused, **self.unknown}
-        return failed[min(failed)] if failed else None
 
 
 class CommitStore(Protocol):

@@ -300,7 +300,8 @@ class Loop:
     def _take_outcome(self, role: Role, session: SessionState, done: CommitDone, now_ms: int) -> None:
         sent = session.commits.pop(done.token)
         if sent.tells and done.outcome is Outcome.COMMITTED:
-            told = session.tracker.told(done.token, sent.transaction.told(done.versions, done.made), done.made)
+            nodes = sent.transaction.told(done.versions, done.made, done.zxid)
+            told = session.tracker.told(done.token, nodes, done.made)
             if told:
                 role.read(told, now_ms)
         session.tracker.settled(done.token, sent.touched)

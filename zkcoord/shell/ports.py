@@ -75,7 +75,8 @@ class CommitDone(NamedTuple):
     """The outcome of one `TreeStore.commit`.
 
     COMMITTED: `versions` holds, for each write, the data version after it (create: 0; check, delete: -1), and `made`
-    the paths of the nodes that were created with a sequence, in the order of their writes. REFUSED: `failed_at` is the
+    the paths of the nodes that were created with a sequence, in the order of their writes; `zxid` is the transaction's
+    number (the mzxid of all that it wrote), 0 if it sets no node: no other reply tells it. REFUSED: `failed_at` is the
     index of the write that the server refused, `reason` its error's name (`NoNode`, `NodeExists`, `BadVersion`,
     `NotEmpty`, `NoAuth`, ...), or TOO_LARGE: then it was not sent.
     """
@@ -86,6 +87,7 @@ class CommitDone(NamedTuple):
     failed_at: int = -1
     reason: str = ""
     made: tuple[str, ...] = ()
+    zxid: int = 0
 
     @property
     def answered(self) -> bool:

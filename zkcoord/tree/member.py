@@ -156,12 +156,13 @@ def release(
     done: Acknowledgement | None,
     *,
     without: Collection[TopicPartition] = (),
+    tenured: bool = False,
 ) -> list[Transaction]:
     """Release partitions with their final offsets; the last multi also deletes the command that asked for it.
 
     Without commands in `done` that one stands on, and the last multi makes a child of the channel and removes it: who
     watches the channel's list looks at the owners.
-    `without`: those of which somebody has deleted the offset's node.
+    `without`: those of which somebody has deleted the offset's node; `tenured`: offsets are set even to what they are.
     """
     partitions, claimed = sorted(held), paths.layout.ownership.claimed
     transactions: list[Transaction] = []
@@ -170,7 +171,7 @@ def release(
         for partition in part:
             mine = held[partition]
             final = offsets.get(partition, mine.offset)
-            path, committed = paths.offset(partition), final == mine.offset
+            path, committed = paths.offset(partition), final == mine.offset and not tenured
             written = paths.store.release(path, final, mine.offset_version, committed=committed)
             if claimed and not written:  # else it could hit another one's claim
                 written = unchanged(path, None if partition in without else mine.offset_version)
@@ -199,6 +200,18 @@ def commit(
             writes += paths.store.commit(paths.offset(partition), offsets[partition], mine.offset_version)
         transactions.append(Transaction(writes=tuple(writes), why="commit"))
     return transactions
+
+
+def switch(
+    paths: MemberPaths,
+    held: Mapping[TopicPartition, Held],
+    offsets: Mapping[TopicPartition, int],
+    done: Acknowledgement,
+) -> Transaction:
+    """Set offsets of held partitions, and acknowledge the change of the offset store with it."""
+    writes = [write for part in commit(paths, held, offsets) for write in part.writes[1:]]
+    why = f"acknowledge offset-store {', '.join(done.commands)}"
+    return Transaction(writes=(paths.check(), *writes, *_acknowledge(paths, done)), why=why)
 
 
 def acknowledge(paths: MemberPaths, done: Acknowledgement) -> Transaction:

@@ -13,6 +13,7 @@ from zkcoord.core.member.decisions import (
     CommitOffsets,
     RefuseCommand,
     ReleasePartitions,
+    SwitchStore,
     Write,
 )
 from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Batch, Held, MemberStatus, standing
@@ -48,10 +49,14 @@ def plan(decision: Write, nodes: MemberNodes, status: bytes) -> list[Transaction
                 missing = nodes.missing_parents([*first, *without])
                 return [claims.acknowledge_claims(paths, decision, positions, missing, done)]
             return [member.start(paths, first, nodes.missing_parents(first), refused, done)]
-        case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said):
+        case ReleasePartitions(held=held, offsets=offsets, commands=commands, status=said, tenured=tenured):
             acknowledged = Acknowledgement(commands=commands, status=status, status_version=version)
             gone = [p for p in held if nodes.view.deleted(p)]
-            return member.release(paths, held, offsets, acknowledged if said is not None else None, without=gone)
+            acknowledgement = acknowledged if said is not None else None
+            return member.release(paths, held, offsets, acknowledgement, without=gone, tenured=tenured)
+        case SwitchStore(held=held, offsets=offsets, commands=commands):
+            done = Acknowledgement(commands=commands, status=status, status_version=version)
+            return [member.switch(paths, held, offsets, done)]
         case AnswerPing(commands=commands):
             return [
                 member.acknowledge(paths, Acknowledgement(commands=commands, status=status, status_version=version))
@@ -78,6 +83,7 @@ def encode_member_status(status: MemberStatus) -> bytes:
             held=ranges,
             batch=status.batch,
             store_name=status.store,
+            store_step=status.step,
             refused=status.refused,
             progress=progress,
             lag=lag,

@@ -187,9 +187,10 @@ def _position(node: Node) -> Position:
     if node.stat is None:
         return NOWHERE
     try:
-        return Position(decode_offset(node.data), node.stat.version)
+        return Position(decode_offset(node.data), node.stat.version, None, node.stat.mzxid)
     except CorruptError as error:
-        return Position(None, node.stat.version, f"{node.path}: {error}: an operator must set the offset")
+        problem = f"{node.path}: {error}: an operator must set the offset"
+        return Position(None, node.stat.version, problem, node.stat.mzxid)
 
 
 def _received(sequence: str, node: Node, version: int) -> Received:

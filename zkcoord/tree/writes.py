@@ -110,12 +110,12 @@ class Transaction:
         """The places of the writes whose node the server names."""
         return [place for place, write in enumerate(self.writes) if isinstance(write, CreateNode) and write.sequential]
 
-    def told(self, versions: Sequence[int], made: Sequence[str]) -> list[Node]:
+    def told(self, versions: Sequence[int], made: Sequence[str], zxid: int = 0) -> list[Node]:
         """The answers that reads right behind this transaction would get of the nodes that it set, created or deleted.
 
-        They are made from the versions and names in the reply. (Of a stat only the version is known.)"""
+        They are made from the versions, names and number in the reply. (Of a stat only version and mzxid are known.)"""
         names = iter(made)
-        stats = {version: Stat(version, 0, 0) for version in set(versions)}
+        stats = {version: Stat(version, 0, 0, 0, 0, zxid) for version in set(versions)}
         nodes: dict[str, Node] = {}  # as the last write leaves them
         for write, version in zip(self.writes, versions, strict=True):
             if isinstance(write, DeleteNode):

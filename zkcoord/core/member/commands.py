@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import starts, stops
+from zkcoord.core.member import starts, stops, switching
 from zkcoord.core.member.decisions import AnswerPing, Decision, LookUp, RefuseCommand, Report
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.status import ACKNOWLEDGED_BYTES_MAX, Sizes
@@ -18,8 +18,6 @@ from zkcoord.core.member.view import ANNOUNCED, MemberView, Received
 
 NO_ROOM_MS = 5_000
 """So long a start waits for room in the status: far below any rebalance timeout."""
-
-NOT_OFFERED = "this consumer does not offer offset-store"
 
 Step = tuple[list[Decision], Memory]
 
@@ -50,7 +48,7 @@ def wake_at_ms(memory: Memory) -> int | None:
 
 def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> Step:
     """Take up the next command that can be obeyed now, or begin to leave, while nothing else is obeyed."""
-    if memory.start is not None or memory.stop is not None or memory.cleaning:
+    if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
         return [], memory
     if not view.channel_read or view.writing or view.application.resuming:
         return [], memory
@@ -68,19 +66,19 @@ def take_next(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> St
     for sequence, received in sorted(view.commands.items()) if view.commands else ():
         if received is None or received.asks(Option.PING) or (received.command is None and not received.error):
             continue  # not read, answered at once, or refused
-        if wrong := _not_understood(received):
+        if wrong := _not_understood(view, memory, received):
             if view.refused_mark:
                 continue  # its mark tells of one at a time
             return [RefuseCommand(sequence=sequence, why=wrong)] if view.may_write else [], memory
         decisions, memory = _take(view, memory, received, sizes, now_ms)
-        if decisions or memory.start is not None or memory.stop is not None:
+        if decisions or not (memory.start is None and memory.stop is None and memory.switch is None):
             return decisions, memory
     return [], memory
 
 
-def _not_understood(received: Received) -> str:
+def _not_understood(view: MemberView, memory: Memory, received: Received) -> str:
     """Why a command is refused; "" for one that is obeyed."""
-    return NOT_OFFERED if received.asks(Option.OFFSET_STORE) else received.error
+    return received.error if received.command is None else switching.why_refused(view, memory, received.command)
 
 
 def _take(view: MemberView, memory: Memory, received: Received, sizes: Sizes, now_ms: int) -> Step:
@@ -96,11 +94,15 @@ def _take(view: MemberView, memory: Memory, received: Received, sizes: Sizes, no
             found = {sequence: command}
             if size := _too_large(view, memory, found, sizes):
                 return _await_room(view, memory, sequence, size, now_ms)
+        if (store := switching.store_of(command)).name != memory.store.name:
+            memory = fast_replace(memory, store=store)  # nothing is held
         generation = max(memory.generation, *(start.generation for start in found.values()))
         return starts.begin(view, fast_replace(memory, generation=generation), found)
     memory = fast_replace(memory, generation=max(memory.generation, command.generation))
     if command.option is Option.STOP_FETCHER:
         return stops.begin(view, memory, sequence, command.ownership)
+    if command.option is Option.OFFSET_STORE:
+        return [], switching.begin(memory, sequence, command)
     told = Report(event="rejected", fields={"why": command.reason, "level": "warning"})
     decisions, memory = stops.begin(view, fast_replace(memory, rejected=command), None, None)
     return [told, *decisions], memory

@@ -76,8 +76,8 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
                     found.late[partition] = known.offset
                 else:
                     found.foreign[partition] = offset
-            thread, version, _, _, generation, incarnation = known  # there are many: `_replace` takes twice as long
-            found.moved[partition] = Held(thread, version, offset, at.version, generation, incarnation)
+            thread, version, _, _, generation, incarnation, _ = known  # there are many: `_replace` takes twice as long
+            found.moved[partition] = Held(thread, version, offset, at.version, generation, incarnation, at.mzxid)
     return found
 
 

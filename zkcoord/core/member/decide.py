@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkcoord.core.member import commands, commits, resume, sharing, starts, stops
+from zkcoord.core.member import commands, commits, resume, sharing, starts, stops, switching
 from zkcoord.core.member.announcements import announced, announcements
 from zkcoord.core.member.compare import compare
 from zkcoord.core.member.decisions import Decision, Rejoin
@@ -43,6 +43,8 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
 def nothing_to_do(view: MemberView, memory: Memory) -> bool:
     """True when nothing was asked of the member and all that it holds runs: so it is at most steps."""
     if memory.start is not None or memory.stop is not None or memory.cleaning or memory.short_of_room:
+        return False
+    if memory.switch is not None or memory.store.tenured:
         return False
     if view.neighbours.planned or memory.restoring:
         return False
@@ -88,6 +90,8 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
         if not decisions:
             decisions, memory = stops.advance(view, memory, now_ms)  # of a stop that asks nothing of the application
+    if not decisions:
+        decisions, memory = switching.advance(view, memory, sizes)
     if not decisions:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
     if not decisions:

@@ -13,6 +13,7 @@ from zkcoord.core.member.application import Partitions
 from zkcoord.core.member.requests import Ranges
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import KafkaCommit
 from zkcoord.core.view import Owner
 from zkcoord.errors import ZkcoordError
 
@@ -59,6 +60,21 @@ class AskReset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskCommits:
+    """Ask Kafka for the group's commits of these partitions; `starting`: for a start."""
+
+    partitions: Partitions
+    starting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitToKafka:
+    """Commit these to Kafka, each under its tenure."""
+
+    commits: Mapping[TopicPartition, KafkaCommit]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskStart:
     """Have the application start these, at these offsets; what was announced from there on comes first."""
 
@@ -96,11 +112,12 @@ class ClaimPartitions:
 class AcknowledgeStarts:
     """Acknowledge starts: write first offsets, give back what cannot be started, delete the commands.
 
+    `first`: where partitions begin that have no offset, version of the node; in a store with tenures all of them.
     `claimed`: claims that are acknowledged, version of each owner and the offset from which it is read.
     """
 
     commands: Mapping[str, int]  # sequence -> version, in their order
-    first: Mapping[TopicPartition, tuple[int, int | None]]  # where partitions without an offset begin; node's version
+    first: Mapping[TopicPartition, tuple[int, int | None]]
     refused: Mapping[TopicPartition, int]  # what cannot be started -> version of the owner
     status: MemberStatus
     claimed: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -111,13 +128,15 @@ class AcknowledgeStarts:
 class ReleasePartitions:
     """Write final offsets and release; with `commands` acknowledge the stop.
 
-    With a status and no commands the stop stands on, and who watches the channel is told to look.
+    With a status and no commands the stop stands on, and who watches the channel is told to look. `tenured`: offsets
+    are set even to what they are, so that a new tenure begins.
     """
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
     commands: Mapping[str, int] = field(default_factory=dict)
     status: MemberStatus | None = None  # None: the session's end tells of it
+    tenured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +161,16 @@ class CommitOffsets:
 
     held: Mapping[TopicPartition, Held]
     offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchStore:
+    """Set offsets of held partitions, to what they are, and acknowledge the change of the offset store."""
+
+    held: Mapping[TopicPartition, Held]
+    offsets: Mapping[TopicPartition, int]
+    commands: Mapping[str, int]
+    status: MemberStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +210,16 @@ class Leave:
     """Everything is released: end the session."""
 
 
-Write = ClaimPartitions | AcknowledgeStarts | ReleasePartitions | AnswerPing | RefuseCommand | CommitOffsets | Announce
+Write = (
+    ClaimPartitions
+    | AcknowledgeStarts
+    | ReleasePartitions
+    | AnswerPing
+    | RefuseCommand
+    | CommitOffsets
+    | SwitchStore
+    | Announce
+)
 
 Decision = (
     LookUp
@@ -189,6 +227,8 @@ Decision = (
     | LetGo
     | ReadStatuses
     | AskReset
+    | AskCommits
+    | CommitToKafka
     | AskStart
     | AskStop
     | LosePartitions

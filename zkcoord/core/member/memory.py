@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zkcoord.core.command import Command
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.status import Batch, Held, MemberStatus, standing
+from zkcoord.core.member.status import IN_ZOOKEEPER, Batch, Held, MemberStatus, Store, standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Refusal
@@ -73,6 +73,14 @@ class Commit:
     spoiled: frozenset[TopicPartition] = frozenset()  # taken away, or set by somebody else, meanwhile
 
 
+class Switch(NamedTuple):
+    """A change of the offset store that is obeyed. `before`: the tenures that it ends."""
+
+    sequence: str
+    store: Store
+    before: Mapping[TopicPartition, int]
+
+
 class Announcement(NamedTuple):
     """An announcement that was sent: the request's number, and the status that was to say it."""
 
@@ -101,6 +109,8 @@ class Memory:
     rejected: Command | None = None  # the reject that was taken up: nothing comes after it
     commit: Commit | None = None
     announcement: Announcement | None = None
+    store: Store = IN_ZOOKEEPER  # the offset store of all that is held
+    switch: Switch | None = None
     waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
@@ -149,4 +159,12 @@ class Memory:
 
     def status(self, view: MemberView, held: Mapping[TopicPartition, Held]) -> MemberStatus:
         """The status that says what is held."""
-        return MemberStatus(held=held, batch=self.batch, refused=self.refused, pinged=self.pinged, said=view.said)
+        return MemberStatus(
+            held=held,
+            batch=self.batch,
+            refused=self.refused,
+            pinged=self.pinged,
+            said=view.said,
+            store=self.store.name,
+            step=self.store.step,
+        )

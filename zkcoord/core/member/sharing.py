@@ -23,7 +23,7 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
     neighbours = view.neighbours
     if not neighbours.planned or view.leaving or memory.rejected is not None:
         return [], memory
-    if memory.start is not None or memory.stop is not None or memory.cleaning:
+    if memory.start is not None or memory.stop is not None or memory.switch is not None or memory.cleaning:
         return [], memory
     if not view.channel_read or view.writing or view.application.resuming:
         return [], memory

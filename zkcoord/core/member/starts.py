@@ -59,7 +59,7 @@ def starts_behind(view: MemberView, first: str, command: Command, sizes: Sizes) 
             continue  # answered by itself, behind nothing
         if received is None or received.command is None or not received.asks(Option.START_FETCHER):
             break
-        if len(found) + 1 == STARTS_MAX:
+        if len(found) + 1 == STARTS_MAX or received.command.offsets != command.offsets:
             break
         found[sequence] = received.command
     if not found:

@@ -15,8 +15,9 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.state import Announced
 from zkcoord.core.view import Refusal
 
-ZOOKEEPER = "zookeeper"
-"""Where offsets are committed: this release has no other store."""
+ZOOKEEPER, DUAL, KAFKA = "zookeeper", "dual", "kafka"
+STORES = (ZOOKEEPER, DUAL, KAFKA)
+"""Where offsets are committed: to ZooKeeper; to ZooKeeper, then to Kafka; to Kafka (docs/offsets.md)."""
 
 ANNOUNCED_BYTES_MAX = 256 * 1024
 """Of a status with an announcement: with the rest of its multi far below 1 MiB."""
@@ -28,8 +29,26 @@ itself."""
 Batch = Mapping[TopicPartition, Announced]
 
 
+class Store(NamedTuple):
+    """The offset store that a member uses, and the number of the change that named it."""
+
+    name: str = ZOOKEEPER
+    step: int = 0
+
+    @property
+    def tenured(self) -> bool:
+        """True where Kafka is read and written, too: commits there name their tenure."""
+        return self.name != ZOOKEEPER
+
+
+IN_ZOOKEEPER = Store()
+
+
 class Held(NamedTuple):
-    """A partition between its start's acknowledgement and its release, with the versions that guard its writes."""
+    """A partition between its start's acknowledgement and its release, with the versions that guard its writes.
+
+    `offset`: what is committed, wherever it is. In the store `kafka` the node may hold an older one.
+    """
 
     thread: str
     owner_version: int
@@ -37,6 +56,7 @@ class Held(NamedTuple):
     offset_version: int
     generation: int
     incarnation: int = 0  # of the topic, by the start; 0: untold
+    mzxid: int = 0  # of the offset node: the tenure
 
     @property
     def owner(self) -> tuple[str, int]:
@@ -59,6 +79,7 @@ class MemberStatus:
     pinged: str = ""  # the sequence of the last ping that was answered
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them
     store: str = ZOOKEEPER  # "" before the first start
+    step: int = 0  # of the store's change
 
 
 class Sizes(Protocol):

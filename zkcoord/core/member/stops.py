@@ -89,13 +89,14 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
     if not held and not (received is not None and stop.answered):
         return _end(memory, stop)
     memory = fast_replace(memory, writing=finals, stop=fast_replace(stop, released=True))
+    release = ReleasePartitions(held=held, offsets=finals, tenured=memory.store.tenured)
     if stop.sequence is None or (received is None and stop.answered and stop.sequence != PLANNED):
-        return [ReleasePartitions(held=held, offsets=finals)], memory
+        return [release], memory
     status, memory = memory.saying(view, memory.without(held).held)
     if received is None or not stop.answered:
-        return [ReleasePartitions(held=held, offsets=finals, status=status)], memory
+        return [fast_replace(release, status=status)], memory
     commands = {received.sequence: received.version}
-    return [ReleasePartitions(held=held, offsets=finals, commands=commands, status=status)], memory
+    return [fast_replace(release, commands=commands, status=status)], memory
 
 
 def _end(memory: Memory, stop: Stop) -> tuple[list[Decision], Memory]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Application
+from zkcoord.core.member.log import CommitLog
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.requests import Asked
 from zkcoord.core.member.status import Held, MemberStatus
@@ -30,11 +31,15 @@ ANNOUNCED = "announced"
 
 
 class Position(NamedTuple):
-    """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable."""
+    """An offset node as read: `offset` None = none there; `version` None = no node; `problem`: why it is unreadable.
+
+    `mzxid`: the transaction that wrote it last, which is the partition's tenure (`core.tenure`).
+    """
 
     offset: int | None
     version: int | None
     problem: str | None = None
+    mzxid: int = 0
 
 
 NOWHERE = Position(None, None)
@@ -81,6 +86,7 @@ class MemberView:
     ready: bool = True  # False: writes wait, since they were refused again and again
     leased: bool = True  # the lease holds
     application: Application = field(default_factory=Application)
+    log: CommitLog | None = None  # the group's commits in Kafka; None: this consumer keeps offsets in ZooKeeper only
     requests: tuple[Asked, ...] = ()
     leaving: bool = False  # the consumer was asked to leave
     said: tuple[int, int] | None = None  # progress and lag, as the application reported them

@@ -63,6 +63,7 @@ def _of_store(item: StoreInput) -> dict[str, Any]:
                 "failed_at": item.failed_at,
                 "reason": item.reason,
                 "made": list(item.made),
+                "zxid": item.zxid,
             }
         case SyncDone():
             return {"synced": item.token, "ok": item.ok}
@@ -89,8 +90,9 @@ def to_input(line: dict[str, Any]) -> Input:
             return FromStore(session, ReadDone(token, read, refused))
         case {"session": session, "committed": token}:
             outcome, versions = Outcome(line["outcome"]), tuple(line["versions"])
-            made = tuple(line.get("made", ()))
-            return FromStore(session, CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made))
+            made, zxid = tuple(line.get("made", ())), line.get("zxid", 0)
+            done = CommitDone(token, outcome, versions, line["failed_at"], line["reason"], made, zxid)
+            return FromStore(session, done)
         case {"session": session, "synced": token, "ok": ok}:
             return FromStore(session, SyncDone(token, ok))
         case {"session": session, "heard": True}:

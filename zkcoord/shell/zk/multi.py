@@ -85,6 +85,7 @@ def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[
     versions: list[int] = []
     errors: list[int] = []
     made: list[str] = []
+    zxid = 0
     while True:
         kind, done, _ = jute.PART.unpack_from(frame, offset)
         offset += jute.PART.size
@@ -94,7 +95,9 @@ def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[
             errors.append(jute.INT.unpack_from(frame, offset)[0])
             offset += jute.INT.size
         elif kind == Op.SET_DATA:
-            versions.append(jute.read_stat(frame, offset).version)
+            stat = jute.read_stat(frame, offset)
+            versions.append(stat.version)
+            zxid = stat.mzxid
             offset += jute.STAT.size
         elif kind == Op.CREATE:
             path, offset = jute.read_buffer(frame, offset)
@@ -105,7 +108,7 @@ def decode(token: int, error: int, frame: bytes, offset: int, named: Collection[
             invariant(kind in (Op.CHECK, Op.DELETE), f"a multi was answered with opcode {kind}")
             versions.append(-1)
     if not errors:
-        return CommitDone(token, Outcome.COMMITTED, tuple(versions), made=tuple(made))
+        return CommitDone(token, Outcome.COMMITTED, tuple(versions), made=tuple(made), zxid=zxid)
     for index, code in enumerate(errors):
         if code not in _BYSTANDERS:
             return CommitDone(token, Outcome.REFUSED, failed_at=index, reason=reason(code))

@@ -1,0 +1,167 @@
+"""How a member changes its offset store: view in, every decision out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.member.members import FIRST, ME, SECOND, T0, T1, T2, Member, Roomy, commit, other, start
+from zkcoord.core.command import Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import CommitOffsets, LookUp, RefuseCommand, Report, SwitchStore
+from zkcoord.core.member.log import CommitLog
+from zkcoord.core.member.status import Held, MemberStatus, Store
+from zkcoord.core.member.view import Position
+
+HELD = Held(ME, 0, 5, 3, 1, mzxid=70)
+
+
+def switch(store: str, step: int = 1, sequence: str = FIRST) -> object:
+    """The command."""
+    return other(Option.OFFSET_STORE, sequence, offsets=store, step=step)
+
+
+def holding(*held: object, **fields: object) -> Member:
+    """A member with a port to Kafka that holds these."""
+    member = Member(*held, **fields)  # type: ignore[arg-type]
+    member.memory = fast_replace(member.memory, held=dict.fromkeys(held, HELD))
+    member.has(log=CommitLog(), positions=dict.fromkeys(held, Position(5, 3, None, 70)))
+    return member
+
+
+def changed(name: str, step: int = 1) -> Report:
+    """What is reported of a change that is done."""
+    return Report(event="offset_store_changed", fields={"store": name, "step": step})
+
+
+def test_an_offset_store_sets_every_held_offset_and_says_so_in_the_multi_that_acknowledges() -> None:
+    member = holding(T0, T1)
+    member.finds(switch("dual", 7))
+    held = {T0: HELD, T1: HELD}
+    status = MemberStatus(held=held, store="dual", step=7)
+    assert member.decides() == [SwitchStore(held=held, offsets={T0: 5, T1: 5}, commands={FIRST: 0}, status=status)]
+    assert member.memory.store == Store()  # not before it is certain
+    member.finds()
+    member.reads({T0: Position(5, 4, None, 80), T1: Position(5, 4, None, 80)})
+    assert member.decides() == [changed("dual", 7)]
+    assert member.memory.store == Store("dual", 7)
+    assert member.memory.held == dict.fromkeys((T0, T1), HELD._replace(offset_version=4, mzxid=80))
+    assert member.view.application.running == {T0: 1, T1: 1}  # read all the time
+    member.finds(switch("zookeeper", 8))
+    [back] = member.decides()
+    assert isinstance(back, SwitchStore)
+    assert (back.offsets, back.status.store, back.status.step) == ({T0: 5, T1: 5}, "zookeeper", 8)
+
+
+def test_an_offset_store_that_is_refused_is_decided_again_with_what_somebody_else_wrote() -> None:
+    member = holding(T0, T1)
+    member.finds(switch("dual"))
+    member.decides()
+    member.reads({T0: Position(2, 4, None, 75), T1: Position(5, 3, None, 70)})  # the multi was refused
+    assert member.decides()[0].event == "foreign_offset"  # type: ignore[union-attr]
+    member.runs(T1)
+    [again] = member.decides()
+    assert isinstance(again, SwitchStore)  # a stranger's write has begun a tenure, too
+    assert again.offsets == {T1: 5}
+
+
+@pytest.mark.parametrize("waits", [{"writing": True}, {"settled": False}, {"channel_read": False}, {"ready": False}])
+def test_an_offset_store_waits_for_what_is_under_way(waits: dict[str, bool]) -> None:
+    member = holding(T0)
+    member.finds(switch("dual"))
+    member.has(**waits)
+    assert member.decides() == []
+    member.has(**{name: not value for name, value in waits.items()})
+    assert isinstance(member.decides()[0], SwitchStore)
+
+
+def test_of_more_than_one_multi_sets_only_the_last_acknowledges_and_none_is_sent_before_the_one_before_it_is_done() -> (
+    None
+):
+    class OneByOne(Roomy):
+        def room(self, partitions: list[object]) -> int:  # type: ignore[override]
+            return 1
+
+    member = holding(T0, T1, T2, sizes=OneByOne())
+    member.finds(switch("dual"))
+    for n, (partition, kind) in enumerate([(T0, CommitOffsets), (T1, CommitOffsets), (T2, SwitchStore)]):
+        [decision] = member.decides()
+        assert isinstance(decision, kind)
+        assert decision.offsets == {partition: 5}
+        assert member.decides() == [decision]  # it was refused
+        member.reads({partition: Position(5, 4, None, 80 + n)})
+    member.finds()
+    assert member.decides() == [changed("dual")]
+
+
+def test_a_change_that_is_done_is_acknowledged_and_nothing_is_set() -> None:
+    member = holding(T0)
+    member.memory = fast_replace(member.memory, store=Store("dual", 3))
+    member.finds(switch("dual", 3))
+    [decision] = member.decides()
+    assert isinstance(decision, SwitchStore)
+    assert decision.offsets == {}
+
+
+def test_a_member_without_partitions_acknowledges_and_obeys_a_start_in_that_store() -> None:
+    member = holding()
+    member.finds(switch("dual", 2))
+    status = MemberStatus(store="dual", step=2)
+    assert member.decides() == [SwitchStore(held={}, offsets={}, commands={FIRST: 0}, status=status)]
+    member.finds(start(T0, sequence=SECOND, offsets="dual"))
+    assert member.decides() == [changed("dual", 2)]
+    assert isinstance(member.decides()[0], LookUp)
+    assert member.memory.store == Store("dual", 2)
+
+
+def test_a_start_names_the_store_of_a_member_that_holds_nothing() -> None:
+    member = holding()
+    member.finds(start(T0, offsets="dual", step=4))
+    assert isinstance(member.decides()[0], LookUp)
+    assert member.memory.store == Store("dual", 4)
+
+
+def test_a_start_in_another_store_is_refused_by_who_holds_something() -> None:
+    member = holding(T0)
+    member.finds(start(T1, offsets="dual"))
+    [refused] = member.decides()
+    assert isinstance(refused, RefuseCommand)
+    assert "have it send offset-store first" in refused.why
+
+
+def test_starts_in_two_stores_are_not_obeyed_as_one() -> None:
+    member = holding()
+    member.finds(start(T0), start(T1, sequence=SECOND, offsets="dual"))
+    [look] = member.decides()
+    assert isinstance(look, LookUp)
+    assert look.partitions == (T0,)
+
+
+def test_a_store_that_is_not_known_or_not_offered_is_refused() -> None:
+    member = holding()
+    member.finds(switch("redis"))
+    assert member.decides() == [
+        RefuseCommand(
+            sequence=FIRST, why="it names the offset store 'redis', this consumer knows zookeeper, dual, kafka"
+        )
+    ]
+    member.finds(start(T0, offsets="redis"))
+    assert isinstance(member.decides()[0], RefuseCommand)
+    member.has(log=None)
+    member.finds(start(T0, offsets="dual"))
+    why = "it names the offset store 'dual', this consumer offers zookeeper"
+    assert member.decides() == [RefuseCommand(sequence=FIRST, why=why)]
+
+
+def test_a_commit_that_waits_goes_on_in_the_new_store() -> None:
+    member = holding(T0)
+    member.asks(commit({T0: 8}))
+    member.finds(switch("dual"))
+    assert isinstance(member.decides()[0], SwitchStore)
+    member.has(writing=True)
+    assert member.decides() == []
+    member.has(writing=False)
+    member.finds()
+    member.reads({T0: Position(5, 4, None, 80)})
+    assert member.decides() == [changed("dual")]
+    now = HELD._replace(offset_version=4, mzxid=80)
+    assert member.decides() == [CommitOffsets(held={T0: now}, offsets={T0: 8})]

@@ -1,0 +1,72 @@
+"""How a member changes its offset store: every held partition's node is set, so that each begins a new tenure.
+
+What was committed to Kafka before, or lands there late, is of an earlier tenure then. All partitions of a member have
+one store at a time. The last multi acknowledges the command, and its status names the store.
+"""
+
+from __future__ import annotations
+
+from zkcoord.core.command import Command, Option
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.compare import at_rest
+from zkcoord.core.member.decisions import CommitOffsets, Decision, Report, SwitchStore
+from zkcoord.core.member.memory import Memory, Switch
+from zkcoord.core.member.status import STORES, ZOOKEEPER, Sizes, Store
+from zkcoord.core.member.view import MemberView
+
+NOT_OFFERED = "this consumer does not offer offset-store"
+
+Step = tuple[list[Decision], Memory]
+
+
+def store_of(command: Command) -> Store:
+    """The store that a start or an `offset-store` names."""
+    return Store(command.offsets or ZOOKEEPER, command.step or 0)
+
+
+def why_refused(view: MemberView, memory: Memory, command: Command) -> str:
+    """Why a command is refused for the store that it names; "" for one that is not."""
+    name = store_of(command).name
+    if command.option is Option.OFFSET_STORE:
+        if view.log is None:
+            return NOT_OFFERED
+        return "" if name in STORES else f"it names the offset store {name!r}, this consumer knows {', '.join(STORES)}"
+    if command.option is not Option.START_FETCHER or name == memory.store.name:
+        return ""
+    if name != ZOOKEEPER and (view.log is None or name not in STORES):
+        offered = STORES if view.log is not None else (ZOOKEEPER,)
+        return f"it names the offset store {name!r}, this consumer offers {', '.join(offered)}"
+    if not memory.held:
+        return ""
+    return (
+        f"it names the offset store {name}, and what this consumer holds is in the store {memory.store.name}: whoever"
+        " runs the coordinator must have it send offset-store first (zkcoord's own do)"
+    )
+
+
+def begin(memory: Memory, sequence: str, command: Command) -> Memory:
+    """Take up an `offset-store`. One whose change is done sets nothing."""
+    store = store_of(command)
+    before = {} if store == memory.store else {p: held.mzxid for p, held in sorted(memory.held.items())}
+    return fast_replace(memory, switch=Switch(sequence, store, before))
+
+
+def advance(view: MemberView, memory: Memory, sizes: Sizes) -> Step:
+    """Set what is not set yet; then acknowledge."""
+    switch, held = memory.switch, memory.held
+    if switch is None or not view.may_write or not at_rest(view, memory):
+        return [], memory
+    if switch.sequence not in view.commands:
+        told = Report(event="offset_store_changed", fields={"store": switch.store.name, "step": switch.store.step})
+        return [told], fast_replace(memory, switch=None, store=switch.store)
+    left = [p for p, mzxid in switch.before.items() if p in held and held[p].mzxid == mzxid]
+    part = left[: sizes.room(left)]
+    offsets = {p: held[p].offset for p in part}
+    memory = fast_replace(memory, writing=offsets)
+    if len(part) < len(left):
+        return [CommitOffsets(held={p: held[p] for p in part}, offsets=offsets)], memory
+    received = view.commands[switch.sequence]
+    commands = {switch.sequence: received.version if received is not None else 0}
+    status, memory = memory.saying(view)
+    status = fast_replace(status, store=switch.store.name, step=switch.store.step)
+    return [SwitchStore(held={p: held[p] for p in part}, offsets=offsets, commands=commands, status=status)], memory
