@@ -8,11 +8,11 @@ import pytest
 
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS
 from zkcoord.offsets.group_commits import TIMEOUT_MS_MIN, GroupCommits, KafkaStore
-from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.shell.ports import CallDone
 from zkcoord.shell.worker import Worker
 

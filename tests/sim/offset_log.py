@@ -19,9 +19,9 @@ from tests.sim.actors import GROUP
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
 from zkcoord.errors import UnavailableError, UsageError
-from zkcoord.offsets.ports import CommitOutcome, Commits, ReadCommits
+from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.shell.ports import CallDone
 
 NETWORK_MS = 20

@@ -13,8 +13,7 @@ from tests.sim.test_checkers import GROUP, P0, Scene, started
 from tests.sim.world import SimulationError, World
 from tests.sim.zookeeper import Session
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
-from zkcoord.offsets.ports import CommitOutcome
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.shell.ports import CallDone
 from zkcoord.tree.writes import CheckNode, SetNode
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
-from zkcoord.offsets.ports import CommitOutcome, Commits, CommitStore
+from zkcoord.offsets.ports import Commits, CommitStore
 
 TIMEOUT_MS_MIN = 1_000  # of one request: a broker nearby answers in some ms, one far away in some hundred
 
