@@ -21,6 +21,7 @@ from zkcoord import Coordinator
 from zkcoord.cli.main import cli
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.record import DEFAULT_RECORD
+from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS
 from zkcoord.migrate import upgrade
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import LEGACY
@@ -33,7 +34,9 @@ LATE_MS = 250
 """An old member deletes the nodes of a topic one by one, then forgets it, and tells that at its next look."""
 
 PATIENCE_S = 60.0
+OLD = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416335000123"}'
 BACKOFF_MS = 1_000  # half of the old default: the last of four tries is 3 s after the first
+SLOW = READER.replace("def stop(partitions):", "def stop(partitions):\n    threading.Event().wait()")
 
 
 class Mixed:
@@ -45,9 +48,13 @@ class Mixed:
         lab.topic(TOPIC, SIZE)
         with Tree(lab.hosts) as tree:
             upgrade(tree, run_id="test", layout="legacy")
-        adoption = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=BACKOFF_MS)
-        record = encode_record(replace(DEFAULT_RECORD, adoption=adoption))
-        lab.zk.create(LEGACY.record("g"), record, makepath=True)
+        lab.zk.ensure_path(LEGACY.record("g"))
+        self.adopt(BACKOFF_MS)
+
+    def adopt(self, backoff_ms: int) -> None:
+        """It is told how long the old members wait between their tries."""
+        told = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", retries=RETRIES, backoff_ms=backoff_ms)
+        self.lab.zk.set(LEGACY.record("g"), encode_record(replace(DEFAULT_RECORD, adoption=told)))
 
     def coordinate(self) -> None:
         """A coordinator serves from now on."""
@@ -57,14 +64,18 @@ class Mixed:
 
     def join(self, name: str, version: str) -> OldConsumer:
         """One more old member; returns when its first rebalance has succeeded."""
-        member = self.lab.start(name, version, rebalance_backoff_ms=BACKOFF_MS)
+        return self.started(self.lab.start(name, version, rebalance_backoff_ms=BACKOFF_MS))
+
+    def started(self, member: OldConsumer) -> OldConsumer:
+        """Its first rebalance has succeeded."""
+        name = member.name
         wait_until(lambda: member.events("started") or member.events("gave_up"), f"{name} starts", PATIENCE_S)
         assert not member.events("gave_up"), (member.child.tail(), self.lab.history[-20:])
         return member
 
-    def start_ours(self) -> Child:
+    def start_ours(self, program: str = READER) -> Child:
         """One more consumer of zkcoord; returns when it reads."""
-        child = Child(READER, self.lab.hosts, SESSION_MS)
+        child = Child(program, self.lab.hosts, SESSION_MS)
         self._stack.callback(child.close)
         self.ours.append(child)
         child.wait("fetched")
@@ -154,6 +165,28 @@ def zkcoord(hosts: str, *words: str) -> dict[str, Any]:
     assert ran.exit_code == 0, ran.output
     found: dict[str, Any] = json.loads(ran.stdout)
     return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", OLD_KAFKA_VERSIONS)
+def test_f100_a_later_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has(
+    mixed: Mixed, version: str
+) -> None:
+    backoff_ms = 2 * BACKOFF_MS  # the old default
+    mixed.adopt(backoff_ms)
+    mixed.coordinate()
+    ours = mixed.start_ours(SLOW)
+    mixed.await_shares(6)
+    b = mixed.lab.start("b", version, rebalance_backoff_ms=backoff_ms)
+    wait_until(lambda: b.tries(1), "its first try has failed", PATIENCE_S)
+    later = mixed.lab.register("a", OLD)  # it would have t-0 and t-1, and t-3 moves to b only now
+    mixed.started(b)
+    wait_until(lambda: b.owned() == {"t-2", "t-3"}, f"its share: {mixed.lab.owners()}", PATIENCE_S)
+    assert ours.reads() >= {"t-4", "t-5"}  # what does not move is read on
+    assert [event for event in ours.of("fetch_started") if {"t-4", "t-5"} & event["offsets"].keys()][1:] == []
+    mixed.lab.zk.delete(later)
+    wait_until(lambda: b.owned() == {"t-0", "t-1", "t-2"}, "its half", PATIENCE_S)
+    assert mixed.overlaps() == []
 
 
 @pytest.mark.parametrize("version", EACH_AT_LENGTH)
