@@ -8,7 +8,7 @@ import pytest
 
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.tenure import CommitOutcome, KafkaCommit
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS
 from zkcoord.offsets.group_commits import TIMEOUT_MS_MIN, GroupCommits, KafkaStore
@@ -17,7 +17,15 @@ from zkcoord.shell.ports import CallDone
 from zkcoord.shell.worker import Worker
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-FIVE = {P0: KafkaCommit(offset=5)}
+NOW_MS = 1_700_000_000_000
+FIVE = {P0: KafkaCommit(offset=5, stamp=Stamp(tenure=Tenure("", 7)))}
+STAMPED = {P0: KafkaCommit(offset=5, stamp=Stamp(tenure=Tenure("", 7), at_ms=NOW_MS))}
+
+
+def now() -> int:
+    return NOW_MS
+
+
 NOWHERE = "127.0.0.1:1"
 
 
@@ -53,11 +61,11 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
         opened.append(Stored())
         return opened[-1]
 
-    commits = GroupCommits("g", opens)
+    commits = GroupCommits("g", opens, now)
     assert not opened
     assert commits.read((P0, P1)) == {}
     assert commits.commit(FIVE) == CommitOutcome(done=frozenset({P0}))
-    assert commits.read((P0, P1)) == FIVE
+    assert commits.read((P0, P1)) == STAMPED
     commits.close()
     commits.close()
     assert [each.closed for each in opened] == [1]
@@ -65,7 +73,7 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
 
 def test_a_consumer_that_was_stopped_reads_and_commits_nothing_more() -> None:
     made: list[Stored] = []
-    commits = GroupCommits("g", lambda: made.append(Stored()) or made[0])  # type: ignore[func-returns-value]
+    commits = GroupCommits("g", lambda: made.append(Stored()) or made[0], now)  # type: ignore[func-returns-value]
     commits.close()
     with pytest.raises(UsageError, match="was stopped"):
         commits.read((P0,))
@@ -77,12 +85,12 @@ def test_a_read_without_an_answer_raises_and_a_client_that_cannot_be_made_refuse
     stored = Stored()
     stored.away = True
     with pytest.raises(UnavailableError):
-        GroupCommits("g", lambda: stored).read((P0,))
+        GroupCommits("g", lambda: stored, now).read((P0,))
 
     def opens() -> Stored:
         raise UsageError("Kafka needs an extra package")
 
-    assert str(GroupCommits("g", opens).commit(FIVE).refused[P0]) == "Kafka needs an extra package"
+    assert str(GroupCommits("g", opens, now).commit(FIVE).refused[P0]) == "Kafka needs an extra package"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +114,7 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
         answers.append((threading.current_thread().name, done))
 
     stored = Stored()
-    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits("g", lambda: stored).functions())
+    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits("g", lambda: stored, now).functions())
     worker.start()
     worker.call(1, "stop", ())
     worker.call(2, "reset", ())
@@ -116,7 +124,7 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
     wait_until(lambda: len(answers) == 2, "a commit while callback and question hang")
     assert answers == [
         ("zkcoord-offsets", CallDone(3, CommitOutcome(done=frozenset({P0})))),
-        ("zkcoord-offsets", CallDone(4, FIVE)),
+        ("zkcoord-offsets", CallDone(4, STAMPED)),
     ]
     goes_on.set()
     worker.stop(10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,12 +11,15 @@ from tests.sim.application import Application, Logs
 from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.assignors import ASSIGNORS, Assignor
+from zkcoord.core.member.status import STORES
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.view import OFFSET_STORE
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.migrate import first_revision_reads, first_revision_writes, history
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
+from zkcoord.shell.ports import Callbacks
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.paths import BROKERS, TOPICS, Layout
 from zkcoord.tree.registration import MARKER, Registration, encode_registration
@@ -82,6 +85,8 @@ class ConsumerFactory:
         self.wall_offset_ms = 0  # of the machine's wall clock; nothing may depend on it
         self._fields: dict[str, Any] = {"offers": frozenset({"ping"})}
         self._application: type[Application] = Application
+        self._log: Callable[[SimProcess], Callbacks] | None = None
+        self._in_kafka: dict[str, int] = {}
 
     def registers(self, **fields: Any) -> None:
         """Who starts from now on registers with these fields, too."""
@@ -90,7 +95,12 @@ class ConsumerFactory:
     def announce(self, application: type[Application]) -> None:
         """Who starts from now on takes announced ranges, and has such an application."""
         self._application = application
-        self.registers(offers=frozenset({"ping", "replay"}))
+        self.registers(offers=self._fields["offers"] | {"replay"})
+
+    def commit_to(self, log: Callable[[SimProcess], Callbacks], checkpoint_ms: int, patience_ms: int) -> None:
+        """Who starts from now on can keep offsets in Kafka: its connection, as `MemberSettings` has the times."""
+        self._log, self._in_kafka = log, {"checkpoint_ms": checkpoint_ms, "log_patience_ms": patience_ms}
+        self.registers(offers=self._fields["offers"] | {OFFSET_STORE}, offsets=STORES)
 
     def are_static(self, hold_ms: int) -> None:
         """Who starts from now on is a static member, by its process's name unless an instance was named."""
@@ -128,13 +138,15 @@ class ConsumerFactory:
             registration=registration,
             topics=sorted(self._topics) if self._pattern == "static" else (),
             wildcard=wildcard_of(Registration(subscription=subscription, pattern=self._pattern)),
+            **self._in_kafka,
         )
 
         def events(name: str, fields: Mapping[str, Any]) -> None:
             if name != "lease_extended":  # so many that they would drive out what matters
                 world.trace(process.client, name, fields)
 
-        role = MembershipRole(loop, settings, application, events)
+        log = self._log(process) if self._log is not None else None
+        role = MembershipRole(loop, settings, application, events, log)
 
         def allowed(partition: TopicPartition) -> bool:
             return role.allowed(partition, process.clock.now_ms())

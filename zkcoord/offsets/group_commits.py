@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UsageError, ZkcoordError
-from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, KafkaClient
+from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, KafkaClient, check_servers, librdkafka
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, CommitStore
 
@@ -42,11 +44,26 @@ class KafkaStore:
         self._client.close()
 
 
+def kafka_commits(
+    group: str,
+    bootstrap_servers: str,
+    config: Mapping[str, str] | None,
+    *,
+    patience_ms: int,
+    wall_ms: Callable[[], int],
+) -> GroupCommits:
+    """Return the group's commits in this cluster. UsageError without a Kafka client, and for what is no address."""
+    librdkafka()
+    check_servers(bootstrap_servers)
+    return GroupCommits(group, partial(KafkaStore, bootstrap_servers, config or {}, patience_ms=patience_ms), wall_ms)
+
+
 class GroupCommits:
     """The commits of one group. The functions run on one thread; `close` may be called by another one."""
 
-    def __init__(self, group: str, opens: Callable[[], OpenedStore]) -> None:
-        self._group, self._opens = group, opens
+    def __init__(self, group: str, opens: Callable[[], OpenedStore], wall_ms: Callable[[], int]) -> None:
+        """`wall_ms`: the clock whose time stands in each commit, for people."""
+        self._group, self._opens, self._wall_ms = group, opens, wall_ms
         self._lock = threading.Lock()
         self._opened: OpenedStore | None = None
         self._closed = False
@@ -63,9 +80,14 @@ class GroupCommits:
         return told.found[self._group]
 
     def commit(self, commits: Commits) -> CommitOutcome:
-        """Commit these. What cannot even be sent is refused."""
+        """Commit these, with the time. What cannot even be sent is refused."""
+        now_ms = self._wall_ms()
+        stamped = {
+            partition: commit if commit.stamp is None else replace(commit, stamp=replace(commit.stamp, at_ms=now_ms))
+            for partition, commit in commits.items()
+        }
         try:
-            return self._store().commit(self._group, commits)
+            return self._store().commit(self._group, stamped)
         except ZkcoordError as error:
             return CommitOutcome(refused=dict.fromkeys(commits, error))
 

