@@ -78,7 +78,7 @@ def fresh_tree(hosts: str, name: str, layout: str = DRAFT.name) -> Iterator[tupl
         create(root, CreateNode(f"/{name}"))
     with Tree(f"{hosts}/{name}", session_timeout_ms=SESSION_TIMEOUT_MS) as tree:
         nodes = {node.path: node for node in tree.read([Read(path) for path in first_revision_reads(layout)])}
-        create(tree, *first_revision_writes(nodes, layout), *map(CreateNode, parents(TOPIC_PATH)))
+        create(tree, *first_revision_writes(nodes, layout, "floor"), *map(CreateNode, parents(TOPIC_PATH)))
         yield f"{hosts}/{name}", tree
 
 

@@ -17,7 +17,7 @@ from zkcoord.core.given import given_function, given_number, given_text
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
-from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.migrate import first_revision_reads, first_revision_writes, new_tree_id, served
 from zkcoord.serving.election import ID_MAX
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
@@ -76,8 +76,8 @@ class Coordinator:
             "wanted_id": coordinator_id,
             "description": _description(known),
             "first_reads": first_revision_reads(layout),
-            "first_writes": partial(first_revision_writes, layout_name=layout),
-            "revision": history()[-1].revision,
+            "first_writes": partial(first_revision_writes, layout_name=layout, tree_id=new_tree_id()),
+            "revisions": served(),
         }
         loop, events = self._driver.loop, self._driver.events
         role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms)

@@ -172,18 +172,22 @@ def test_a_file_that_is_not_whole_restores_nothing(
 def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None:
     upgrade(other.tree, run_id="test", layout="legacy")
     code, _, text = restore(other)
-    assert (code, "the tree has layout legacy and revision 0001, the backup draft and 0001" in text) == (7, True)
+    assert (code, "the tree has layout legacy and revision 0002, the backup draft and 0002" in text) == (7, True)
 
 
-def test_a_tree_with_an_id_is_given_another_one(world: World, run: Run, other: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backed_up", ["a1", ""])
+def test_f127_a_copy_of_a_tree_has_an_id_of_its_own_and_the_tree_itself_keeps_its_own(
+    backed_up: str, world: World, run: Run, other: World, tmp_path: Path
+) -> None:
     schema = json.loads(world.data(SCHEMA))
-    world.put(SCHEMA, {**schema, "tree_id": "a1"})
+    world.put(SCHEMA, {**schema, "tree_id": backed_up})
     file = tmp_path / "with-id"
     assert run("backup", str(file), "--zookeeper", world.zookeeper).exit_code == 0
-    for tree in (other, world):
+    for tree in (other, world, other):
+        found = decode_schema(tree.data(SCHEMA)).tree_id if tree.children("/") else ""
         assert run("restore", str(file), "--zookeeper", tree.zookeeper).exit_code == 0
-    ids = [decode_schema(tree.data(SCHEMA)).tree_id for tree in (other, world)]
-    assert len({"a1", "", *ids}) == 4
+        restored = decode_schema(tree.data(SCHEMA)).tree_id
+        assert restored == found if found else restored not in ("", backed_up)
 
 
 def test_what_nobody_can_parse_is_saved_as_it_is_and_named(world: World, run: Run, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_it_makes_the_tree_serves_says_so_and_leaves_cleanly(
 
     assert program.end() == 0
     assert program.rest() == []
-    assert run("migrate", "current", "--zookeeper", chroot).stdout == "0001 (head), layout draft\n"
+    assert run("migrate", "current", "--zookeeper", chroot).stdout == "0001, layout draft\n"
 
 
 def test_a_standby_takes_over_at_once(chroot: str, spawn: Spawn) -> None:

@@ -9,10 +9,12 @@ from zkcoord.migrate import Revision, history
 
 FIRST = Path(__file__).parents[2] / "migrations" / "versions" / "0001_first_nodes.py"
 
+WRITE = "return tuple(SetNode(n.path, b'{0}', n.stat.version) for n in snapshot.values() if n.data != b'{0}')"
+
 
 @pytest.fixture
 def revisions(tmp_path: Path) -> tuple[Revision, ...]:
-    """0001 (real), 0002 (writes "new" into each group's record), 0003 (nothing)."""
+    """0001 (real), 0002 (writes "new" into each group's record, and back "old"), 0003 (nothing)."""
     (tmp_path / FIRST.name).write_text(FIRST.read_text(encoding="utf-8"), encoding="utf-8")
     write_revision(
         tmp_path,
@@ -20,7 +22,8 @@ def revisions(tmp_path: Path) -> tuple[Revision, ...]:
         "0001",
         title="Groups are new.",
         reads='("/zkcoord/groups/*",)',
-        upgrade="return tuple(SetNode(n.path, b'new', n.stat.version) for n in snapshot.values() if n.data != b'new')",
+        upgrade=WRITE.format("new"),
+        downgrade=WRITE.format("old"),
     )
     write_revision(tmp_path, "0003", "0002", title="Nothing changes.")
     return history(tmp_path)

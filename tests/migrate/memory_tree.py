@@ -118,7 +118,7 @@ def upgrade(snapshot, layout_name):
 
 
 def downgrade(snapshot, layout_name):
-    return ()
+    {downgrade}
 '''
 
 
@@ -129,8 +129,9 @@ def write_revision(
     *,
     reads: str = "()",
     upgrade: str = "return ()",
+    downgrade: str = "return ()",
     title: str = "A change.",
 ) -> None:
     """A revision's file with these bodies."""
-    text = REVISION.format(revision=revision, down=down, reads=reads, upgrade=upgrade, title=title)
+    text = REVISION.format(revision=revision, down=down, reads=reads, upgrade=upgrade, downgrade=downgrade, title=title)
     (folder / f"{revision}_test.py").write_text(text, encoding="utf-8")

@@ -1,12 +1,14 @@
 """The engine on a tree in memory: every place where it can break off, and who may go on."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.migrate.memory_tree import CrashError, MemoryTree
+from zkcoord import migrate
 from zkcoord.errors import FencedError, InvariantError, SchemaError, UnavailableError, UsageError
-from zkcoord.migrate import Mark, Rehearsal, Revision, current, upgrade
+from zkcoord.migrate import Mark, Rehearsal, Revision, current
 from zkcoord.migrate.plan import batches
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.schema import Schema
@@ -14,7 +16,14 @@ from zkcoord.tree.writes import ITEMS_MAX, CheckNode, DeleteNode, SetNode, Trans
 
 Revisions = tuple[Revision, ...]
 
-MARKED = b'{"version":1,"revision":"0001","layout":"draft","migration":{"from":"0001","to":"0002","run":"ann-1"}}'
+ID = "5e0b"
+MARKED = (
+    b'{"version":1,"revision":"0001","layout":"draft","tree_id":"5e0b",'
+    b'"migration":{"from":"0001","to":"0002","run":"ann-1"}}'
+)
+ENDED = b'{"version":1,"revision":"0002","layout":"draft","tree_id":"5e0b","migration":null}'
+
+upgrade = partial(migrate.upgrade, tree_id=ID)
 
 
 def at_first(revisions: Revisions) -> MemoryTree:
@@ -34,7 +43,7 @@ def test_an_empty_tree_takes_the_first_revision_in_one_batch(revisions: Revision
 
     assert taken == ("0001",)
     assert [len(transaction.writes) for transaction in tree.commits] == [7]
-    assert current(tree) == Schema(revision="0001", layout="draft")
+    assert current(tree) == Schema(revision="0001", layout="draft", tree_id=ID)
 
 
 def test_a_revision_is_a_term_of_office(revisions: Revisions) -> None:
@@ -56,28 +65,29 @@ def test_a_revision_is_a_term_of_office(revisions: Revisions) -> None:
         ),
         (
             "end 0001 -> 0002",
-            (SetNode("/zkcoord/schema", b'{"version":1,"revision":"0002","layout":"draft","migration":null}', 1),),
+            (SetNode("/zkcoord/schema", ENDED, 1),),
         ),
     ]
     assert told == tree.commits
 
 
-def test_head_takes_all_revisions_and_a_second_run_none(revisions: Revisions) -> None:
+def test_an_empty_tree_takes_all_revisions_and_a_second_run_none(revisions: Revisions) -> None:
     tree = MemoryTree()
 
     assert upgrade(tree, layout="legacy", run_id="ann-1", revisions=revisions) == ("0001", "0002", "0003")
+    assert [(batch.why, len(batch.writes)) for batch in tree.commits] == [("revision 0003", 7)]
     tree.commits.clear()
     assert upgrade(tree, layout="legacy", run_id="ann-2", revisions=revisions) == ()
 
     assert tree.commits == []
-    assert current(tree) == Schema(revision="0003", layout="legacy")
-    assert tree.data()["/zkcoord/epoch"] == b"2"
+    assert current(tree) == Schema(revision="0003", layout="legacy", tree_id=ID)
+    assert tree.data()["/zkcoord/epoch"] == b"0"
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
 @pytest.mark.parametrize("at", range(6))
 def test_a_lost_request_or_answer_changes_nothing_of_the_result(revisions: Revisions, fault: str, at: int) -> None:
-    calm, tree = MemoryTree(), MemoryTree()
+    calm, tree = at_first(revisions), at_first(revisions)
     upgrade(calm, run_id="ann-1", revisions=revisions)
     tree.fault = lambda n: fault if n == at else ""
 
@@ -99,7 +109,7 @@ def test_another_run_finishes_what_a_crash_left(revisions: Revisions, crash: str
 
     upgrade(tree, run_id="bob-1", revisions=revisions)
 
-    assert current(tree) == Schema(revision="0003", layout="draft")
+    assert current(tree) == Schema(revision="0003", layout="draft", tree_id=ID)
     assert {data for path, data in tree.data().items() if path.startswith("/zkcoord/groups/")} == {b"new"}
     assert tree.refusals == []
 
@@ -145,7 +155,7 @@ def test_two_operators_begin_at_once_and_both_end_at_the_goal(revisions: Revisio
     tree.meanwhile = other_finishes_first
     upgrade(tree, goal="0002", run_id="ann-1", revisions=revisions)
 
-    assert current(tree) == Schema(revision="0002", layout="draft")
+    assert current(tree) == Schema(revision="0002", layout="draft", tree_id=ID)
     assert tree.refusals == ["BadVersion /zkcoord/epoch"]
 
 
@@ -177,14 +187,15 @@ def test_a_missing_right_names_the_path(revisions: Revisions, monkeypatch: pytes
 
 
 def test_a_dry_run_plans_the_same_and_writes_nothing(revisions: Revisions) -> None:
-    tree, real = MemoryTree(), MemoryTree()
+    tree, real = at_first(revisions), at_first(revisions)
+    before = tree.data()
     planned: list[Transaction] = []
 
     upgrade(Rehearsal(tree), run_id="ann-1", revisions=revisions, report=planned.append)
     upgrade(real, run_id="ann-1", revisions=revisions)
 
     assert planned == real.commits
-    assert tree.data() == {}
+    assert tree.data() == before
 
 
 def test_a_rehearsal_refuses_what_the_server_would(revisions: Revisions) -> None:
@@ -221,7 +232,13 @@ def test_a_rehearsal_refuses_what_the_server_would(revisions: Revisions) -> None
             "has the layout 'draft', not 'legacy'",
         ),
         (Schema(revision="0001", layout="other"), "head", None, UsageError, "there is no layout 'other'"),
-        (Schema(revision="0002", layout="draft"), "0001", None, UsageError, "upgrade goes forward only"),
+        (
+            Schema(revision="0002", layout="draft"),
+            "0001",
+            None,
+            UsageError,
+            "0001 lies before it: `zkcoord migrate downgrade 0001`",
+        ),
         (Schema(revision="0001", layout="draft"), "0004", None, UsageError, "choose head or one of 0001, 0002, 0003"),
         (
             Schema(revision="0001", layout="draft", migration={"from": "0001", "to": "0007", "run": "x"}),
@@ -269,4 +286,4 @@ def test_the_layout_draft_is_not_made_where_old_consumers_are_and_legacy_is() ->
         upgrade(tree, run_id="ann-1")
     assert tree.data() == before
     upgrade(tree, run_id="ann-1", layout="legacy")
-    assert current(tree) == Schema(revision="0001", layout="legacy")
+    assert current(tree) == Schema(revision="0002", layout="legacy", tree_id=ID)

@@ -6,13 +6,13 @@ import pytest
 
 from tests.migrate.memory_tree import MemoryTree, write_revision
 from zkcoord.errors import InvariantError, UsageError
-from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.migrate import first_revision_reads, first_revision_writes, history, served
 from zkcoord.migrate.engine import snapshot
-from zkcoord.migrate.revision import _folder
+from zkcoord.migrate.revision import checkout_folder
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema
 from zkcoord.tree.writes import CreateNode, DeleteNode, Transaction
 
-DRAFT_SCHEMA = b'{"version":1,"revision":"0001","layout":"draft","migration":null}'
+DRAFT_SCHEMA = b'{"version":1,"revision":"0001","layout":"draft","tree_id":"5e0b","migration":null}'
 
 
 def test_history_begins_with_the_first_nodes() -> None:
@@ -25,7 +25,7 @@ def test_history_begins_with_the_first_nodes() -> None:
 def test_first_revision_of_an_empty_draft_tree_creates_all_nodes() -> None:
     tree = MemoryTree()
 
-    writes = first_revision_writes(snapshot(tree, first_revision_reads("draft")), "draft")
+    writes = first_revision_writes(snapshot(tree, first_revision_reads("draft")), "draft", "5e0b")
 
     assert writes == (
         CreateNode("/zkcoord"),
@@ -41,7 +41,7 @@ def test_first_revision_of_an_empty_draft_tree_creates_all_nodes() -> None:
 def test_first_revision_beside_old_consumers_leaves_theirs_alone() -> None:
     tree = MemoryTree("/consumers", "/consumers/old-group")
 
-    writes = first_revision_writes(snapshot(tree, first_revision_reads("legacy")), "legacy")
+    writes = first_revision_writes(snapshot(tree, first_revision_reads("legacy")), "legacy", "5e0b")
 
     assert [write.path for write in writes] == [
         "/zkcoord",
@@ -57,11 +57,12 @@ def test_first_revision_beside_old_consumers_leaves_theirs_alone() -> None:
 def test_first_revision_writes_what_the_codecs_read(layout: str) -> None:
     tree = MemoryTree()
 
-    tree.commit(Transaction(writes=first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout)))
+    missing = first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout, "5e0b")
+    tree.commit(Transaction(writes=missing))
 
-    assert decode_schema(tree.data()["/zkcoord/schema"]) == Schema(revision="0001", layout=layout)
+    assert decode_schema(tree.data()["/zkcoord/schema"]) == Schema(revision="0001", layout=layout, tree_id="5e0b")
     assert decode_epoch(tree.data()["/zkcoord/epoch"]) == 0
-    assert first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout) == ()
+    assert first_revision_writes(snapshot(tree, first_revision_reads(layout)), layout, "5e0b") == ()
 
 
 def test_first_revision_of_no_layout_is_refused() -> None:
@@ -94,6 +95,17 @@ def test_a_star_stands_for_every_child() -> None:
     seen = snapshot(tree, ("/g/*/state", "/g", "/none/*"))
 
     assert [node.path for node in seen.values()] == ["/g/a/state", "/g/b/state", "/g"]
+
+
+def test_trees_at_the_revision_before_are_served_where_the_revision_says_so(tmp_path: Path) -> None:
+    for number in range(1, 5):
+        write_revision(tmp_path, f"000{number}", f"000{number - 1}" if number > 1 else None)
+    for name in ("0003_test.py", "0004_test.py"):
+        file = tmp_path / name
+        file.write_text(file.read_text(encoding="utf-8") + "\nserves_before = True\n", encoding="utf-8")
+
+    assert [served(history(tmp_path)[:n]) for n in (2, 3, 4)] == [("0002",), ("0002", "0003"), ("0002", "0003", "0004")]
+    assert served() == ("0001", "0002")
 
 
 def test_a_gap_in_the_line_is_a_bug(tmp_path: Path) -> None:
@@ -141,7 +153,7 @@ def test_a_checkout_has_its_own_revisions_whatever_is_installed() -> None:
     versions = Path(__file__).parents[2] / "migrations" / "versions"
 
     assert [revision.revision for revision in history()] == [r.revision for r in history(versions)]
-    assert _folder() == versions
+    assert checkout_folder() == versions
 
 
 def test_other_files_are_passed_over(tmp_path: Path) -> None:

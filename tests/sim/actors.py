@@ -15,7 +15,7 @@ from zkcoord.core.member.status import STORES
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import OFFSET_STORE
 from zkcoord.member.role import MemberSettings, MembershipRole
-from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.migrate import first_revision_reads, first_revision_writes, served
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
@@ -49,8 +49,8 @@ def coordinator(
         "wanted_id": None,
         "description": description or json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads(layout.name),
-        "first_writes": partial(first_revision_writes, layout_name=layout.name),
-        "revision": history()[-1].revision,
+        "first_writes": partial(first_revision_writes, layout_name=layout.name, tree_id="5e0b"),
+        "revisions": served(),
     }
 
     def events(name: str, fields: Mapping[str, Any]) -> None:

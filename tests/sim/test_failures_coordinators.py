@@ -10,7 +10,7 @@ from tests.sim.actors import GROUP, ProductActor, coordinator
 from tests.sim.process import SimProcess
 from tests.sim.script import SESSION_MS, Script, ScriptWorld, on_seeds, sends
 from tests.sim.zookeeper import Txn
-from zkcoord.migrate import first_revision_reads, first_revision_writes, history
+from zkcoord.migrate import first_revision_reads, first_revision_writes, served
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.loop import Loop
 from zkcoord.tree.paths import CANDIDATES, DRAFT, EPOCH, LEGACY, SCHEMA
@@ -137,8 +137,8 @@ def fixed_id(process: SimProcess) -> ProductActor:
         "wanted_id": 0,
         "description": json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads("draft"),
-        "first_writes": lambda nodes: first_revision_writes(nodes, "draft"),
-        "revision": history()[-1].revision,
+        "first_writes": lambda nodes: first_revision_writes(nodes, "draft", "5e0b"),
+        "revisions": served(),
     }
     role = CoordinatorRole(loop, DRAFT, given, lambda name, fields: process.world.trace(process.client, name, fields))
     loop.run_role(role)

@@ -13,11 +13,19 @@ from zkcoord.errors import CorruptError, InvariantError
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
 
 WRITTEN = b'{"version":1,"revision":"0001","layout":"draft","migration":null}'
+NAMED = b'{"version":1,"revision":"0002","layout":"draft","tree_id":"5e0b","migration":null}'
 
 
-def test_a_schema_is_written_and_read() -> None:
-    assert encode_schema(Schema(revision="0001", layout="draft")) == WRITTEN
-    assert decode_schema(WRITTEN) == Schema(revision="0001", layout="draft")
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (Schema(revision="0001", layout="draft"), WRITTEN),
+        (Schema(revision="0002", layout="draft", tree_id="5e0b"), NAMED),
+    ],
+)
+def test_a_schema_is_written_and_read_with_and_without_the_trees_id(schema: Schema, data: bytes) -> None:
+    assert encode_schema(schema) == data
+    assert decode_schema(data) == schema
 
 
 def test_what_a_revision_wrote_beside_is_kept() -> None:
@@ -34,6 +42,7 @@ def test_what_a_revision_wrote_beside_is_kept() -> None:
         (b"{}", "revision is missing"),
         (b'{"revision":"1"}', "layout is missing"),
         (b'{"revision":1,"layout":"draft"}', "revision is 1, allowed is a text"),
+        (b'{"revision":"1","layout":"draft","tree_id":7}', "tree_id is 7, allowed is a text"),
         (b'{"revision":"1","layout":"draft","migration":"yes"}', "migration is 'yes', allowed is an object"),
         (b'{"version":2,"revision":"1","layout":"draft"}', "version is 2, this program reads up to 1"),
     ],
@@ -44,7 +53,9 @@ def test_a_broken_schema_is_refused_with_the_key_and_the_rule(data: bytes, messa
     assert message in str(caught.value)
 
 
-schemas = st.builds(Schema, revision=texts, layout=texts, migration=st.none() | objects, unknown=unknown_keys)
+schemas = st.builds(
+    Schema, revision=texts, layout=texts, tree_id=texts, migration=st.none() | objects, unknown=unknown_keys
+)
 
 
 @QUICK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from zkcoord.cli.output import cell, print_json, say, table, warn
 from zkcoord.cli.requesting import who
 from zkcoord.errors import CorruptError, SchemaError, UsageError, ZkcoordError
 from zkcoord.group_report import refuse_newer
-from zkcoord.migrate import BlockingTree, current, history, read_mark
+from zkcoord.migrate import BlockingTree, current, history, new_tree_id, read_mark, served
 from zkcoord.offsets import backup_file
 from zkcoord.offsets.backup import saved
 from zkcoord.offsets.backup_file import BackupWriter, Header, Saved
@@ -117,7 +116,7 @@ def restore(settings: Settings, file: str, names: tuple[str, ...], rewind: bool,
         work.survey(backup_file.nodes(lines))
         work.carry_out(backup_file.nodes(lines))
         if not dry_run:
-            first_nodes(tree, backup_file.nodes(lines), layout, secrets.token_hex(8))
+            first_nodes(tree, backup_file.nodes(lines), layout, new_tree_id())
             again = Restore(tree=tree, layout=layout, groups=names or None, rewind=rewind, dry_run=True)
             again.survey(backup_file.nodes(lines))
             again.carry_out(backup_file.nodes(lines))
@@ -132,7 +131,8 @@ def _check_tree(tree: BlockingTree, header: Header) -> None:
     schema = current(tree)
     if schema is not None:
         refuse_newer(schema)
-        if (schema.layout, schema.revision) != (header.layout, header.revision):
+        alike = schema.revision == header.revision or {schema.revision, header.revision} <= set(served())
+        if schema.layout != header.layout or not alike:
             raise SchemaError(
                 f"the tree has layout {schema.layout} and revision {schema.revision}, the backup {header.layout} and"
                 f" {header.revision or 'none'}: restore it into an empty chroot, or migrate the tree"

@@ -4,26 +4,47 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import click
 
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.requesting import who
-from zkcoord.errors import SchemaError
+from zkcoord.errors import SchemaError, UsageError
 from zkcoord.group_report import refuse_newer
-from zkcoord.migrate import HEAD, Rehearsal, current, history, read_mark, upgrade
-from zkcoord.tree.paths import LAYOUTS
+from zkcoord.migrate import (
+    HEAD,
+    BlockingTree,
+    Dump,
+    Rehearsal,
+    Report,
+    checkout_folder,
+    current,
+    downgrade,
+    history,
+    read_mark,
+    served,
+    stamp,
+    template,
+    upgrade,
+)
+from zkcoord.offsets import backup_file
+from zkcoord.tree.paths import KAFKA, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
 @click.group(cls=Group)
 def migrate() -> None:
-    """The tree's schema: its revision, and the way to a newer one."""
+    """The tree's schema: its revision, and the way to another one."""
 
 
 @migrate.command(name="current")
-@click.option("--check", is_flag=True, help="Exit code 7 unless the tree is at this program's revision.")
+@click.option("--check", is_flag=True, help="Exit code 7 unless this program serves the tree.")
 @pass_settings
 def current_(settings: Settings, check: bool) -> None:
     """Show the tree's revision and layout, and a migration in progress."""
@@ -36,6 +57,7 @@ def current_(settings: Settings, check: bool) -> None:
             {
                 "revision": schema and schema.revision,
                 "layout": schema and schema.layout,
+                "tree_id": schema and schema.tree_id,
                 "head": head,
                 "migration": mark and mark.document(),
             }
@@ -48,8 +70,8 @@ def current_(settings: Settings, check: bool) -> None:
             click.echo(f"in progress: {mark.old} -> {mark.new}, run {mark.run}")
     if check and schema is not None:
         refuse_newer(schema)
-    if check and (schema is None or mark is not None or schema.revision != head):
-        raise SchemaError(f"the tree is not at revision {head}: run `zkcoord migrate upgrade`")
+    if check and (schema is None or mark is not None or schema.revision not in served()):
+        raise SchemaError(f"the tree is not at revision {' or '.join(served())}: run `zkcoord migrate upgrade`")
 
 
 @migrate.command(name="history")
@@ -68,27 +90,115 @@ def history_(settings: Settings) -> None:
     click.echo(table(["REVISION", "WHAT"], rows))
 
 
+def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the options of each command that writes."""
+    dump = "Read the tree from this backup, and no server; shows the operations (with version 0), as --dry-run does."
+    command = click.option("--dump", metavar="FILE", help=dump)(command)
+    return click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")(command)
+
+
 @migrate.command(name="upgrade")
 @click.argument("goal", default=HEAD)
 @click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Where the nodes of a new tree are (default: draft).")
-@click.option("--dry-run", is_flag=True, help="Print the operations, carry none out.")
+@_changing
 @pass_settings
-def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool) -> None:
+def upgrade_(settings: Settings, goal: str, layout: str | None, dry_run: bool, dump: str | None) -> None:
     """Bring the tree to revision GOAL (default: head); finishes a migration that broke off."""
+    with _tree(settings, dry_run, dump) as (tree, report):
+        taken = upgrade(tree, goal=goal, layout=layout, run_id=_run_id(), report=report)
+    _nothing_to_do(settings, bool(taken))
+
+
+@migrate.command(name="downgrade")
+@click.argument("goal")
+@_changing
+@pass_settings
+def downgrade_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -> None:
+    """Bring the tree back to revision GOAL, before an earlier release is deployed.
+
+    A migration that broke off is finished first, in its own direction. To give the tree up, see `zkcoord uninstall`.
+    """
+    with _tree(settings, dry_run, dump) as (tree, report):
+        taken = downgrade(tree, goal=goal, run_id=_run_id(), report=report)
+    _nothing_to_do(settings, bool(taken))
+
+
+@migrate.command(name="stamp")
+@click.argument("goal")
+@_changing
+@pass_settings
+def stamp_(settings: Settings, goal: str, dry_run: bool, dump: str | None) -> None:
+    """Write that the tree is at revision GOAL, and carry nothing out.
+
+    For an operator who has mended the tree by hand: a migration in progress is given up. Programs take the tree for
+    what is written there.
+    """
+    with _tree(settings, dry_run, dump) as (tree, report):
+        done = stamp(tree, goal=goal, report=report)
+    _nothing_to_do(settings, done)
+
+
+@migrate.command(name="new")
+@click.argument("name")
+@click.option("--folder", metavar="FOLDER", help="The folder of revisions (default: this checkout's).")
+@click.option("--dry-run", is_flag=True, help="Print the file, do not write it.")
+@pass_settings
+def new_(settings: Settings, name: str, folder: str | None, dry_run: bool) -> None:
+    """Write the file of a new revision NAME, which changes nothing yet, for developers of zkcoord."""
+    place = Path(folder) if folder is not None else checkout_folder()
+    if place is None:
+        raise UsageError("zkcoord is installed, and no checkout: give --folder FOLDER with the revisions' files")
+    if not place.is_dir():
+        raise UsageError(f"{place} is no folder: name the one with the revisions' files")
+    file, text = template(history(place), name)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    path = place / file
+    try:
+        with path.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror or error})") from None
+    if settings.json:
+        print_json({"file": str(path)})
+    else:
+        click.echo(str(path))
+
+
+@contextmanager
+def _tree(settings: Settings, dry_run: bool, dump: str | None) -> Iterator[tuple[BlockingTree, Report]]:
+    """Yield the tree that a command changes (a rehearsal of it for a dry run), and what tells of each batch."""
 
     def report(transaction: Transaction) -> None:
+        shown = dry_run or dump is not None
         if settings.json:
-            print_json(
-                {"why": transaction.why, "dry_run": dry_run, "writes": [_document(w) for w in transaction.writes]}
-            )
-        elif dry_run:
+            print_json({"why": transaction.why, "dry_run": shown, "writes": [_document(w) for w in transaction.writes]})
+        elif shown:
             click.echo("\n".join([f"# {transaction.why}", *(_words(write) for write in transaction.writes)]))
         else:
             click.echo(f"{transaction.why}: {len(transaction.writes)} operations")
 
+    if dump is not None:
+        yield Rehearsal(_dumped(dump)), report
+        return
     with settings.tree() as tree:
-        taken = upgrade(Rehearsal(tree) if dry_run else tree, goal=goal, layout=layout, run_id=_run_id(), report=report)
-    if not taken and not settings.json:
+        yield Rehearsal(tree) if dry_run else tree, report
+
+
+def _dumped(name: str) -> Dump:
+    try:
+        file = Path(name).open(encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}; name a file that can be read") from None
+    with file:
+        header = backup_file.check(file, name)
+        brokers = () if header.revision else ((KAFKA, b""),)  # of old consumers alone: their brokers are there
+        return Dump(chain(brokers, backup_file.nodes(file)))
+
+
+def _nothing_to_do(settings: Settings, done: bool) -> None:
+    if not done and not settings.json:
         click.echo("nothing to do")
 
 

@@ -7,33 +7,26 @@ broke off anywhere is resumed by the next one. Who may write is decided by the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError, invariant
 from zkcoord.migrate import plan
 from zkcoord.migrate.plan import Mark
-from zkcoord.migrate.revision import HEAD, Revision, history, reach
-from zkcoord.shell.ports import CommitDone, Outcome
-from zkcoord.tree.paths import DRAFT, EPOCH, KAFKA, LEGACY, SCHEMA, layout_named
+from zkcoord.migrate.ports import BlockingTree
+from zkcoord.migrate.rehearsal import Rehearsal
+from zkcoord.migrate.revision import HEAD, Change, Revision, history, reach
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.paths import DRAFT, EPOCH, KAFKA, LEGACY, ROOT, SCHEMA, layout_named
 from zkcoord.tree.schema import Schema, old_consumers
 from zkcoord.tree.snapshot import Kind, Node, Read
-from zkcoord.tree.writes import Transaction
+from zkcoord.tree.writes import Transaction, Write
 
 ROUNDS_MAX = 20
 """How often in a row a batch may be refused, or its outcome be unknown, before a person must look."""
 
 Report = Callable[[Transaction], None]
-
-
-class BlockingTree(Protocol):
-    """What a migration needs of ZooKeeper; each call waits for its answer or raises UnavailableError or UsageError."""
-
-    def read(self, reads: Sequence[Read]) -> tuple[Node, ...]: ...
-
-    def commit(self, transaction: Transaction) -> CommitDone: ...
-
-    def sync(self) -> None: ...
 
 
 def current(tree: BlockingTree) -> Schema | None:
@@ -45,6 +38,7 @@ def upgrade(
     tree: BlockingTree,
     *,
     run_id: str,
+    tree_id: str | None = None,
     goal: str = HEAD,
     layout: str | None = None,
     revisions: Sequence[Revision] | None = None,
@@ -53,31 +47,115 @@ def upgrade(
     """Bring the tree to `goal`; returns the revisions that it took, oldest first (none: it was there).
 
     `layout`: of a new tree (None: draft); of an existing one it must be the same. `run_id` is this run's alone, and
-    should tell people whose. A migration that broke off is finished first. `report` is told of each batch carried out.
+    should tell people whose. `tree_id`: of a tree that has none (None: a random one). A migration that broke off is
+    finished first. `report` is told of each batch carried out.
     SchemaError: the tree is newer than this program, or has another layout. FencedError: another run took over.
     UnavailableError: the tree changes faster than it can be migrated.
     """
     known = tuple(history() if revisions is None else revisions)
     target = reach(known, goal)
     taken: list[str] = []
-    run = _Run(tree=tree, run_id=run_id, report=report)
+    run = _Run(tree=tree, run_id=run_id, tree_id=tree_id or plan.new_tree_id(), report=report)
     schema = current(tree)
     if schema is None:
-        layout_name = layout_named(layout or DRAFT.name).name
-        schema = run.first(known[0], layout_name)
-        taken.append(known[0].revision)
+        schema = run.first(known[: target + 1], layout_named(layout or DRAFT.name).name)
+        taken += [revision.revision for revision in known[: _position(known, schema) + 1]]
     if layout is not None and layout_named(layout).name != schema.layout:
         raise SchemaError(f"the tree has the layout {schema.layout!r}, not {layout!r}; a tree keeps its layout")
-    layout_name = layout_named(schema.layout).name
-    at = _position(known, schema)
-    if at > target and plan.read_mark(schema) is None:
-        raise UsageError(f"the tree is at revision {schema.revision}, {goal} lies before it: upgrade goes forward only")
-    while at < target or plan.read_mark(schema) is not None:
-        revision = _next(known, schema, at)
-        schema = run.revision(revision, schema, layout_name)
-        taken.append(revision.revision)
-        at = _position(known, schema)
+    if _position(known, schema) > target and plan.read_mark(schema) is None:
+        raise UsageError(
+            f"the tree is at revision {schema.revision}, {goal} lies before it: `zkcoord migrate downgrade {goal}`"
+        )
+    return (*taken, *_walk(run, known, schema, range(target, len(known))))
+
+
+def downgrade(
+    tree: BlockingTree,
+    *,
+    run_id: str,
+    goal: str,
+    revisions: Sequence[Revision] | None = None,
+    report: Report = lambda _: None,
+) -> tuple[str, ...]:
+    """Bring the tree back to `goal`, an earlier revision; returns what was carried out (none: it was there).
+
+    As `upgrade`, backwards: a migration that broke off is finished first, in its own direction.
+    """
+    known, schema = tuple(history() if revisions is None else revisions), _there(tree)
+    target = reach(known, goal)
+    if _position(known, schema) < target and plan.read_mark(schema) is None:
+        raise UsageError(f"the tree is at revision {schema.revision}, {goal} lies behind it: `zkcoord migrate upgrade`")
+    run = _Run(tree=tree, run_id=run_id, tree_id=plan.new_tree_id(), report=report)
+    return _walk(run, known, schema, range(target + 1))
+
+
+def stamp(
+    tree: BlockingTree,
+    *,
+    goal: str,
+    revisions: Sequence[Revision] | None = None,
+    report: Report = lambda _: None,
+) -> bool:
+    """Write that the tree is at `goal` and no migration is in progress, and nothing else; False: it says so already.
+
+    For an operator who has mended the tree by hand. A run that is under way can write nothing more.
+    """
+    known = tuple(history() if revisions is None else revisions)
+    name = known[reach(known, goal)].revision
+    run = _Run(tree=tree, run_id="", tree_id=plan.new_tree_id(), report=report)
+    changed = False
+    while True:
+        node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
+        schema = _there(tree, node)
+        _next(known, schema, range(len(known)))  # SchemaError for what this program does not know
+        if schema.revision == name and schema.migration is None:
+            return changed
+        changed = run.commit(plan.stamp(node, epoch, name)) or changed
+
+
+def _there(tree: BlockingTree, node: Node | None = None) -> Schema:
+    schema = plan.read_schema(_node(tree, SCHEMA) if node is None else node)
+    if schema is None:
+        raise SchemaError("there is no zkcoord tree: run `zkcoord migrate upgrade`")
+    return schema
+
+
+def _walk(run: _Run, known: Sequence[Revision], schema: Schema, goal: range) -> tuple[str, ...]:
+    """Carry out revision after revision, first of all one that broke off; returns those that were carried out.
+
+    `goal`: the places in the line at which the tree may stay.
+    """
+    layout_name, taken = layout_named(schema.layout).name, []
+    while (step := _next(known, schema, goal)) is not None:
+        schema = run.step(step, layout_name)
+        taken.append(step.revision)
     return tuple(taken)
+
+
+class _Step(NamedTuple):
+    """One revision to be carried out, forwards or back."""
+
+    revision: str
+    old: str  # the tree's revision before
+    new: str  # and after it
+    reads: Callable[[str], tuple[str, ...]]
+    change: Change
+
+
+def _next(known: Sequence[Revision], schema: Schema, goal: range) -> _Step | None:
+    """The step from the tree's revision towards the goal; of a migration in progress its own. None: it is there."""
+    mark, at = plan.read_mark(schema), _position(known, schema)
+    up = [_Step(new.revision, old.revision, new.revision, new.reads, new.upgrade) for old, new in pairwise(known)]
+    down = [_Step(new.revision, new.revision, old.revision, new.reads, new.downgrade) for old, new in pairwise(known)]
+    if mark is None:
+        return None if at in goal else up[at] if at < goal.start else down[at - 1]
+    for step in (*up, *down):
+        if (step.old, step.new) == (mark.old, mark.new) and step.old == schema.revision:
+            return step
+    raise SchemaError(
+        f"the migration {mark.old} -> {mark.new} (run {mark.run}) is in progress and this program cannot finish it: "
+        "resume it with the program that began it"
+    )
 
 
 def _position(known: Sequence[Revision], schema: Schema) -> int:
@@ -90,19 +168,6 @@ def _position(known: Sequence[Revision], schema: Schema) -> int:
     return names.index(schema.revision)
 
 
-def _next(known: Sequence[Revision], schema: Schema, at: int) -> Revision:
-    """The revision after the tree's; of a migration in progress it must be the one that the mark names."""
-    mark = plan.read_mark(schema)
-    if mark is None:
-        return known[at + 1]
-    if at + 1 < len(known) and (mark.old, mark.new) == (schema.revision, known[at + 1].revision):
-        return known[at + 1]
-    raise SchemaError(
-        f"the migration {mark.old} -> {mark.new} (run {mark.run}) is in progress and this program cannot finish it: "
-        "resume it with the program that began it"
-    )
-
-
 def _node(tree: BlockingTree, path: str) -> Node:
     return tree.read([Read(path)])[0]
 
@@ -113,21 +178,37 @@ class _Run:
 
     tree: BlockingTree
     run_id: str
+    tree_id: str
     report: Report
     refused: int = field(default=0)
 
-    def first(self, revision: Revision, layout_name: str) -> Schema:
+    def first(self, revisions: Sequence[Revision], layout_name: str) -> Schema:
         """Create the first nodes, or find that somebody else did."""
         if not layout_named(layout_name).adopts:
             self._refuse_beside_old_consumers()
         while True:
-            batch = plan.first_batch(revision, snapshot(self.tree, revision.reads(layout_name)), layout_name)
+            batch = self._first_batch(revisions, layout_name)
             schema = current(self.tree)
             if schema is not None:
                 return schema
-            invariant(batch is not None, f"revision {revision.revision} makes no schema")
-            if batch is not None:
-                self._commit(batch)
+            invariant(bool(batch.writes), f"revision {revisions[0].revision} makes no schema")
+            self.commit(batch)
+
+    def _first_batch(self, revisions: Sequence[Revision], layout_name: str) -> Transaction:
+        """All that the revisions make of an empty tree, at once: there is no schema to mark yet.
+
+        Where nodes of zkcoord are without a schema, only the first revision is carried out in this way.
+        """
+        rehearsal = Rehearsal(self.tree)
+        first = revisions[: 1 if _node(self.tree, ROOT).exists else len(revisions)]
+        writes: list[Write] = []
+        for revision in first:
+            more = revision.upgrade(snapshot(rehearsal, revision.reads(layout_name)), layout_name)
+            rehearsal.commit(Transaction(writes=more))
+            writes += more
+        name = first[-1].revision
+        made = plan.with_schema(writes, lambda schema: replace(schema, revision=name, tree_id=self.tree_id))
+        return Transaction(writes=made, why=f"revision {name}")
 
     def _refuse_beside_old_consumers(self) -> None:
         brokers, listed = self.tree.read([Read(KAFKA), Read(LEGACY.groups, Kind.CHILDREN)])
@@ -136,9 +217,9 @@ class _Run:
         if refusal is not None:
             raise refusal
 
-    def revision(self, revision: Revision, schema: Schema, layout_name: str) -> Schema:
-        """Carry one revision out from wherever it stands; returns the schema after it."""
-        mark = Mark(old=schema.revision, new=revision.revision, run=self.run_id)
+    def step(self, step: _Step, layout_name: str) -> Schema:
+        """Carry one step out from wherever it stands; returns the schema after it."""
+        mark = Mark(old=step.old, new=step.new, run=self.run_id)
         begun, rounds = False, 0
         while True:
             node = _node(self.tree, SCHEMA)
@@ -149,28 +230,30 @@ class _Run:
                 return now
             if now.migration == mark.document():
                 begun = True
-                rounds += self._work(revision, node, mark, layout_name)
-                invariant(rounds < ROUNDS_MAX, f"revision {mark.new} asks for writes again after all were carried out")
+                rounds += self._work(step, node, mark, layout_name)
+                invariant(rounds < ROUNDS_MAX, f"{mark.old} -> {mark.new} asks for writes after all were carried out")
             elif begun or now.revision != mark.old:
-                raise FencedError(f"another run took the migration {mark.old} -> {mark.new} over: {now.migration}")
+                raise FencedError(
+                    f"another run took the migration {mark.old} -> {mark.new} over: the tree is at {now.revision}, "
+                    f"in progress: {now.migration}"
+                )
             else:
-                self._commit(plan.begin(node, _node(self.tree, EPOCH), mark))
+                self.commit(plan.begin(node, _node(self.tree, EPOCH), mark))
 
-    def _work(self, revision: Revision, schema: Node, mark: Mark, layout_name: str) -> bool:
-        """What of the revision remains; when nothing does, its end. True when all of it was carried out.
+    def _work(self, step: _Step, schema: Node, mark: Mark, layout_name: str) -> bool:
+        """What of the step remains; when nothing does, its end. True when all of it was carried out.
 
         A batch that is not committed ends the round.
         """
-        seen = snapshot(self.tree, revision.reads(layout_name))
-        writes = revision.upgrade(seen, layout_name)
+        writes = step.change(snapshot(self.tree, step.reads(layout_name)), layout_name)
         invariant(schema.stat is not None, "a marked schema has a version")
         version = -1 if schema.stat is None else schema.stat.version
         for batch in plan.batches(version, mark, writes):
-            if not self._commit(batch):
+            if not self.commit(batch):
                 return False
-        return bool(writes) or self._commit(plan.finish(schema, mark))
+        return bool(writes) or self.commit(plan.finish(schema, mark, self.tree_id))
 
-    def _commit(self, transaction: Transaction) -> bool:
+    def commit(self, transaction: Transaction) -> bool:
         """Send one batch; False: read again, plan again."""
         done = self.tree.commit(transaction)
         if done.outcome is Outcome.COMMITTED:
@@ -184,7 +267,7 @@ class _Run:
         if self.refused >= ROUNDS_MAX:
             raise UnavailableError(
                 f"`{transaction.why}` was not carried out in {ROUNDS_MAX} rounds ({done.reason} at {path}): "
-                "stop what writes there, then run `zkcoord migrate upgrade` again"
+                "stop what writes there, then run it again"
             )
         self.tree.sync()
         return False

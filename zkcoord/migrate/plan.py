@@ -8,16 +8,17 @@ revision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from zkcoord.errors import CorruptError, SchemaError, invariant
-from zkcoord.migrate.revision import Revision, history
+from zkcoord.migrate.revision import history
 from zkcoord.tree.paths import EPOCH, SCHEMA, layout_named
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write, parts
+from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write, parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,28 @@ def first_revision_reads(layout_name: str) -> tuple[str, ...]:
     return history()[0].reads(layout_named(layout_name).name)
 
 
-def first_revision_writes(snapshot: Mapping[str, Node], layout_name: str) -> tuple[Write, ...]:
-    """One multi's writes that make an empty tree ours: creates what of the first revision is missing."""
-    return history()[0].upgrade(snapshot, layout_named(layout_name).name)
+def first_revision_writes(snapshot: Mapping[str, Node], layout_name: str, tree_id: str) -> tuple[Write, ...]:
+    """One multi's writes that make an empty tree ours: creates what of the first revision is missing.
+
+    `tree_id`: the id that the tree gets.
+    """
+    writes = history()[0].upgrade(snapshot, layout_named(layout_name).name)
+    return with_schema(writes, lambda schema: replace(schema, tree_id=tree_id))
+
+
+def new_tree_id() -> str:
+    """A random id for a tree."""
+    return secrets.token_hex(8)
+
+
+def with_schema(writes: Sequence[Write], change: Callable[[Schema], Schema]) -> tuple[Write, ...]:
+    """The first revision's writes; the schema that they make is changed."""
+    return tuple(
+        write._replace(data=encode_schema(change(decode_schema(write.data))))
+        if isinstance(write, CreateNode) and write.path == SCHEMA
+        else write
+        for write in writes
+    )
 
 
 def read_schema(node: Node) -> Schema | None:
@@ -67,19 +87,33 @@ def read_mark(schema: Schema) -> Mark | None:
 def begin(schema: Node, epoch: Node, mark: Mark) -> Transaction:
     """The first batch: a new epoch, and the mark. It also takes over: the mark of another run is replaced."""
     before = read_schema(schema)
+    fresh = before is None or before.migration is None
+    return Transaction(
+        writes=_new_term(schema, epoch, lambda found: replace(found, migration=mark.document())),
+        why=f"{'begin' if fresh else 'resume'} {mark.old} -> {mark.new}",
+    )
+
+
+def stamp(schema: Node, epoch: Node, revision: str) -> Transaction:
+    """The only batch of a stamp: a new epoch, the revision, and no mark."""
+    return Transaction(
+        writes=_new_term(schema, epoch, lambda found: replace(found, revision=revision, migration=None)),
+        why=f"stamp {revision}",
+    )
+
+
+def _new_term(schema: Node, epoch: Node, change: Callable[[Schema], Schema]) -> tuple[Write, ...]:
+    """Depose the coordinator, and change the schema."""
+    before = read_schema(schema)
     if before is None or schema.stat is None or epoch.stat is None:
         raise SchemaError(f"{EPOCH if before else SCHEMA} is missing: an operator must restore it")
     try:
         number = decode_epoch(epoch.data)
     except CorruptError as error:
         raise CorruptError(f"{EPOCH}: {error}; an operator must restore it") from error
-    marked = replace(before, migration=mark.document())
-    return Transaction(
-        writes=(
-            SetNode(EPOCH, encode_epoch(number + 1), epoch.stat.version),
-            SetNode(SCHEMA, encode_schema(marked), schema.stat.version),
-        ),
-        why=f"begin {mark.old} -> {mark.new}" if before.migration is None else f"resume {mark.old} -> {mark.new}",
+    return (
+        SetNode(EPOCH, encode_epoch(number + 1), epoch.stat.version),
+        SetNode(SCHEMA, encode_schema(change(before)), schema.stat.version),
     )
 
 
@@ -93,18 +127,15 @@ def batches(schema_version: int, mark: Mark, writes: Sequence[Write]) -> Iterato
         yield Transaction(writes=(CheckNode(SCHEMA, schema_version), *batch), why=f"revision {mark.new}")
 
 
-def finish(schema: Node, mark: Mark) -> Transaction:
-    """The last batch: the tree has the new revision, and coordinators may stand again."""
+def finish(schema: Node, mark: Mark, tree_id: str) -> Transaction:
+    """The last batch: the tree has the new revision, and coordinators may stand again.
+
+    A tree without an id gets `tree_id`.
+    """
     before = read_schema(schema)
     if before is None or schema.stat is None:
         raise SchemaError(f"{SCHEMA} is missing: an operator must restore it")
-    done = replace(before, revision=mark.new, migration=None)
+    done = replace(before, revision=mark.new, migration=None, tree_id=before.tree_id or tree_id)
     return Transaction(
         writes=(SetNode(SCHEMA, encode_schema(done), schema.stat.version),), why=f"end {mark.old} -> {mark.new}"
     )
-
-
-def first_batch(revision: Revision, snapshot: Mapping[str, Node], layout_name: str) -> Transaction | None:
-    """The first revision's only batch: there is no schema to mark yet. None when nothing is missing."""
-    writes = revision.upgrade(snapshot, layout_name)
-    return Transaction(writes=writes, why=f"revision {revision.revision}") if writes else None

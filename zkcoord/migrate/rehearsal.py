@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from zkcoord.errors import invariant
-from zkcoord.migrate.engine import BlockingTree
+from zkcoord.migrate.ports import BlockingTree
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 from zkcoord.tree.writes import ANY_VERSION, CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write

@@ -31,7 +31,9 @@ class Revision:
     (`/zkcoord/groups/*/state`). The snapshot has a Node for each path, also for one that does not exist.
     `upgrade(snapshot, layout name)`: pure; the writes, each with the version it was decided from, in an order in which
     they may be cut anywhere: of a tree that holds a beginning of them it returns the rest, of a changed tree ().
-    `downgrade`: the same, back. Every revision has one; no command calls it yet.
+    `downgrade`: the same, back.
+    `serves_before`: a program at this revision serves trees at the one before it, too.
+    The schema and the epoch are the engine's: no revision writes them.
     """
 
     revision: str
@@ -40,6 +42,7 @@ class Revision:
     reads: Callable[[str], tuple[str, ...]]
     upgrade: Change
     downgrade: Change
+    serves_before: bool = False
 
 
 def history(folder: Traversable | None = None) -> tuple[Revision, ...]:
@@ -57,16 +60,30 @@ def reach(revisions: Sequence[Revision], goal: str) -> int:
     return names.index(goal)
 
 
+def served(revisions: Sequence[Revision] | None = None) -> tuple[str, ...]:
+    """The revisions of trees that this program serves, oldest first: its own, and those that serve as well."""
+    found: list[str] = []
+    for revision in reversed(history() if revisions is None else revisions):
+        found.insert(0, revision.revision)
+        if not revision.serves_before:
+            break
+    return tuple(found)
+
+
 @cache
 def _installed() -> tuple[Revision, ...]:
     return _load(_folder())
 
 
-def _folder() -> Traversable:
+def checkout_folder() -> Path | None:
+    """The revisions' folder of this checkout; None: this is an installed package."""
     checkout = Path(__file__).parents[2]
-    if (checkout / "setup.py").is_file():  # its own revisions, whatever is installed beside it
-        return checkout / "migrations" / "versions"
-    return files(PACKAGE) / "versions"
+    return checkout / "migrations" / "versions" if (checkout / "setup.py").is_file() else None
+
+
+def _folder() -> Traversable:
+    """A checkout has its own revisions, whatever is installed beside it."""
+    return checkout_folder() or files(PACKAGE) / "versions"
 
 
 def _load(folder: Traversable) -> tuple[Revision, ...]:
@@ -103,4 +120,5 @@ def _read(entry: Traversable) -> Revision:
         reads=known["reads"],
         upgrade=known["upgrade"],
         downgrade=known["downgrade"],
+        serves_before=known.get("serves_before") is True,
     )

@@ -22,7 +22,7 @@ from zkcoord.tree.bulk import NODES_AT_ONCE, data
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place, parents
 from zkcoord.tree.record import decode_record, encode_record
-from zkcoord.tree.schema import Schema, decode_schema, encode_schema
+from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.topic import decode_mark
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 
@@ -171,7 +171,8 @@ class Restore:
 def first_nodes(tree: OffsetTree, saved: Iterable[Saved], layout: Layout, tree_id: str) -> None:
     """Make the nodes of the tree itself, its schema last: before it nobody is elected, and nobody joins.
 
-    A schema with a tree's id is given `tree_id`, also one that is there: commits of the tree as it was count no more.
+    A tree that is made here, or that has no id, gets `tree_id`: what names the tree of the backup does not count in
+    the copy. A tree that is there keeps its id.
     """
     own = {each.path: each.data for each in saved if each.path in (*OWN, layout.groups)}
     schema = own.pop(SCHEMA, None)
@@ -184,15 +185,11 @@ def first_nodes(tree: OffsetTree, saved: Iterable[Saved], layout: Layout, tree_i
     (present,) = data(tree.read, [SCHEMA])
     if present.stat is not None:
         named = decode_schema(present.data)
-        if named.tree_id:
-            _write(tree, SetNode(SCHEMA, encode_schema(_renamed(named, tree_id)), present.stat.version))
+        if not named.tree_id:
+            _write(tree, SetNode(SCHEMA, encode_schema(replace(named, tree_id=tree_id)), present.stat.version))
     elif schema is not None:
-        _create(tree, CreateNode(SCHEMA, encode_schema(_renamed(decode_schema(schema), tree_id))))
-
-
-def _renamed(schema: Schema, tree_id: str) -> Schema:
-    known = {**schema.unknown, "tree_id": tree_id} if schema.tree_id else schema.unknown
-    return replace(schema, migration=None, unknown=known)
+        copy = replace(decode_schema(schema), migration=None, tree_id=tree_id)
+        _create(tree, CreateNode(SCHEMA, encode_schema(copy)))
 
 
 def _quiet(layout: Layout, saved: Saved) -> bytes:

@@ -35,7 +35,7 @@ class Election:
     description: bytes  # of this candidate: host, pid, version, the protocols that it speaks
     first_reads: tuple[str, ...]
     first_writes: FirstWrites
-    revision: str
+    revisions: tuple[str, ...]  # of the trees that this program serves
     session_id: int
     nodes: dict[tuple[str, Kind], Node | None] = field(default_factory=dict)  # None: wanted, not read yet
     candidate_id: int | None = None
@@ -119,9 +119,9 @@ class Election:
                 f"the tree has the layout {schema.layout!r}, this coordinator was started with {self.layout.name!r}: "
                 f"start it with --layout {schema.layout}"
             )
-        if schema.migration is None and schema.revision != self.revision:
+        if schema.migration is None and schema.revision not in self.revisions:
             raise SchemaError(
-                f"the tree is at revision {schema.revision}, this program at {self.revision}: "
+                f"the tree is at revision {schema.revision}, this program serves {' and '.join(self.revisions)}: "
                 "run `zkcoord migrate upgrade`, or deploy the newer program"
             )
         return schema

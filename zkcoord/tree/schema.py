@@ -16,27 +16,28 @@ _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The tree's revision, its layout, and the migration that is under way (its keys are the engine's)."""
+    """The tree's revision, its layout, its id, and the migration that is under way (its keys are the engine's).
+
+    `tree_id` is random, and made with the tree; a copy of a tree gets another one, so that marks and commits of the
+    tree that it was copied from are not taken for its own. "": a tree of an earlier release, which has none yet.
+    """
 
     revision: str
     layout: str
+    tree_id: str = ""
     migration: Mapping[str, Any] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote, kept
-
-    @property
-    def tree_id(self) -> str:
-        """The tree's random id, by which copies of a tree differ; "" for a tree without one."""
-        return str(self.unknown.get("tree_id") or "")
 
 
 def encode_schema(schema: Schema) -> bytes:
     """The schema's znode data.
 
-    >>> encode_schema(Schema(revision="0001", layout="draft"))
-    b'{"version":1,"revision":"0001","layout":"draft","migration":null}'
+    >>> encode_schema(Schema(revision="0002", layout="draft", tree_id="5e0b"))
+    b'{"version":1,"revision":"0002","layout":"draft","tree_id":"5e0b","migration":null}'
     """
     migration = None if schema.migration is None else dict(schema.migration)
-    known = {"version": 1, "revision": schema.revision, "layout": schema.layout, "migration": migration}
+    named = {"tree_id": schema.tree_id} if schema.tree_id else {}
+    known = {"version": 1, "revision": schema.revision, "layout": schema.layout, **named, "migration": migration}
     return compact(beside(known, schema.unknown))
 
 
@@ -48,8 +49,9 @@ def decode_schema(data: bytes) -> Schema:
     return Schema(
         revision=document.text("revision"),
         layout=document.text("layout"),
+        tree_id=document.text("tree_id", default=""),
         migration=None if document.fields.get("migration") is None else dict(migration.fields),
-        unknown=document.unknown("version", "revision", "layout", "migration"),
+        unknown=document.unknown("version", "revision", "layout", "tree_id", "migration"),
     )
 
 
