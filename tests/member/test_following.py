@@ -55,3 +55,16 @@ def test_what_is_held_as_it_was_read_is_not_kept_twice_and_what_differs_is() -> 
     following.read([Node(PATHS.offset(T0), Kind.DATA, None)])
     following.taken_in({T0: mine})
     assert following.nodes.view.deleted(T0)
+
+
+def test_a_registration_that_was_read_to_be_gone_does_not_stand_though_its_watch_does() -> None:
+    following = Following(PATHS, tracker := Tracker())
+    following.begin()
+    following.read(tracker.answered(1, [Node(each.path, each.kind, Stat(0, 1, 0)) for each in tracker.take(1)]))
+    assert following.stands
+    tracker.fired(PATHS.registration, data=True, children=False)
+    assert not following.stands
+    tracker.take(2)
+    following.read(tracker.answered(2, [Node(PATHS.registration, Kind.DATA, None)]))
+    assert tracker.watches(PATHS.registration)
+    assert not following.stands

@@ -338,7 +338,7 @@ class Loop:
             if done.token == session.gate:
                 session.gate = None
             role.synced(sent_ms, now_ms)
-        elif done.token == session.gate and session.connected:
+        elif done.token == session.gate:
             self._gate(session, now_ms)
 
     def _take_link(self, role: Role, session: SessionState, change: LinkChanged, now_ms: int) -> None:

@@ -225,6 +225,17 @@ def test_leaving_releases_everything_but_unfinished_ranges_and_ends_the_session(
     assert member.decides() == [stopped({T1: 5}), LetGo(partitions=(T1,)), Report(event="left"), Leave()]
 
 
+def test_leaving_commits_what_was_finished_of_an_announced_range() -> None:
+    """The range is over with the commit. What the session's end frees would be processed again from its beginning."""
+    member = Member(T0)
+    member.memory = fast_replace(member.memory, batch={T0: Announced(5, 9, 1)})
+    member.has(leaving=True)
+    member.decides()
+    member.called("stop", T0)
+    member.answers({T0: 9})
+    assert member.decides() == [ReleasePartitions(held={T0: HELD}, offsets={T0: 9})]
+
+
 def test_leaving_waits_until_the_start_that_is_obeyed_is_acknowledged() -> None:
     member = Member(T0)
     member.finds(start(T1))
