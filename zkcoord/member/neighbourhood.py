@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.neighbours import ALONE, Neighbours
 from zkcoord.core.member.status import ZOOKEEPER
+from zkcoord.core.mode import GroupMode
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
@@ -110,6 +112,12 @@ class Neighbourhood:
             case Place.MARK:
                 self._incarnations[address.name] = _incarnation(node)
 
+    def _former(self, mode: GroupMode, seen_ms: int) -> FormerOwners:
+        late_ms = 0 if self._adoption is None else self._adoption.auto_commit_interval_ms + OLD_SESSION_MS
+        if self._now is ALONE and not mode.coordinated:
+            return FormerOwners(unknown_until_ms=seen_ms + late_ms).after(mode, seen_ms, late_ms)
+        return self._now.former.after(mode, seen_ms, late_ms)
+
     def _record(self, node: Node) -> None:
         self._current = False
         self._record_version = node.stat.version if node.stat else 0
@@ -151,7 +159,7 @@ class Neighbourhood:
             incarnations={name: number for name in names if (number := self._incarnations.get(name, 0))},
             record_version=self._record_version,
             store=self._store,
-            late_ms=adoption.auto_commit_interval_ms + OLD_SESSION_MS if old and adoption is not None else 0,
+            former=before.former if mode is before.mode else self._former(mode, seen_ms),
             patience_ms=None if adoption is None else adoption.patience_ms,
         )
         self._seen_ms, self._current = None, True

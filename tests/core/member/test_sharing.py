@@ -24,6 +24,7 @@ from zkcoord.core.member.decisions import (
     ReleasePartitions,
     Report,
 )
+from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.memory import PLANNED
 from zkcoord.core.member.neighbours import ALONE, EARLY_MS, Neighbours
 from zkcoord.core.member.starts import PUT_OFF_MS
@@ -51,7 +52,7 @@ def beside(*share: TopicPartition, free: tuple[TopicPartition, ...] = (), since_
         free=frozenset(free),
         incarnations={"t": 3},
         record_version=7,
-        late_ms=LATE_MS,
+        former=FormerOwners(unknown_until_ms=NOW + LATE_MS),
     )
 
 

@@ -72,7 +72,7 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
             offset = known.offset if at.offset is None else at.offset
             own = at.version == known.offset_version + 1 and offset == memory.writing.get(partition)
             if not own and at.offset is not None:
-                if offset < known.offset and now_ms < memory.beside.get(partition, 0):
+                if offset < known.offset and view.neighbours.former.may_commit(partition, now_ms):
                     found.late[partition] = known.offset
                 else:
                     found.foreign[partition] = offset

@@ -114,9 +114,7 @@ class Memory:
     waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
-    beside: Mapping[TopicPartition, int] = field(default_factory=dict)
-    # claimed beside old members: until then a lower offset is an earlier owner's late commit
-    restoring: Mapping[TopicPartition, int] = field(default_factory=dict)  # committed, and overwritten by such a one
+    restoring: Mapping[TopicPartition, int] = field(default_factory=dict)  # overwritten by an old member's late commit
     generation: int = 0  # the highest among the commands taken up
 
     def counting(self, view: MemberView) -> Memory:

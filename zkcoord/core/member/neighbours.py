@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from zkcoord.core.member.former_owners import FormerOwners
 from zkcoord.core.member.status import ZOOKEEPER
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
@@ -27,7 +28,7 @@ class Neighbours:
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark
     record_version: int = 0  # of the record that has the adoption
     store: str = ZOOKEEPER  # where the record says that offsets are kept
-    late_ms: int = 0  # so long after a claim an earlier owner may still commit
+    former: FormerOwners = field(default_factory=FormerOwners)  # what old members had, and may still commit
     patience_ms: int | None = None  # of the old members that the adoption tells of, also while none is there
 
     @property

@@ -323,11 +323,10 @@ def _finish(
     unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
     memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)
     if start.planned:
-        until_ms, again_ms = start.begun_ms + view.neighbours.late_ms, start.begun_ms + PUT_OFF_MS
+        again_ms = start.begun_ms + PUT_OFF_MS
         put_off = {p: at_ms for p, at_ms in memory.put_off.items() if at_ms > start.begun_ms and p not in holds}
         put_off |= dict.fromkeys(start.refused, again_ms)
-        beside = {p: at_ms for p, at_ms in memory.beside.items() if at_ms > start.begun_ms}
-        memory = fast_replace(memory, put_off=put_off, beside=beside | dict.fromkeys(holds, until_ms))
+        memory = fast_replace(memory, put_off=put_off)
     # somebody else set the offset right behind the acknowledgement: it is started again from there
     strayed = [p for p, held in holds.items() if start.told.get(p, held.offset) != held.offset and p in running]
     # told to start, and taken away before the acknowledgement: a topic that was dropped

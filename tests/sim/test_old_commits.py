@@ -1,0 +1,72 @@
+"""Offsets that somebody else sets under a member of ours: late commits of old members, and resets by people."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.sim.actors import GROUP
+from tests.sim.application import Application
+from tests.sim.beside_scene import BesideScene
+from tests.sim.old_rules import LATE_COMMIT
+from tests.sim.script import ScriptWorld, on_seeds, seeds
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition
+from zkcoord.tree.writes import ANY_VERSION, SetNode
+
+LONG_MS = 100_000  # more than an old member's commits can be late
+P2 = TopicPartition("t", 2)
+
+
+def hung_until_coordinated(seed: int) -> BesideScene:
+    """The only old member hangs beyond its session; it commits when the group is coordinated."""
+    scene = BesideScene(ScriptWorld(seed), {"t": 6})
+    scene.start_old("olda", commit_interval_ms=2_000)
+    scene.enter("consumer0", "consumer1")
+    scene.settle()
+    scene.world.run_for(5_000)
+    scene.world.pause("olda")
+    scene.world.run_until(
+        lambda: scene.mode() is Mode.COORDINATED and len(scene.of_ours()) == 6, what="the group is coordinated"
+    )
+    scene.world.run_for(10_000)
+    scene.member("olda").commit()
+    scene.world.resume("olda")
+    scene.world.run_for(5_000)
+    scene.settle()
+    scene.calm()
+    return scene
+
+
+def test_f132_an_old_members_late_commit_is_written_over_also_when_the_group_has_become_coordinated() -> None:
+    excused = Counter[str]()
+    for seed in seeds(12):
+        scene = hung_until_coordinated(seed)
+        assert scene.world.events("foreign_offset") == []
+        excused.update(scene.rules.excused)
+    assert excused[LATE_COMMIT] > 0
+
+
+@on_seeds(6)
+def test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_the_claim(seed: int) -> None:
+    scene = BesideScene(ScriptWorld(seed), {"t": 6}, coordinators=seed % 2)
+    scene.start_old("olda")
+    scene.enter("consumer0", "consumer1")
+    scene.settle()
+    had = next(name for p, name in scene.owners().items() if p == str(P2))
+    scene.world.run_for(LONG_MS)
+    scene.ask_to_leave(had)
+    scene.world.run_until(lambda: had not in scene.owners().values(), what="it has left")
+    scene.settle()
+    scene.world.run_for(5_000)
+    assert str(P2) in scene.of_ours()
+    reader, began_ms = scene.world.processes[scene.owners()[str(P2)]], scene.world.now_ms
+    application = reader.application
+    assert isinstance(application, Application)
+    application.commits = False
+    application._read = lambda *_args, **_named: None  # type: ignore[method-assign]
+    reader.stores[-1].break_wire("a flap", server_side=False)  # all that is held is read again
+    scene.world.ensemble.operate(SetNode(f"/consumers/{GROUP}/offsets/t/2", b"1", ANY_VERSION))
+    scene.world.run_until(lambda: bool(scene.world.events("foreign_offset", began_ms)), what="it is told")
+    (told,) = scene.world.events("foreign_offset")
+    assert (told.fields["partitions"], told.fields["offset"]) == ([P2], 1)
+    scene.world.run_until(lambda: application.positions.get(P2) == 1, what="it reads from there")
