@@ -2,7 +2,7 @@
 
 `OffsetLog` is what the brokers keep, and what strangers do there. `LogClient` is one process's connection to it, as the
 `Callbacks` port that a member is given: `read` and `commit`, one request at a time, in their order. `LogStore` is the
-`CommitStore` of a tool that nothing disturbs. A read shows every commit that was applied before: it is never stale.
+`GroupStore` of a tool that nothing disturbs. A read shows every commit that was applied before: it is never stale.
 """
 
 from __future__ import annotations
@@ -128,10 +128,14 @@ class OffsetLog:
         for partition in sorted(partitions):
             self._put("expired", "", partition, None)
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Somebody removes these commits."""
+        for partition in sorted(partitions):
+            self._put("deleted", "", partition, None)
+
     def delete_topic(self, topic: str) -> None:
         """The brokers remove the commits of a deleted topic."""
-        for partition in sorted(p for p in self.commits if p.topic == topic):
-            self._put("deleted", "", partition, None)
+        self.forget([p for p in self.commits if p.topic == topic])
 
     def trouble(self, from_ms: int, until_ms: int, partitions: Collection[TopicPartition]) -> None:
         """Plan the strange events of a storm between these moments, at random."""
@@ -317,7 +321,7 @@ def _joined(one: CommitOutcome, other: CommitOutcome) -> CommitOutcome:
 
 
 class LogStore:
-    """The `CommitStore` of a tool, for the one group of a log: each call happens at once."""
+    """The `GroupStore` of a tool, for the one group of a log: each call happens at once."""
 
     def __init__(self, log: OffsetLog) -> None:
         self._log = log
@@ -336,6 +340,15 @@ class LogStore:
         if self._log.away:
             return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("no broker answers")))
         return self._log.commit("", commits)
+
+    def users(self, group: str) -> list[str]:
+        """Who uses the group id in Kafka."""
+        return ["console-consumer on host"] if self._log.in_use else []
+
+    def forget(self, group: str) -> None:
+        """Remove all commits of the group."""
+        assert group == self._log.group, group
+        self._log.forget(sorted(self._log.commits))
 
     def _told(self, found: dict[str, dict[TopicPartition, KafkaCommit]]) -> ReadCommits:
         if self._log.away:

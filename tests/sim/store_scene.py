@@ -57,7 +57,8 @@ class StoreScene(Script):
         wanted = {"name": name, "step": step}
         for group, consumer in self.field.registrations:
             status = parse_json(self.world.ensemble.data(self.field.channel(group, consumer)) or b"")
-            if status.get("store") != wanted and (name, status.get("store")) != ("zookeeper", {"name": "", "step": 0}):
+            uses = status.get("store", {})
+            if uses != wanted and (name != "zookeeper" or uses.get("name", "") not in ("", "zookeeper")):
                 return False
             for sequence in self.field.commands.get((group, consumer), {}):
                 path = f"{self.field.channel(group, consumer)}/{sequence}"

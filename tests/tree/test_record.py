@@ -187,6 +187,7 @@ records = st.builds(
     policy=policies,
     store_name=st.sampled_from(["zookeeper", "dual", "kafka"]),
     store_step=counters,
+    migration=st.none() | objects,
     weights=st.dictionaries(partitions, st.integers(1, 2**31 - 1), max_size=3),
     wish=wishes.map(lambda wish: {**dict.fromkeys(REQUESTS), **wish}),
     done=wishes,

@@ -77,6 +77,7 @@ class GroupRecord:
     policy: Policy = Policy()
     store_name: str = ZOOKEEPER
     store_step: int = 0
+    migration: Fields | None = None  # of the tool that moves the offsets: `goal`, and who runs it
     weights: Mapping[TopicPartition, int] = field(default_factory=dict)
     racks: Mapping[TopicPartition, str] = field(default_factory=dict)  # in place of those of the replicas
     wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(REQUESTS))

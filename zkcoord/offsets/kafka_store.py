@@ -20,8 +20,12 @@ become one batch of the broker's log, which takes 1 MB by default: they are cut 
 IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
 
 
+class NoGroupError(ZkcoordError):
+    """Kafka knows nothing of the group: nobody has committed there."""
+
+
 class KafkaCommits:
-    """A `zkcoord.offsets.ports.CommitStore` on one Kafka cluster. Safe for several threads."""
+    """A `zkcoord.offsets.ports.GroupStore` on one Kafka cluster. Safe for several threads."""
 
     def __init__(
         self, client: KafkaClient, *, timeout_ms: int = TIMEOUT_MS, metadata_max_bytes: int = MAX_BYTES
@@ -95,6 +99,25 @@ class KafkaCommits:
         refused = {p: error for p, error in failed.items() if p not in unknown}
         return CommitOutcome(done=frozenset(done), refused=refused, unknown=unknown)
 
+    def users(self, group: str) -> list[str]:
+        """Return the consumers of Kafka's own protocol in this group."""
+        admin = self._client.admin()
+        (future,) = admin.describe_consumer_groups([group], request_timeout=self._timeout_ms / 1000).values()
+        answer = self._answer(future, f"tell the members of group {group}", group)
+        if isinstance(answer, ZkcoordError):
+            if isinstance(answer, NoGroupError):
+                return []
+            raise answer
+        return sorted(f"{one.client_id} on {one.host}" for one in answer.members)
+
+    def forget(self, group: str) -> None:
+        """Remove the group, and with it all its commits."""
+        admin = self._client.admin()
+        (future,) = admin.delete_consumer_groups([group], request_timeout=self._timeout_ms / 1000).values()
+        answer = self._answer(future, f"delete the offsets of group {group}", group)
+        if isinstance(answer, ZkcoordError) and not isinstance(answer, NoGroupError):
+            raise answer
+
     def _answer(self, future: Any, doing: str, group: str = "") -> Any:
         """Return the answer, or why there is none."""
         module = librdkafka()
@@ -106,6 +129,8 @@ class KafkaCommits:
             return self._client.as_error(module.KafkaError(module.KafkaError._TIMED_OUT), doing)
 
     def _refusal(self, error: Any, doing: str, group: str) -> ZkcoordError:
+        if error.name() == "GROUP_ID_NOT_FOUND":
+            return NoGroupError(f"Kafka failed to {doing}: it has no such group")
         if error.name() in IN_USE:
             return UsageError(
                 f"Kafka refused to {doing}: consumers of Kafka's own protocol use the group id {group}; stop them, or"

@@ -37,6 +37,16 @@ class CommitStore(Protocol):
         """Commit these offsets. Kafka refuses while a consumer of Kafka's own protocol uses the group id."""
 
 
+class GroupStore(CommitStore, Protocol):
+    """A `CommitStore` that also knows who else uses a group id in Kafka. Raises what it cannot do."""
+
+    def users(self, group: str) -> Sequence[str]:
+        """Return the consumers of Kafka's own protocol in this group, for people."""
+
+    def forget(self, group: str) -> None:
+        """Remove all commits of this group; nothing if there are none. Kafka refuses while such a consumer is there."""
+
+
 class OffsetTree(Protocol):
     """ZooKeeper, as the tools that write offsets need it; each call waits for its answer."""
 

@@ -16,7 +16,7 @@ from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.requests import has_paused
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.ports import OffsetTree
-from zkcoord.shell.ports import Outcome
+from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.bulk import Reading, children, data
 from zkcoord.tree.decoders import member_of
 from zkcoord.tree.offset import decode_offset, encode_offset
@@ -29,6 +29,10 @@ ATTEMPTS_MAX = 5
 """How often a refused part is read and sent again: somebody else writes the same nodes only now and then."""
 
 NAMED_MAX = 3
+
+
+class RecordChangedError(UsageError):
+    """Somebody wrote the group's record since it was read: nothing of that multi was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +128,10 @@ def write_offsets(
         left = changes(tree.read, layout, group, wanted)
         if not left:
             return [done[partition] for partition in sorted(done)]
-        _make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
+        make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
         done = {change.partition: change for change in left} | done
         for part in parts(left, lambda change: WRITE_BYTES + len(layout.offset(group, change.partition))):
-            _commit(tree, (*guard, *_writes(layout, group, part)), len(guard), group, why)
+            commit_part(tree, (*guard, *_writes(layout, group, part)), len(guard), group, why)
         tree.sync()
     raise UnavailableError(f"group {group}: others wrote the same offsets {ATTEMPTS_MAX} times meanwhile: try again")
 
@@ -139,8 +143,8 @@ def _writes(layout: Layout, group: str, part: Collection[Change]) -> Iterator[Wr
         yield CreateNode(path, text, shared=shared) if change.version is None else SetNode(path, text, change.version)
 
 
-def _commit(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> None:
-    """Send one multi; what came of it the next reading shows. UsageError where another attempt would be in vain."""
+def commit_part(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str, why: str) -> CommitDone:
+    """Send one multi, of which the first writes are `guards`. UsageError where another attempt would be in vain."""
     done = tree.commit(Transaction(writes=writes, why=why))
     if done.outcome is Outcome.REFUSED:
         path = writes[max(done.failed_at, 0)].path
@@ -148,17 +152,18 @@ def _commit(tree: OffsetTree, writes: tuple[Write, ...], guards: int, group: str
             raise UsageError(f"{path}: no right to write there; log in as who may (--zookeeper-config)")
         if 0 <= done.failed_at < guards:
             what = f"group {group}: somebody changed its record ({path}) meanwhile"
-            raise UsageError(f"{what}: look there, then run it again")
+            raise RecordChangedError(f"{what}: look there, then run it again")
+    return done
 
 
-def _make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collection[str]) -> None:
+def make_parents(tree: OffsetTree, layout: Layout, group: str, topics: Collection[str]) -> None:
     """Create the folders of these topics' offsets; whoever is faster is welcome."""
     folders = [layout.topic_offsets(group, topic) for topic in sorted(topics)]
     wanted = dict.fromkeys(path for folder in folders for path in (*parents(folder), folder))
     missing = [node.path for node in data(tree.read, list(wanted)) if not node.exists]
     for path in missing:
         folder = CreateNode(path, shared=layout.shared(path))
-        _commit(tree, (folder,), 0, group, "the folder of a topic's offsets")
+        commit_part(tree, (folder,), 0, group, "the folder of a topic's offsets")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ def encode_record(record: GroupRecord) -> bytes:
         "assignor": record.assignor,
         "rebalance": record.rebalance.value,
         "policy": beside(policy, record.policy.unknown),
-        "offsets": beside({"store": record.store_name, "step": record.store_step}, record.unknown_offsets),
+        "offsets": beside(_offsets(record), record.unknown_offsets),
         "weights": {str(partition): weight for partition, weight in record.weights.items()},
         "wish": {**dict.fromkeys(REQUESTS), **record.wish},
         "done": dict(record.done),
@@ -86,7 +86,8 @@ cooperative or eager
         done=_requests(document.section("done")),
         adoption=read_adoption(document.section("adoption")),
         unknown=document.unknown(*KEYS),
-        unknown_offsets=offsets.unknown("store", "step"),
+        migration=_optional_object(offsets, "migration"),
+        unknown_offsets=offsets.unknown("store", "step", "migration"),
     )
 
 
@@ -118,6 +119,18 @@ def _optional_name(section: Document, key: str) -> str | None:
     value = section.fields.get(key)
     if value is not None and not (isinstance(value, str) and is_name(value)):
         raise section.wrong(key, value, "null or a name of small letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _offsets(record: GroupRecord) -> dict[str, Any]:
+    document: dict[str, Any] = {"store": record.store_name, "step": record.store_step}
+    return document if record.migration is None else {**document, "migration": dict(record.migration)}
+
+
+def _optional_object(section: Document, key: str) -> Mapping[str, Any] | None:
+    value = section.fields.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise section.wrong(key, value, "null or an object")
     return value
 
 

@@ -1,0 +1,195 @@
+"""Offsets are seen equal in both stores before a group takes a step away from `dual`; what nobody holds is made so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim.actors import GROUP
+from tests.sim.offset_log import LogStore
+from tests.sim.store_scene import StoreScene, begin_in
+from tests.sim.store_tool import ToolTree
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import KAFKA, ZOOKEEPER
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
+from zkcoord.errors import UnavailableError
+from zkcoord.offsets.equality import Equality
+from zkcoord.offsets.ports import Commits
+from zkcoord.offsets.writing import RecordChangedError
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RECORD = DRAFT.record(GROUP)
+
+
+class Racing(LogStore):
+    """A Kafka in which something else happens just before the next commit arrives."""
+
+    between: Callable[[], object] | None = None
+
+    def commit(self, group: str, commits: Commits) -> CommitOutcome:
+        between, self.between = self.between, None
+        if between is not None:
+            between()
+        return super().commit(group, commits)
+
+
+def without_readers(*, topics: int = 2) -> StoreScene:
+    """A group in `dual` that has read, and is paused."""
+    scene = begin_in(1, "dual", topics={"t": topics}, consumers=1)
+    scene.world.run_for(3_000)
+    scene.wish("pause")
+    scene.world.run_until(lambda: scene.answered("pause"), what="it is paused")
+    scene.log.forget(list(scene.log.commits))
+    return scene
+
+
+def equality(scene: StoreScene, goal: str = KAFKA, kafka: LogStore | None = None) -> Equality:
+    return Equality(
+        tree=ToolTree(scene.world.ensemble),
+        commits=kafka or LogStore(scene.log),
+        layout=DRAFT,
+        tree_id="",
+        group=GROUP,
+        goal=goal,
+        existing=frozenset(scene.partitions()),
+    )
+
+
+def guard(scene: StoreScene) -> list[CheckNode]:
+    stat = scene.world.ensemble.stat(RECORD)
+    assert stat is not None
+    return [CheckNode(RECORD, stat.version)]
+
+
+def different(scene: StoreScene, found: Equality, members: tuple[str, ...] = ()) -> list[TopicPartition]:
+    return [each.partition for each in found.look(members, guard(scene), scene.world.now_ms)]
+
+
+def set_node(scene: StoreScene, partition: TopicPartition, offset: int) -> None:
+    path = DRAFT.offset(GROUP, partition)
+    stat = scene.world.ensemble.stat(path)
+    assert stat is not None
+    scene.world.ensemble.operate(SetNode(path, b"%d" % offset, stat.version))
+
+
+def in_tenure(scene: StoreScene, partition: TopicPartition, offset: int) -> None:
+    """A commit in Kafka under the node's present tenure."""
+    stat = scene.world.ensemble.stat(DRAFT.offset(GROUP, partition))
+    assert stat is not None
+    scene.log.commit("", {partition: KafkaCommit(offset=offset, stamp=Stamp(tenure=Tenure("", stat.mzxid)))})
+
+
+def test_what_nobody_holds_is_made_equal_and_seen_so_at_the_next_look() -> None:
+    scene = without_readers()
+    before = [scene.node(p) for p in (T0, T1)]
+    found = equality(scene)
+    assert different(scene, found) == [T0, T1]
+    assert different(scene, found) == []
+    assert [scene.node(p) for p in (T0, T1)] == before == [scene.in_kafka(p) for p in (T0, T1)]
+    assert [scene.ledger.counted(p) for p in (T0, T1)] == before
+
+
+@pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
+def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> None:
+    """Its owner died in the store `kafka`, and nobody was granted the partition since."""
+    scene = without_readers()
+    in_tenure(scene, T0, scene.node(T0) + 100)
+    counts = scene.node(T0) + 100
+    found = equality(scene, goal)
+    assert T0 in different(scene, found)
+    assert different(scene, found) == []
+    assert scene.node(T0) == counts == scene.ledger.counted(T0)
+
+
+def test_an_offset_without_a_node_comes_into_one() -> None:
+    scene = without_readers()
+    path = DRAFT.offset(GROUP, T0)
+    stat = scene.world.ensemble.stat(path)
+    assert stat is not None
+    scene.log.stranger_commits(T0, 77)
+    scene.world.ensemble.operate(DeleteNode(path, stat.version))
+    found = equality(scene)
+    assert T0 in different(scene, found)
+    assert different(scene, found) == []
+    assert (scene.node(T0), scene.in_kafka(T0)) == (77, 77)
+
+
+def test_on_the_way_back_to_zookeeper_nothing_is_asked_of_kafka_but_what_counts() -> None:
+    scene = without_readers()
+    scene.log.stranger_commits(T0, 9_000)
+    assert different(scene, equality(scene, ZOOKEEPER)) == []
+
+
+def test_what_a_member_holds_is_left_to_it() -> None:
+    scene = begin_in(1, "dual", topics={"t": 2}, consumers=1)
+    scene.log.forget(list(scene.log.commits))
+    member = scene.member("consumer0")
+    kafka = Racing(scene.log)
+    found = equality(scene, kafka=kafka)
+    written = len(scene.world.ensemble.log)
+    assert different(scene, found, (member,)) == [T0, T1]
+    assert len(scene.world.ensemble.log) == written
+    in_tenure(scene, T0, scene.node(T0))
+    assert different(scene, found, (member,)) == [T1]
+    scene.log.forget([T0])  # it was seen equal once
+    assert different(scene, found, (member,)) == [T1]
+
+
+def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_owner() -> None:
+    """The commit of the tool comes behind the owner's start, and behind what the owner has processed since."""
+    scene = without_readers()
+    offset = scene.node(T0)
+    kafka = Racing(scene.log)
+
+    def owner_starts_and_commits() -> None:
+        set_node(scene, T0, offset)
+        set_node(scene, T0, offset + 50)
+        in_tenure(scene, T0, offset + 50)
+
+    kafka.between = owner_starts_and_commits
+    found = equality(scene, kafka=kafka)
+    assert different(scene, found) == [T0, T1]
+    assert scene.in_kafka(T0) == offset  # the tool's commit has replaced the owner's, and does not count
+    assert scene.ledger.counted(T0) == offset + 50
+    assert different(scene, found, ("g_consumer0-1-0",)) == [T0]
+    assert scene.ledger.counted(T0) == offset + 50
+
+
+def test_nothing_is_written_once_somebody_changed_the_record() -> None:
+    scene = without_readers()
+    stale = guard(scene)
+    scene.edit_record(weights={"t-0": 2})
+    with pytest.raises(RecordChangedError, match="somebody changed its record"):
+        equality(scene).look((), stale, scene.world.now_ms)
+    assert scene.in_kafka(T0) is None
+
+
+def test_offsets_of_a_topic_that_is_gone_are_left_as_they_are() -> None:
+    scene = without_readers()
+    found = equality(scene)
+    found.existing = frozenset({T1})
+    assert different(scene, found) == [T1]
+    assert different(scene, found) == []
+    assert scene.in_kafka(T0) is None
+
+
+def test_a_partition_that_kafka_refuses_is_told_with_its_reason() -> None:
+    scene = without_readers()
+    scene.log.intrude(scene.world.now_ms + 1_000)
+    found = equality(scene)
+    assert different(scene, found) == [T0, T1]
+    (first, _) = found.look((), guard(scene), scene.world.now_ms)
+    assert "consumers of Kafka's own protocol use the group id" in first.why
+    assert (first.zookeeper, first.kafka, first.counts) == (scene.node(T0), None, scene.node(T0))
+
+
+def test_a_kafka_that_does_not_answer_is_an_error_and_changes_nothing() -> None:
+    scene = without_readers()
+    scene.log.go_away(scene.world.now_ms + 1_000)
+    written = len(scene.world.ensemble.log)
+    with pytest.raises(UnavailableError):
+        equality(scene).look((), guard(scene), scene.world.now_ms)
+    assert len(scene.world.ensemble.log) == written

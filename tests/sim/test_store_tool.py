@@ -1,0 +1,180 @@
+"""A tool moves a group between offset stores while its consumers read, and people, programs and consumers fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.script import on_seeds
+from tests.sim.store_scene import StoreScene, begin_in
+from tests.sim.store_tool import StoreTool
+from zkcoord.cli.store_migration import Stage
+
+WAYS = [("zookeeper", "dual"), ("dual", "zookeeper")]
+
+
+def settled(scene: StoreScene, store: str) -> None:
+    """Everybody uses this store, and the group comes to rest there."""
+    scene.settle()
+    assert scene.store()[0] == store
+    assert scene.told()
+    assert scene.record()["offsets"].keys() == {"store", "step"}  # nobody's run stands
+    if store == "zookeeper":
+        scene.calm()
+
+
+@pytest.mark.parametrize(("store", "goal"), WAYS)
+@on_seeds()
+def test_a_tool_moves_a_group_that_reads_and_a_second_run_changes_nothing(seed: int, store: str, goal: str) -> None:
+    scene = begin_in(seed, store)
+    step = scene.store()[1]
+    began_ms = scene.world.now_ms
+    last = StoreTool(scene, goal).finish()
+    assert last is not None
+    assert (last.stage, last.store, last.step) == (Stage.DONE, goal, step + 1)
+    assert scene.commands_sent("stop-fetcher", since_ms=began_ms) == []  # nobody stops reading
+    again = StoreTool(scene, goal, "r2")
+    assert again.finish() == last
+    assert again.tree.written == []
+    settled(scene, goal)
+
+
+@pytest.mark.parametrize(("store", "goal"), WAYS)
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("behind", [False, True])
+def test_f115_a_migration_whose_tool_died_at_any_write_is_gone_on_with(
+    store: str, goal: str, at: int, behind: bool
+) -> None:
+    scene = begin_in(1, store)
+    tool = StoreTool(scene, goal, dies_at=at, behind=behind)
+    tool.finish()
+    assert tool.died  # its three writes: begin, step, end
+    last = StoreTool(scene, goal, "r2").finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, goal)
+    assert scene.store()[1] == (1 if goal == "dual" else 2)  # no step is taken twice
+    settled(scene, goal)
+
+
+@on_seeds()
+def test_f116_of_two_tools_at_once_the_later_takes_over_and_the_earlier_writes_nothing_any_more(seed: int) -> None:
+    scene = begin_in(seed, "dual")
+    first = StoreTool(scene, "zookeeper", "r1")
+    scene.world.run_until(lambda: bool(first.turns), what="the first has begun")
+    second = StoreTool(scene, "dual", "r2")
+    scene.world.run_until(lambda: bool(second.turns), what="the second has begun")
+    written = len(first.tree.written)
+    assert first.finish() is not None
+    assert second.finish() is not None
+    assert first.turns[-1].stage is Stage.REFUSED
+    assert first.turns[-1].why == "ann of r2 moves it to 'dual' since now"
+    assert len(first.tree.written) == written
+    assert second.turns[-1].stage is Stage.DONE
+    settled(scene, "dual")
+
+
+@pytest.mark.parametrize(("store", "goal"), WAYS)
+@on_seeds()
+def test_f117_a_step_goes_on_when_its_coordinator_dies_in_the_middle(seed: int, store: str, goal: str) -> None:
+    scene = begin_in(seed, store)
+    tool = StoreTool(scene, goal)
+    scene.world.run_until(lambda: scene.store()[0] == goal, what="the step is taken")
+    scene.world.crash(scene.leader(), restart_after_ms=None, exact=True)
+    last = tool.finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, goal)
+    settled(scene, goal)
+
+
+@pytest.mark.parametrize(("store", "goal"), WAYS)
+@on_seeds()
+def test_f42_a_join_and_a_death_in_the_middle_of_a_step_end_in_one_store(seed: int, store: str, goal: str) -> None:
+    scene = begin_in(seed, store)
+    tool = StoreTool(scene, goal)
+    scene.world.run_until(lambda: scene.store()[0] == goal, what="the step is taken")
+    scene.join("late")
+    scene.world.crash("consumer0", restart_after_ms=1_000, exact=True)
+    last = tool.finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, goal)
+    settled(scene, goal)
+
+
+@on_seeds()
+def test_f118_who_joins_without_the_store_is_given_nothing_and_named_and_no_further_step_is_taken(seed: int) -> None:
+    scene = begin_in(seed, "dual")
+    scene.consumers.registers(offers=frozenset({"ping"}), offsets=("zookeeper",))
+    scene.join("older")
+    scene.world.run_until(lambda: scene.registered("older"), what="it is registered")
+    older = scene.member("older")
+    scene.world.run_until(lambda: older in scene.state().get("problem", ""), what="it is named")
+    assert scene.owned("older") == []
+    last = StoreTool(scene, "kafka").finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.REFUSED, "dual")
+    assert last.why.startswith(f"these consumers cannot use the store 'kafka': {older}: ")
+    back = StoreTool(scene, "zookeeper", "r2").finish()
+    assert back is not None
+    assert back.stage is Stage.DONE
+    settled(scene, "zookeeper")
+    assert scene.owned("older") != []
+
+
+@pytest.mark.parametrize("goal", ["zookeeper", "kafka"])
+@on_seeds()
+def test_a_group_without_members_is_moved_the_whole_way_and_keeps_its_offsets(seed: int, goal: str) -> None:
+    scene = begin_in(seed, "zookeeper")
+    scene.world.run_for(3_000)
+    for n in range(3):
+        scene.leave(f"consumer{n}")
+    scene.world.run_until(lambda: not scene.field.registrations, what="all have left")
+    counted = {p: scene.ledger.counted(p) for p in scene.partitions()}
+    for run, store in (("r1", "kafka"), ("r2", goal)):
+        last = StoreTool(scene, store, run).finish()
+        assert last is not None
+        assert (last.stage, last.store) == (Stage.DONE, store)
+    assert {p: scene.ledger.counted(p) for p in scene.partitions()} == counted
+    assert (
+        {p: scene.node(p) for p in scene.partitions()} == counted == {p: scene.in_kafka(p) for p in scene.partitions()}
+    )
+
+
+@on_seeds()
+def test_a_consumer_of_kafkas_own_protocol_in_the_group_id_is_named_and_nothing_is_begun(seed: int) -> None:
+    scene = begin_in(seed, "zookeeper")
+    scene.log.intrude(scene.world.now_ms + 60_000)
+    tool = StoreTool(scene, "kafka")
+    last = tool.finish()
+    assert last is not None
+    assert last.stage is Stage.REFUSED
+    assert last.why.startswith(
+        "consumers of Kafka's own protocol use the group id (console-consumer on host): stop them"
+    )
+    assert tool.tree.written == []
+
+
+@pytest.mark.parametrize(("wish", "why"), [("reset", "its offsets are being reset"), ("delete", "it is being deleted")])
+def test_a_group_that_is_being_reset_or_deleted_is_not_moved(wish: str, why: str) -> None:
+    scene = begin_in(1, "zookeeper")
+    scene.wish(wish, run="x")
+    tool = StoreTool(scene, "dual")
+    last = tool.migration.turn(scene.world.now_ms)
+    assert (last.stage, last.why) == (Stage.REFUSED, f"{why}: wait until that is over")
+    assert tool.tree.written == []
+
+
+def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_is_open_at_once() -> None:
+    """A consumer that hangs holds up the way on, and is named; back from where it stands needs nothing of it."""
+    scene = begin_in(1, "zookeeper")
+    scene.process("consumer0").pause()
+    slow = scene.member("consumer0")
+    tool = StoreTool(scene, "kafka", "r1")
+    scene.world.run_until(lambda: scene.store() == ("dual", 1), what="the first step")
+    scene.world.run_until(lambda: len(tool.turns) > 8, what="some turns")
+    assert (tool.turns[-1].store, tool.turns[-1].why) == ("dual", f"{slow} has not obeyed yet (dual, step 1)")
+    back = StoreTool(scene, "zookeeper", "r2")
+    scene.world.run_until(lambda: scene.store() == ("zookeeper", 2), what="the way back")
+    scene.process("consumer0").resume()
+    last = back.finish()
+    assert last is not None
+    assert last.stage is Stage.DONE
+    settled(scene, "zookeeper")

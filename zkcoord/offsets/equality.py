@@ -1,0 +1,161 @@
+"""Sees each offset of a group equal in both stores once, before the group takes a step away from `dual`.
+
+Under traffic all offsets are never equal at one moment. So the stores are looked at again and again, and each offset
+counts once it was seen equal: Kafka's commit names the last write of the node, and has the same offset. On the way back
+to `zookeeper` it is enough that the node holds the offset that counts, since Kafka is not read any more.
+
+Owners make their own partitions equal. What nobody holds is made equal here: the node is set, by version and under a
+check of the group's record, to the offset that counts; then that is committed to Kafka under the new tenure. Whoever is
+granted the partition meanwhile writes the node, too, and one of the two writes is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkcoord.core.model import TopicPartition, consumer_of
+from zkcoord.core.record import KAFKA
+from zkcoord.core.tenure import KafkaCommit, OffsetNode, Rule, Stamp, Tenure, counted, in_tenure
+from zkcoord.errors import ZkcoordError
+from zkcoord.offsets.ports import Commits, CommitStore, OffsetTree
+from zkcoord.offsets.reading import GroupSeen, OffsetSeen, read_offsets
+from zkcoord.offsets.writing import commit_part, make_parents
+from zkcoord.shell.ports import Outcome
+from zkcoord.tree.offset import encode_offset
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, CreateNode, SetNode, Write, parts
+
+
+class Difference(NamedTuple):
+    """A partition whose offset was not seen equal yet, with what was read last."""
+
+    partition: TopicPartition
+    zookeeper: int | None
+    kafka: int | None
+    counts: int | None
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Equality:
+    """The offsets of one group, on its way from `dual` to the store `goal`."""
+
+    tree: OffsetTree
+    commits: CommitStore
+    layout: Layout
+    tree_id: str
+    group: str
+    goal: str
+    existing: Collection[TopicPartition]  # offsets of topics that are gone are left as they are
+    equal: set[TopicPartition] = field(default_factory=set)  # seen so at least once
+    _why: dict[TopicPartition, str] = field(default_factory=dict)  # the last error about a partition
+
+    def look(self, members: Collection[str], guard: Sequence[CheckNode], now_ms: int) -> list[Difference]:
+        """Look once, and return what was never seen equal. What none of the `members` holds is made equal, while the
+        `guard` holds: UsageError when it does not. Raises what Kafka or ZooKeeper answers about the whole group."""
+        before = self._read()
+        answer = self.commits.read([self.group])
+        if self.group in answer.unknown:
+            raise answer.unknown[self.group]
+        commits, after = answer.found[self.group], self._read()
+        wanted = {p for p in {*before.offsets, *after.offsets, *commits} if p in self.existing}
+        left = sorted(p for p in wanted - self.equal if not self._is_equal(p, before, after, commits))
+        self.equal |= wanted - set(left)
+        free = [p for p in left if not _holders(p, before, after).intersection(members)]
+        self._make_equal(free, after, commits, guard, now_ms)
+        return [self._difference(p, after, commits) for p in left]
+
+    def _read(self) -> GroupSeen:
+        ((seen,),) = read_offsets(self.tree.read, self.layout, [self.group])
+        if seen.problem is not None:
+            raise seen.problem
+        return seen
+
+    def _is_equal(self, partition: TopicPartition, before: GroupSeen, after: GroupSeen, commits: Commits) -> bool:
+        """True by either reading of the node: the owner may have committed to both stores in between."""
+        commit = commits.get(partition)
+        return any(self._agree(_node(seen, partition), commit, seen, partition) for seen in (before, after))
+
+    def _agree(
+        self, node: OffsetNode | None, commit: KafkaCommit | None, seen: GroupSeen, partition: TopicPartition
+    ) -> bool:
+        counts = self._counts(node, commit, seen, partition)
+        if counts is None:
+            return True  # the reset policy decides, in either store
+        if node is None or node.offset != counts:
+            return False
+        return self.goal != KAFKA or (commit is not None and commit.offset == counts and self._own(node, commit))
+
+    def _own(self, node: OffsetNode, commit: KafkaCommit) -> bool:
+        return in_tenure(node, commit, self.tree_id)
+
+    def _counts(
+        self, node: OffsetNode | None, commit: KafkaCommit | None, seen: GroupSeen, partition: TopicPartition
+    ) -> int | None:
+        incarnation = seen.incarnations.get(partition.topic, 0)
+        return counted(Rule.TENURE, node, commit, tree=self.tree_id, incarnation=incarnation).offset
+
+    def _make_equal(
+        self,
+        free: Collection[TopicPartition],
+        seen: GroupSeen,
+        commits: Commits,
+        guard: Sequence[CheckNode],
+        now_ms: int,
+    ) -> None:
+        """Set the nodes of these partitions to what counts, and commit that to Kafka under the new tenures."""
+        wanted: dict[TopicPartition, int] = {}
+        for partition in free:
+            found = seen.offsets.get(partition)
+            if found is not None and found.problem is not None:
+                self._why[partition] = f"{found.problem}: an operator must set it to a number"
+                continue
+            counts = self._counts(_node(seen, partition), commits.get(partition), seen, partition)
+            if counts is not None:
+                wanted[partition] = counts
+        if not wanted:
+            return
+        make_parents(self.tree, self.layout, self.group, {p.topic for p in wanted if p not in seen.offsets})
+        for part in parts(wanted, lambda p: 2 * (WRITE_BYTES + len(self.layout.offset(self.group, p)))):
+            writes = tuple(write for p in part for write in self._writes(p, wanted[p], seen.offsets.get(p)))
+            done = commit_part(self.tree, (*guard, *writes), len(guard), self.group, "offsets that nobody holds")
+            if done.outcome is Outcome.COMMITTED and self.goal == KAFKA:
+                stamps = {p: self._stamp(p, seen, done.zxid, now_ms) for p in part}
+                self._commit({p: KafkaCommit(offset=wanted[p], stamp=stamps[p]) for p in part})
+
+    def _writes(self, partition: TopicPartition, offset: int, found: OffsetSeen | None) -> Iterator[Write]:
+        """Set the node. One that is created is set, too: only that gives it a tenure that is told."""
+        path, text = self.layout.offset(self.group, partition), encode_offset(offset)
+        if found is None:
+            yield CreateNode(path, text, shared=self.layout.shared(path))
+        yield SetNode(path, text, 0 if found is None else found.version)
+
+    def _stamp(self, partition: TopicPartition, seen: GroupSeen, mzxid: int, now_ms: int) -> Stamp:
+        incarnation = seen.incarnations.get(partition.topic, 0)
+        return Stamp(tenure=Tenure(self.tree_id, mzxid), incarnation=incarnation, at_ms=now_ms)
+
+    def _commit(self, found: Commits) -> None:
+        outcome = self.commits.commit(self.group, found)
+        failed: Mapping[TopicPartition, ZkcoordError] = {**outcome.refused, **outcome.unknown}
+        for partition in found:
+            self._why.pop(partition, None)
+        self._why |= {p: str(error) for p, error in failed.items()}
+
+    def _difference(self, partition: TopicPartition, seen: GroupSeen, commits: Commits) -> Difference:
+        node, commit = _node(seen, partition), commits.get(partition)
+        counts = self._counts(node, commit, seen, partition)
+        why = self._why.get(partition, "")
+        here = None if node is None else node.offset
+        return Difference(partition, here, None if commit is None else commit.offset, counts, why)
+
+
+def _node(seen: GroupSeen, partition: TopicPartition) -> OffsetNode | None:
+    found = seen.offsets.get(partition)
+    return None if found is None else found.node
+
+
+def _holders(partition: TopicPartition, *seen: GroupSeen) -> set[str]:
+    """The consumers that own the partition by any of these readings."""
+    return {consumer_of(each.owners[partition]) for each in seen if partition in each.owners}
