@@ -16,13 +16,14 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.state import GroupState
+from zkcoord.core.view import TopicChange
 from zkcoord.migrate import upgrade
 from zkcoord.tree.paths import CANDIDATES, DRAFT, LEGACY, SCHEMA
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.registration import MARKER
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.state import encode_state
-from zkcoord.tree.topic import Mark, encode_mark
+from zkcoord.tree.topic import Mark, MarkSeen, change_of, decode_mark, encode_mark
 
 pytestmark = pytest.mark.zookeeper
 
@@ -102,7 +103,8 @@ def test_a_group_that_was_restored_into_an_empty_tree_reads_on_from_its_offsets(
     record = decode_record(other.data(DRAFT.record("g")))
     assert (record.assignor, record.requests, record.responses) == ("range", {}, {})
     assert other.data(DRAFT.state("g")) == encode_state(GroupState(generation=7))
-    assert other.data(DRAFT.mark("g", "clicks")) == mark(1)
+    copied = Mark(incarnation=1, topic_id=None, czxid=0, root_czxid=0)
+    assert other.data(DRAFT.mark("g", "clicks")) == encode_mark(copied)
 
     other.topic("clicks", 2)
     other.coordinate()
@@ -173,6 +175,23 @@ def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None
     upgrade(other.tree, run_id="test", layout="legacy")
     code, _, text = restore(other)
     assert (code, "the tree has layout legacy and revision 0002, the backup draft and 0002" in text) == (7, True)
+
+
+def test_f131_a_mark_in_a_copy_has_no_zxids_that_may_coincide_and_in_the_tree_itself_it_keeps_its_own(
+    world: World, saved: Path, restore: Any, other: World
+) -> None:
+    """Two fresh ensembles may give `/zkcoord` the same czxid: then the czxid of a topic would drop the offsets."""
+    world.remove(DRAFT.owner("g", P0))
+    world.remove(DRAFT.mark("g", "clicks"))
+    for tree, there in (
+        (other, Mark(incarnation=1, topic_id=None, czxid=0, root_czxid=0)),
+        (world, decode_mark(mark(1))),
+    ):
+        assert restore(tree)[0] == 0
+        assert decode_mark(tree.data(DRAFT.mark("g", "clicks"))) == there
+        present = Mark(incarnation=1, topic_id=None, czxid=9, root_czxid=6)  # the other root has the same czxid
+        change = TopicChange.RENEWED if tree is other else TopicChange.RECREATED
+        assert change_of(MarkSeen(there, 0), present) is change
 
 
 @pytest.mark.parametrize("backed_up", ["a1", ""])

@@ -23,7 +23,7 @@ from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, Place, parents
 from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.schema import decode_schema, encode_schema
-from zkcoord.tree.topic import decode_mark
+from zkcoord.tree.topic import decode_mark, mark_in_a_copy
 from zkcoord.tree.writes import CreateNode, SetNode, Transaction
 
 OWN = (ROOT, EPOCH, SCHEMA, CANDIDATES, RECORDS)
@@ -69,13 +69,17 @@ class Restore:
     rewind: bool = False
     dry_run: bool = False
     done: dict[str, Restored] = field(default_factory=dict)
+    _copy: bool = True  # into another tree than the one that was backed up
     _incarnations: dict[tuple[str, str], int] = field(default_factory=dict)  # (group, topic) -> number in the backup
 
     def survey(self, saved: Iterable[Saved]) -> None:
         """Look through the backup first; UsageError while anybody is registered in a group that would be restored, or
         for a group that is not in the backup."""
         names: set[str] = set()
+        (schema,) = data(self.tree.read, [SCHEMA])
         for each in saved:
+            if each.path == SCHEMA:
+                self._copy = not _same_tree(each.data, schema.data)
             address = self.layout.parse(each.path)
             if address is None or not self._wanted(address.group):
                 continue
@@ -133,7 +137,7 @@ class Restore:
 
     def _make(self, made: list[tuple[str, Saved]]) -> None:
         wanted = {path: b"" for _, each in made for path in parents(each.path)}
-        wanted |= {each.path: _quiet(self.layout, each) for _, each in made}
+        wanted |= {each.path: _quiet(self.layout, each, self._copy) for _, each in made}
         missing = dict.fromkeys(node.path for node in data(self.tree.read, list(wanted)) if not node.exists)
         for group, each in made:
             self._of(group).nodes += each.path in missing
@@ -192,9 +196,18 @@ def first_nodes(tree: OffsetTree, saved: Iterable[Saved], layout: Layout, tree_i
         _create(tree, CreateNode(SCHEMA, encode_schema(copy)))
 
 
-def _quiet(layout: Layout, saved: Saved) -> bytes:
-    """The node's data; of a record without requests, whose tools are gone."""
+def _same_tree(saved: bytes, present: bytes) -> bool:
+    """True when both schemas name the same tree."""
+    with suppress(CorruptError):
+        return bool(present) and decode_schema(saved).tree_id == decode_schema(present).tree_id != ""
+    return False
+
+
+def _quiet(layout: Layout, saved: Saved, copy: bool) -> bytes:
+    """The node's data; of a record without requests, whose tools are gone; of a mark in a copy without zxids."""
     address = layout.parse(saved.path)
+    if address is not None and address.place is Place.MARK and copy:
+        return mark_in_a_copy(saved.data)
     if address is not None and address.place is Place.RECORD:
         with suppress(CorruptError):
             record = decode_record(saved.data)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from zkcoord.core.view import TopicChange
+from zkcoord.errors import CorruptError
 from zkcoord.tree.codec import INT32_MAX, compact, corrupt, is_topic, read_document
 from zkcoord.tree.paths import partition_number, partition_numbers
 
@@ -109,6 +110,21 @@ def decode_mark(data: bytes) -> Mark | None:
         czxid=document.integer("czxid"),
         root_czxid=document.integer("root_czxid"),
     )
+
+
+def mark_in_a_copy(data: bytes) -> bytes:
+    """The mark's data for a copy of its tree: zxids of two ensembles may coincide, so the copy has none of them.
+
+    The copy's coordinator writes it anew, and drops nothing unless the topic's id says so. What nobody can parse stays.
+
+    >>> mark_in_a_copy(b'{"version":1,"incarnation":3,"topic_id":"x","czxid":"7","root_czxid":"2"}')
+    b'{"version":1,"incarnation":3,"topic_id":"x","czxid":"0","root_czxid":"0"}'
+    """
+    try:
+        mark = decode_mark(data)
+    except CorruptError:
+        return data
+    return data if mark is None else encode_mark(replace(mark, czxid=0, root_czxid=0))
 
 
 class MarkSeen(NamedTuple):
