@@ -17,7 +17,7 @@ from zkcoord.core.model import TopicPartition
 
 STORES = ("zookeeper", "dual", "kafka")
 NEIGHBOURS = {"zookeeper": ("dual",), "dual": ("zookeeper", "kafka"), "kafka": ("dual",)}
-CHECKPOINT_MS = 15_000
+CHECKPOINT_MS = 60_000
 PATIENCE_MS = TIMEOUT_MS + 100
 STORM_STEPS = 2_500
 TOOL_MS = 500

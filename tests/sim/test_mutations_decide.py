@@ -45,7 +45,7 @@ def commits_what_was_decided_before_a_restart(patch: Patch) -> None:
     """A commit counts whatever start its offsets were decided under."""
     original = commits.commits
 
-    def committed(view: Any, memory: Any) -> Any:
+    def committed(view: Any, memory: Any, *rest: Any) -> Any:
         running = view.application.running
         requests = tuple(
             Asked(n, CommitRequest(request.offsets, running))
@@ -53,7 +53,7 @@ def commits_what_was_decided_before_a_restart(patch: Patch) -> None:
             else Asked(n, request)
             for n, request in view.requests
         )
-        return original(fast_replace(view, requests=requests), memory)
+        return original(fast_replace(view, requests=requests), memory, *rest)
 
     patch.setattr(decide.commits, "commits", committed)
 
@@ -97,8 +97,8 @@ def drops_the_final_offset(patch: Patch) -> None:
     """A release writes no offset."""
     original = stops.advance
 
-    def advance(view: Any, memory: Any) -> Any:
-        decisions, memory = original(view, memory)
+    def advance(*given: Any) -> Any:
+        decisions, memory = original(*given)
         return [fast_replace(d, offsets={}) if isinstance(d, ReleasePartitions) else d for d in decisions], memory
 
     patch.setattr(stops, "advance", advance)

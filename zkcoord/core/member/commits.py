@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import mirroring
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import AnswerRequest, CommitOffsets, Decision, Report
 from zkcoord.core.member.memory import Commit, Memory
 from zkcoord.core.member.requests import CommitRequest
+from zkcoord.core.member.status import KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError
@@ -20,7 +22,7 @@ from zkcoord.errors import FencedError
 Requests = Mapping[int, CommitRequest]
 
 
-def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+def commits(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """Send what is asked for and not yet so, once it is certain what became of the last commit."""
     commit = memory.commit
     if not view.requests and commit is None:
@@ -29,10 +31,10 @@ def commits(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     if not (asked or commit) or not view.ready or not at_rest(view, memory):
         return [], memory
     if commit is None:
-        return _send(view, memory, asked)
+        return _send(view, memory, asked, now_ms)
     failed = {n: spoiled for n in commit.requests if n in asked and (spoiled := _spoiled(commit, asked[n]))}
     if not failed:
-        return _send(view, memory, {n: asked[n] for n in commit.requests if n in asked})
+        return _send(view, memory, {n: asked[n] for n in commit.requests if n in asked}, now_ms)
     decisions: list[Decision] = []
     for number, partitions in failed.items():
         names = ", ".join(map(str, partitions[:5]))
@@ -67,7 +69,7 @@ def _spoiled(commit: Commit, request: CommitRequest) -> list[TopicPartition]:
     return sorted(commit.spoiled & request.offsets.keys())
 
 
-def _send(view: MemberView, memory: Memory, active: Requests) -> tuple[list[Decision], Memory]:
+def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tuple[list[Decision], Memory]:
     """Commit what these ask for; who names a partition that does not run any more is told."""
     running, readable = view.application.running, memory.readable
     refused: list[Decision] = []
@@ -91,6 +93,13 @@ def _send(view: MemberView, memory: Memory, active: Requests) -> tuple[list[Deci
         if commit is not None:
             before |= commit.before
         sent = Commit(requests=tuple(active), offsets=offsets, before=before)
+        if memory.store.name == KAFKA:
+            untaken = {p: offset for p, offset in offsets.items() if p in memory.mirror.failing}
+            if not untaken and memory.mirror.exchange is not None:
+                return [], memory
+            if not untaken and mirroring.free(view, memory):
+                return mirroring.commit(view, fast_replace(memory, commit=sent), offsets, now_ms)
+            offsets = untaken or offsets
         mine = {p: held[p] for p in offsets}
         return [CommitOffsets(held=mine, offsets=offsets)], fast_replace(memory, commit=sent, writing=offsets)
     memory = fast_replace(memory, commit=None)

@@ -52,7 +52,7 @@ def compare(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         memory = fast_replace(memory, commit=commit)
     memory = fast_replace(memory, overwritten=memory.overwritten | found.foreign.keys())
     decisions = _foreign(view, before, found)
-    decisions += _lost(view, memory, spoiled)
+    decisions += lost(view, memory, spoiled)
     released, memory = let_go(memory, found.gone)
     return [*decisions, *released], _certain(view, memory)
 
@@ -81,14 +81,14 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
     return found
 
 
-def _lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list[Decision]:
+def lost(view: MemberView, memory: Memory, spoiled: Set[TopicPartition]) -> list[Decision]:
     """The application must not read these any more. One call that starts them again is lost as a whole, since it names
     offsets of before; what is still held of it is started once more."""
     running, resuming = view.application.running, view.application.resuming
-    lost = {p for p in spoiled if p in running}
+    read = {p for p in spoiled if p in running}
     if spoiled.isdisjoint(resuming):
-        return lose(view, memory, lost)
-    return lose(view, memory, lost.union(resuming), resuming=True)
+        return lose(view, memory, read)
+    return lose(view, memory, read.union(resuming), resuming=True)
 
 
 def _certain(view: MemberView, memory: Memory) -> Memory:

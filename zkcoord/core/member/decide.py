@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkcoord.core.member import commands, commits, resume, sharing, starts, stops, switching
+from zkcoord.core.member import commands, commits, mirroring, resume, sharing, starts, stops, switching
 from zkcoord.core.member.announcements import announced, announcements
 from zkcoord.core.member.compare import compare
 from zkcoord.core.member.decisions import Decision, Rejoin
@@ -35,7 +35,11 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
     decisions, memory = _take_in(view, memory, now_ms)
     if not decisions and view.settled and not nothing_to_do(view, memory):
         decisions, memory = _act(view, memory, now_ms, sizes)
-    times = (commands.wake_at_ms(memory), sharing.wake_at_ms(view, memory, now_ms))
+    times = (
+        commands.wake_at_ms(memory),
+        sharing.wake_at_ms(view, memory, now_ms),
+        mirroring.wake_at_ms(view, memory, now_ms),
+    )
     wake_at_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
     return Decided(decisions=tuple(decisions), memory=memory.counting(view), wake_at_ms=wake_at_ms)
 
@@ -63,6 +67,9 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
         else:
             memory = starts.answered(view, memory, answer, now_ms)
         decisions += told
+    if view.log is not None:
+        told, memory = mirroring.take_in(view, memory, now_ms)
+        decisions += told
     told, memory = compare(view, memory, now_ms)
     decisions += told
     memory = memory.counting(view)
@@ -83,7 +90,7 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
     if not decisions and memory.cleaning:
         decisions, memory = starts.cleaned(view, memory)
     if not decisions:
-        decisions, memory = starts.advance(view, memory)
+        decisions, memory = starts.advance(view, memory, now_ms)
     if not decisions:
         decisions, memory = stops.advance(view, memory, now_ms)
     if not decisions:
@@ -95,9 +102,13 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
     if not decisions:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
     if not decisions:
+        decisions, memory = mirroring.renew(view, memory, now_ms)
+    if not decisions:
         decisions, memory = resume.resume(view, memory)
     if not decisions:
-        decisions, memory = commits.commits(view, memory)
+        decisions, memory = commits.commits(view, memory, now_ms)
     if not decisions:
         decisions, memory = announcements(view, memory, sizes)
+    if not decisions:
+        decisions, memory = mirroring.mirror(view, memory, now_ms)
     return decisions, memory

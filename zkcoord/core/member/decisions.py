@@ -61,10 +61,10 @@ class AskReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskCommits:
-    """Ask Kafka for the group's commits of these partitions; `starting`: for a start."""
+    """Ask Kafka for the group's commits of these partitions; `starting`: the number of a start's question, else 0."""
 
     partitions: Partitions
-    starting: bool = False
+    starting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

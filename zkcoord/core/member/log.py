@@ -18,11 +18,11 @@ CHECKPOINT_MS = 3_600_000
 
 
 class LogCall(NamedTuple):
-    """A call to Kafka. `starting`: it reads commits for a start."""
+    """A call to Kafka. `starting`: the number of a start's question; 0: it is about what is held."""
 
     name: str
     partitions: Partitions
-    starting: bool = False
+    starting: int = 0
 
 
 class LogAnswer(NamedTuple):
@@ -61,4 +61,4 @@ class CommitLog:
 
     def waits_for(self, *, starting: bool) -> bool:
         """True while a call, for a start or another one, has no answer."""
-        return any(call.starting is starting for call in self.calls.values())
+        return any(bool(call.starting) is starting for call in self.calls.values())

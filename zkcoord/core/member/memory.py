@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from zkcoord.core.command import Command
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.mirror import NO_MIRROR, Mirror
 from zkcoord.core.member.status import IN_ZOOKEEPER, Batch, Held, MemberStatus, Store, standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import KafkaCommit
 from zkcoord.core.view import Refusal
 
 PLANNED = "plan"
@@ -39,6 +41,9 @@ class Start:
     said: MemberStatus | None = None  # of a planned one: the status that was sent with it
     begun_ms: int = 0
     looked: bool = False  # of a planned one: what others announced was asked for
+    commits: Mapping[TopicPartition, KafkaCommit | None] = field(default_factory=dict)  # as Kafka told them
+    asking: int = 0  # the number of the question for them that is open; 0: none is
+    asked_ms: int = 0
 
     @property
     def planned(self) -> bool:
@@ -111,6 +116,8 @@ class Memory:
     announcement: Announcement | None = None
     store: Store = IN_ZOOKEEPER  # the offset store of all that is held
     switch: Switch | None = None
+    mirror: Mirror = NO_MIRROR  # of what Kafka has
+    questions: int = 0  # asked of Kafka by starts
     waiting: Mapping[str, int] = field(default_factory=dict)  # starts that wait for room: sequence -> since when
     unknown: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # to Kafka: first and last try
     put_off: Mapping[TopicPartition, int] = field(default_factory=dict)  # not claimed before this time
@@ -133,10 +140,11 @@ class Memory:
 
     def without(self, partitions: Iterable[TopicPartition]) -> Memory:
         """With these not held any more; those that are not held do not count."""
-        held = dict(self.held)
-        for partition in partitions:
+        held, gone = dict(self.held), list(partitions)
+        for partition in gone:
             held.pop(partition, None)
-        return fast_replace(self, held=held, turns=self.turns + 1)
+        mirror = self.mirror if self.mirror is NO_MIRROR else self.mirror.without(gone)
+        return fast_replace(self, held=held, turns=self.turns + 1, mirror=mirror)
 
     def finals(self) -> dict[TopicPartition, int]:
         """The final offsets that the application answered to the stop. One that somebody else has set since stays."""

@@ -10,6 +10,7 @@ from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, lose
 from zkcoord.core.member.decisions import Decision, Rejoin, Report
 from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.mirroring import unsettled
 from zkcoord.core.member.starts import ask_start, fetch_started
 from zkcoord.core.member.view import MemberView
 
@@ -33,7 +34,7 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         return [], memory
     stopping = memory.stop.left if memory.stop is not None else ()
     idle = sorted(p for p in memory.idle if p not in stopping)  # what a start names is not held
-    if not idle:
+    if not idle or (memory.store.tenured and not unsettled(memory).isdisjoint(idle)):
         return [], memory
     deleted = [str(p) for p in idle if view.deleted(p)]
     if deleted:  # only a start can apply the reset policy

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import start_offsets
 from zkcoord.core.member.application import Answer, Application
 from zkcoord.core.member.claims import taken, unclaimed
 from zkcoord.core.member.compare import at_rest, lose
@@ -27,6 +28,7 @@ from zkcoord.core.member.decisions import (
     Report,
 )
 from zkcoord.core.member.memory import Grant, Memory, Start
+from zkcoord.core.member.start_offsets import known, next_offset
 from zkcoord.core.member.status import Held, Sizes, handed_on
 from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
@@ -158,10 +160,10 @@ def _refused(memory: Memory, start: Start, answer: Answer, now_ms: int) -> Memor
     return fast_replace(memory, start=fast_replace(start, refused=refused), unknown=tried)
 
 
-def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
+def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
     """Do what can be done now for the starts that are obeyed."""
     start = memory.start
-    if start is None or start.name in view.unread or memory.cleaning:
+    if start is None or start.name in view.unread or memory.cleaning or start.asking:
         return [], memory
     application = view.application
     if application.waits_for("reset") or application.waits_for("start"):
@@ -187,14 +189,17 @@ def advance(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         if others := taken(view, wanted):
             start = fast_replace(start, refused={**start.refused, **others})
             memory = fast_replace(memory, start=start)
+    if memory.store.tenured and (new := [p for p in granted if p not in start.refused and p not in start.commits]):
+        question, memory = start_offsets.ask(memory, start, new, now_ms)
+        return [question], memory
     wrong = {p: f"{UNREADABLE_OFFSET}: {at.problem}" for p, at in granted.items() if at.problem}
     if wrong:
         start = fast_replace(start, refused={**start.refused, **wrong})
         memory = fast_replace(memory, start=start)
-    over = [p for p, at in granted.items() if at.offset is None and not at.problem and p in memory.batch]
+    over = [p for p, at in granted.items() if p in memory.batch and not known(view, memory, start, p, at)]
     if over:  # its topic was dropped, or its offset: that ends what was announced
         memory = fast_replace(memory, batch={p: r for p, r in memory.batch.items() if p not in over})
-    able = {p: _offset(start, p, at) for p, at in granted.items() if p not in start.refused}
+    able = {p: next_offset(view, memory, start, p, at) for p, at in granted.items() if p not in start.refused}
     unknown = tuple(p for p, offset in able.items() if offset < 0)
     if unknown:
         return [AskReset(partitions=unknown)], memory
@@ -263,11 +268,6 @@ def _granted(view: MemberView, start: Start) -> dict[TopicPartition, Position]:
     }
 
 
-def _offset(start: Start, partition: TopicPartition, at: Position) -> int:
-    """The next offset to read; -1: nobody knows."""
-    return start.first.get(partition, -1) if at.offset is None else at.offset
-
-
 def _acknowledge(
     view: MemberView,
     memory: Memory,
@@ -286,13 +286,14 @@ def _acknowledge(
     start = fast_replace(start, acknowledged=True)
     memory = fast_replace(memory, refused={**memory.refused, **refusals}, start=start)
     able = {p: at for p, at in granted.items() if p not in start.refused}
-    holds = {p: _held(view, start, p, at) for p, at in able.items()}
+    holds = {p: _held(view, memory, start, p, at) for p, at in able.items()}
+    tenured = memory.store.tenured  # each start begins a tenure there
     status, memory = memory.saying(view, {**memory.held, **holds})
     if start.planned:
         memory = fast_replace(memory, start=fast_replace(start, said=status))
     acknowledged = AcknowledgeStarts(
         commands=standing,
-        first={p: (start.first[p], at.version) for p, at in able.items() if at.offset is None},
+        first={p: (holds[p].offset, at.version) for p, at in able.items() if tenured or at.offset is None},
         refused={p: view.owners[p].version for p in start.refused if p in granted},
         status=status,
         claimed={p: (held.owner_version, held.offset) for p, held in holds.items()} if view.claims else {},
@@ -301,11 +302,12 @@ def _acknowledge(
     return [acknowledged], memory
 
 
-def _held(view: MemberView, start: Start, partition: TopicPartition, at: Position) -> Held:
+def _held(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> Held:
     """What is held once the acknowledgement has happened."""
     grant = start.grants[partition]
-    offset, version = _offset(start, partition, at), at.version or 0  # without one it is said in a status, not held
-    return Held(grant.thread, view.owners[partition].version, offset, version, grant.generation, grant.incarnation)
+    offset, version = next_offset(view, memory, start, partition, at), at.version or 0  # without one it is not held
+    owner = view.owners[partition].version
+    return Held(grant.thread, owner, offset, version, grant.generation, grant.incarnation, at.mzxid)
 
 
 def _finish(
@@ -318,7 +320,7 @@ def _finish(
     if without:
         why = f"somebody deleted the offsets of {', '.join(without[:5])}, or nobody can parse them"
         return [Rejoin(why=why)], memory
-    holds = {p: _held(view, start, p, at) for p, at in mine.items()}
+    holds = {p: _held(view, memory, start, p, at) for p, at in mine.items()}
     running = view.application.running
     unknown = {p: tried for p, tried in memory.unknown.items() if p not in holds} if memory.unknown else memory.unknown
     memory = fast_replace(memory.holding(holds), start=None, unknown=unknown)

@@ -13,6 +13,7 @@ from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, Decision, Leave, ReleasePartitions, Report
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
+from zkcoord.core.member.mirroring import awaited
 from zkcoord.core.member.status import standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -79,7 +80,10 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         given_back = stop.left & view.granted()
         if given_back:
             return let_go(memory, given_back)
-    held = {p: memory.held[p] for p in (stop.left if stop.answered else early)}
+    released = stop.left if stop.answered else early
+    if memory.mirror.exchange is not None and not awaited(view, memory, now_ms).isdisjoint(released):
+        return [], memory
+    held = {p: memory.held[p] for p in released}
     finals = {p: offset for p, offset in memory.finals().items() if p in held}
     if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
         unfinished = standing(memory.held, memory.batch)

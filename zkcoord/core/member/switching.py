@@ -11,6 +11,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.compare import at_rest
 from zkcoord.core.member.decisions import CommitOffsets, Decision, Report, SwitchStore
 from zkcoord.core.member.memory import Memory, Switch
+from zkcoord.core.member.mirror import NO_MIRROR
 from zkcoord.core.member.status import STORES, ZOOKEEPER, Sizes, Store
 from zkcoord.core.member.view import MemberView
 
@@ -54,11 +55,12 @@ def begin(memory: Memory, sequence: str, command: Command) -> Memory:
 def advance(view: MemberView, memory: Memory, sizes: Sizes) -> Step:
     """Set what is not set yet; then acknowledge."""
     switch, held = memory.switch, memory.held
-    if switch is None or not view.may_write or not at_rest(view, memory):
+    if switch is None or memory.mirror.exchange is not None or not view.may_write or not at_rest(view, memory):
         return [], memory
     if switch.sequence not in view.commands:
         told = Report(event="offset_store_changed", fields={"store": switch.store.name, "step": switch.store.step})
-        return [told], fast_replace(memory, switch=None, store=switch.store)
+        mirror = memory.mirror if switch.store.tenured else NO_MIRROR
+        return [told], fast_replace(memory, switch=None, store=switch.store, mirror=mirror)
     left = [p for p, mzxid in switch.before.items() if p in held and held[p].mzxid == mzxid]
     part = left[: sizes.room(left)]
     offsets = {p: held[p].offset for p in part}

@@ -1,0 +1,328 @@
+"""How Kafka is given a member's offsets, in the stores `dual` and `kafka` (docs/offsets.md).
+
+Kafka should have, of every held partition, what is committed, under the partition's present tenure. Whenever it lacks
+something, and no commit is under way, it is sent. In `dual` the node was written first, and this follows. In `kafka`
+this is the commit itself: what a stranger committed there is looked at before, and the program is answered after it.
+
+What Kafka does not take is committed to the node (in `kafka`, too), which begins a new tenure: so it counts, whatever
+lands late in Kafka. One partition is then tried again from time to time, and all once that one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import start_offsets
+from zkcoord.core.member.compare import at_rest, lost
+from zkcoord.core.member.decisions import AskCommits, CommitOffsets, CommitToKafka, Decision, Report
+from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog, LogAnswer
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.mirror import Acked, Exchange, Mirror, Target
+from zkcoord.core.member.status import DUAL, KAFKA
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome, Foreign, KafkaCommit, Stamp, Tenure, foreign
+
+Step = tuple[list[Decision], Memory]
+Targets = Mapping[TopicPartition, Target]
+
+
+def take_in(view: MemberView, memory: Memory, now_ms: int) -> Step:
+    """What Kafka answered, and what it did not answer in time."""
+    log, decisions = view.log, list[Decision]()
+    if log is None:
+        return decisions, memory
+    for answer in log.answers:
+        told: list[Decision] = []
+        if answer.call.starting:
+            memory = start_offsets.answered(memory, answer)
+        elif memory.mirror.exchange is not None:
+            told, memory = _answered(view, memory, memory.mirror.exchange, answer, now_ms)
+        decisions += told
+    exchange = memory.mirror.exchange
+    if exchange is not None and now_ms >= exchange.asked_ms + _given_up_ms(log):
+        why = f"Kafka did not answer within {_given_up_ms(log)} ms"
+        told, memory = _failed(memory, exchange, exchange.targets, now_ms, why, unknown=exchange.sent)
+        decisions += told
+    return decisions, start_offsets.overdue(view, memory, now_ms)
+
+
+def _given_up_ms(log: CommitLog) -> int:
+    """So long after its asking no answer is waited for any more: the call may have waited behind a start's question."""
+    return 2 * log.patience_ms
+
+
+def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
+    """When something is due that waits for the time alone."""
+    if view.log is None:
+        return None
+    mirror, times = memory.mirror, list[int]()
+    if mirror.exchange is not None:
+        times += [mirror.exchange.since_ms + view.log.patience_ms, mirror.exchange.asked_ms + _given_up_ms(view.log)]
+    if memory.start is not None and memory.start.asking:
+        times.append(memory.start.asked_ms + view.log.patience_ms)
+    if mirror.failing:
+        times.append(mirror.retry_ms)
+    if mirror.due_ms is not None:
+        times.append(mirror.due_ms)
+    return min((at_ms for at_ms in times if at_ms > now_ms), default=None)
+
+
+def unsettled(memory: Memory) -> set[TopicPartition]:
+    """Held partitions of which it is open what is committed: a commit to Kafka is under way, or a tenure must end."""
+    mirror, held = memory.mirror, memory.held
+    return committing(memory) | {p for p, mzxid in mirror.doubtful.items() if p in held and held[p].mzxid == mzxid}
+
+
+def awaited(view: MemberView, memory: Memory, now_ms: int) -> set[TopicPartition]:
+    """Those of them whose release waits for the outcome: no longer than the patience. What is set then ends the tenure,
+    so whatever lands later does not count."""
+    exchange, log = memory.mirror.exchange, view.log
+    late = exchange is None or log is None or now_ms >= exchange.since_ms + log.patience_ms
+    return set() if late else committing(memory)
+
+
+def committing(memory: Memory) -> set[TopicPartition]:
+    """Held partitions of which more than what is committed is being committed to Kafka."""
+    exchange, held = memory.mirror.exchange, memory.held
+    targets = exchange.targets if exchange is not None else {}
+    return {p for p, goal in targets.items() if p in held and held[p].offset != goal.offset}
+
+
+def commit(view: MemberView, memory: Memory, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
+    """Commit these to Kafka, in the store `kafka`, with whatever else it lacks."""
+    lacking, memory = _lacking(view, memory, now_ms)
+    wanted = {p: Target(offset, memory.held[p].mzxid) for p, offset in offsets.items()}
+    return _begin(view, memory, {**lacking, **wanted}, now_ms)
+
+
+def free(view: MemberView, memory: Memory) -> bool:
+    """True when nothing is under way with Kafka, so that a commit can be sent."""
+    return view.log is not None and memory.mirror.exchange is None and not view.log.waits_for(starting=False)
+
+
+def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
+    """Set nodes to what is committed, in the store `kafka`, where a tenure must end, or a checkpoint is due."""
+    mirror = memory.mirror
+    if memory.store.name != KAFKA or mirror.exchange is not None or view.log is None:
+        return [], memory
+    due = mirror.due_ms is not None and now_ms >= mirror.due_ms
+    if not (mirror.doubtful or due) or not view.ready or not at_rest(view, memory):
+        return [], memory
+    held = memory.held
+    ended = {p for p, mzxid in mirror.doubtful.items() if p in held and held[p].mzxid == mzxid}
+    if due:
+        before_ms = _soon_due_ms(view, now_ms)
+        ended |= {
+            p for p, a in mirror.acked.items() if a.since_ms <= before_ms and p in held and held[p].mzxid == a.mzxid
+        }
+    if not ended:
+        return [], fast_replace(memory, mirror=_swept(view, memory, now_ms))
+    offsets = {p: held[p].offset for p in sorted(ended)}
+    decisions: list[Decision] = [CommitOffsets(held={p: held[p] for p in offsets}, offsets=offsets)]
+    return decisions, fast_replace(memory, writing=offsets)
+
+
+def mirror(view: MemberView, memory: Memory, now_ms: int) -> Step:
+    """Commit to Kafka what it lacks, while nothing is under way with it."""
+    if not memory.store.tenured or memory.switch is not None or not free(view, memory):
+        return [], memory
+    lacking, memory = _lacking(view, memory, now_ms)
+    return _begin(view, memory, lacking, now_ms) if lacking else ([], memory)
+
+
+def _checkpoint_ms(view: MemberView) -> int:
+    return view.log.checkpoint_ms if view.log is not None else CHECKPOINT_MS
+
+
+def _soon_due_ms(view: MemberView, now_ms: int) -> int:
+    """What was committed first before this time goes with the checkpoint of something that is due."""
+    return now_ms - _checkpoint_ms(view) // 2
+
+
+def _swept(view: MemberView, memory: Memory, now_ms: int) -> Mirror:
+    """With no doubt about what is over, and the time of the next checkpoint."""
+    mirror, held = memory.mirror, memory.held
+    doubtful = {p: mzxid for p, mzxid in mirror.doubtful.items() if p in held and held[p].mzxid == mzxid}
+    times = [a.since_ms + _checkpoint_ms(view) for a in mirror.acked.values()]
+    return fast_replace(mirror, doubtful=doubtful, due_ms=min((t for t in times if t > now_ms), default=None))
+
+
+def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Memory]:
+    """What Kafka lacks and can be tried now."""
+    mirror, held = memory.mirror, memory.held
+    due = memory.store.name == DUAL and mirror.due_ms is not None and now_ms >= mirror.due_ms
+    if mirror.level[0] is held and mirror.level[1] is mirror.acked and not due:
+        return {}, memory
+    before_ms = _soon_due_ms(view, now_ms) if due else -1
+    found: dict[TopicPartition, Target] = {}
+    acked, failing = mirror.acked, mirror.failing
+    for p, mine in held.items():
+        known = acked.get(p)
+        if known is None or known[:2] != (mine.offset, mine.mzxid) or known.since_ms <= before_ms:
+            found[p] = Target(mine.offset, mine.mzxid)
+    if not found:
+        mirror = fast_replace(_swept(view, memory, now_ms) if due else mirror, level=(held, acked))
+        return found, fast_replace(memory, mirror=mirror)
+    again = sorted(p for p in found if p in failing)
+    if again and now_ms < mirror.retry_ms:
+        tried: Collection[TopicPartition] = ()
+    else:  # one of them shows whether Kafka takes commits again
+        tried = again if not mirror.tries else again[mirror.tries % len(again) :][:1] if again else ()
+    left = failing.difference(tried)
+    return {p: goal for p, goal in found.items() if p not in left and not mirror.doubts(p, goal.mzxid)}, memory
+
+
+def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> Step:
+    """Send these. In `kafka` first look at what stands there: of what was committed here since its start, and not while
+    Kafka takes no commits, since what stands there then is the doing of who keeps it from that."""
+    mirror = memory.mirror
+    known = [p for p in targets if p in mirror.acked and p not in mirror.failing] if memory.store.name == KAFKA else []
+    exchange = Exchange(targets=targets, since_ms=now_ms, asked_ms=now_ms, sent=not known)
+    memory = fast_replace(memory, mirror=fast_replace(mirror, exchange=exchange))
+    return [AskCommits(partitions=tuple(known)) if known else _commits(view, memory, targets)], memory
+
+
+def _commits(view: MemberView, memory: Memory, targets: Targets) -> CommitToKafka:
+    tree, held, commits = (
+        view.log.tree if view.log is not None else "",
+        memory.held,
+        dict[TopicPartition, KafkaCommit](),
+    )
+    for p, goal in sorted(targets.items()):
+        mine = held[p]
+        stamp = Stamp(
+            tenure=Tenure(tree, goal.mzxid),
+            incarnation=mine.incarnation,
+            generation=mine.generation,
+            thread=mine.thread,
+        )
+        commits[p] = KafkaCommit(offset=goal.offset, stamp=stamp)
+    return CommitToKafka(commits=commits)
+
+
+def _answered(view: MemberView, memory: Memory, exchange: Exchange, answer: LogAnswer, now_ms: int) -> Step:
+    if answer.error is not None:
+        return _failed(memory, exchange, exchange.targets, now_ms, str(answer.error), unknown=exchange.sent)
+    if exchange.sent:
+        return _committed(view, memory, exchange, answer.value, now_ms)
+    return _read(view, memory, exchange, answer.value, now_ms)
+
+
+def _read(
+    view: MemberView, memory: Memory, exchange: Exchange, found: Mapping[TopicPartition, Any], now_ms: int
+) -> Step:
+    """Judge what stands in Kafka, and commit over the rest."""
+    targets = {p: goal for p, goal in exchange.targets.items() if _stands(memory, p, goal)}
+    strange = {p: found[p].offset for p in sorted(targets.keys() & found.keys())}
+    verdicts = {p: foreign(targets[p].offset, found[p]) for p in strange}
+    decisions: list[Decision] = [
+        _told("foreign_offset" if verdict is Foreign.ADOPT else "offset_overwritten", p, strange[p], targets[p])
+        for p, verdict in verdicts.items()
+        if verdict is not Foreign.IGNORE
+    ]
+    adopted = {p: strange[p] for p, verdict in verdicts.items() if verdict is Foreign.ADOPT}
+    memory = _adopt(memory, adopted)
+    decisions += lost(view, memory, adopted.keys())
+    left = {p: goal for p, goal in targets.items() if p not in adopted}
+    going = fast_replace(exchange, targets=left, asked_ms=now_ms, sent=True) if left else None
+    memory = fast_replace(memory, mirror=fast_replace(memory.mirror, exchange=going))
+    return [*decisions, *([_commits(view, memory, left)] if left else [])], memory
+
+
+def _told(event: str, partition: TopicPartition, offset: int, goal: Target) -> Report:
+    fields = {"partitions": [partition], "offset": offset, "own": goal.offset, "level": "warning"}
+    return Report(event=event, fields=fields)
+
+
+def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
+    """True while this may be committed: in its tenure, and read by the application if it is more than was committed."""
+    mine = memory.held.get(partition)
+    if mine is None or mine.mzxid != goal.mzxid:
+        return False
+    return mine.offset == goal.offset or partition in memory.readable
+
+
+def _adopt(memory: Memory, adopted: Mapping[TopicPartition, int]) -> Memory:
+    """Take over what somebody else committed, as an offset that somebody else set in ZooKeeper; the tenure ends."""
+    if not adopted:
+        return memory
+    held = {p: memory.held[p]._replace(offset=offset) for p, offset in adopted.items()}
+    sent = memory.commit
+    return fast_replace(
+        memory,
+        held={**memory.held, **held},
+        overwritten=memory.overwritten | adopted.keys(),
+        commit=None if sent is None else fast_replace(sent, spoiled=sent.spoiled | adopted.keys()),
+        mirror=_doubting(memory, adopted),
+    )
+
+
+def _doubting(memory: Memory, partitions: Collection[TopicPartition]) -> Mirror:
+    mirror, held = memory.mirror, memory.held
+    if memory.store.name != KAFKA:
+        return mirror  # the node is what counts in any case
+    return fast_replace(mirror, doubtful={**mirror.doubtful, **{p: held[p].mzxid for p in partitions if p in held}})
+
+
+def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome, now_ms: int) -> Step:
+    """Take in what became of a commit. An answer counts for the tenure in which it was sent."""
+    targets, held, known = exchange.targets, memory.held, memory.mirror.acked
+    checkpoint_ms, soon_ms = _checkpoint_ms(view), _soon_due_ms(view, now_ms)
+    in_kafka = memory.store.name == KAFKA
+    done = {p: targets[p] for p in targets if p in outcome.done}
+    acked: dict[TopicPartition, Acked] = {}
+    moved = {}
+    for p, goal in done.items():
+        mine, last = held.get(p), known.get(p)
+        if mine is None or mine.mzxid != goal.mzxid:
+            continue
+        since_ms = now_ms
+        if last is not None and last.mzxid == goal.mzxid and (in_kafka or last.since_ms > soon_ms):
+            since_ms = last.since_ms
+        acked[p] = Acked(goal.offset, goal.mzxid, since_ms)
+        if mine.offset != goal.offset:
+            moved[p] = mine._replace(offset=goal.offset)
+    before = memory.mirror
+    due_ms = min((a.since_ms + checkpoint_ms for a in acked.values()), default=before.due_ms)
+    mirror = fast_replace(
+        before,
+        exchange=None,
+        acked={**known, **acked},
+        failing=before.failing.difference(done),
+        tries=0 if done else before.tries,
+        due_ms=due_ms if before.due_ms is None or due_ms is None else min(due_ms, before.due_ms),
+    )
+    memory = fast_replace(memory, held={**held, **moved} if moved else held, mirror=mirror)
+    decisions: list[Decision] = []
+    if before.failing and not mirror.failing:
+        decisions.append(Report(event="kafka_commits_work", fields={}))
+    failed = {p: goal for p, goal in targets.items() if p not in done}
+    if failed:
+        error = outcome.error()
+        doubt = {p: goal for p, goal in failed.items() if p not in outcome.refused}
+        memory = fast_replace(memory, mirror=_doubting(memory, _in_tenure(memory, doubt)))
+        told, memory = _failed(memory, exchange, failed, now_ms, str(error), unknown=False)
+        decisions += told
+    return decisions, memory
+
+
+def _in_tenure(memory: Memory, targets: Targets) -> list[TopicPartition]:
+    return [p for p, goal in targets.items() if p in memory.held and memory.held[p].mzxid == goal.mzxid]
+
+
+def _failed(memory: Memory, exchange: Exchange, targets: Targets, now_ms: int, why: str, *, unknown: bool) -> Step:
+    """Kafka did not take these. With all of a commit failed nothing else is tried there either."""
+    every = targets.keys() == exchange.targets.keys()
+    before = memory.mirror
+    if unknown:
+        before = _doubting(memory, _in_tenure(memory, targets))
+    failed = [p for p in (memory.held if every else targets) if p in memory.held]
+    mirror = fast_replace(before.failed(failed, now_ms), exchange=None)
+    memory = fast_replace(memory, mirror=mirror)
+    if before.failing or not mirror.failing:
+        return [], memory
+    fields = {"partitions": sorted(targets), "why": why, "level": "warning"}
+    return [Report(event="kafka_commits_failed", fields=fields)], memory

@@ -1,0 +1,72 @@
+"""Where a member starts a partition: at the offset that counts, by the store that its start names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member.decisions import AskCommits
+from zkcoord.core.member.log import LogAnswer
+from zkcoord.core.member.memory import Memory, Start
+from zkcoord.core.member.status import ZOOKEEPER
+from zkcoord.core.member.view import MemberView, Position
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.quarantine import BROKER
+from zkcoord.core.tenure import OffsetNode, Rule, counted
+from zkcoord.errors import UnavailableError
+
+
+def committed(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> int | None:
+    """The committed offset; None: there is none."""
+    if memory.store.name == ZOOKEEPER or view.log is None:
+        return at.offset
+    node = None if at.version is None else OffsetNode(at.offset, at.mzxid)
+    commit, number = start.commits.get(partition), start.grants[partition].incarnation
+    return counted(Rule.TENURE, node, commit, tree=view.log.tree, incarnation=number).offset
+
+
+def known(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> bool:
+    """False when it is certain that nothing is committed."""
+    if at.problem is not None or (memory.store.tenured and partition not in start.commits):
+        return True
+    return committed(view, memory, start, partition, at) is not None
+
+
+def next_offset(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> int:
+    """The next offset to read; -1: nobody knows."""
+    offset = at.offset if memory.store.name == ZOOKEEPER else committed(view, memory, start, partition, at)
+    return start.first.get(partition, -1) if offset is None else offset
+
+
+def ask(memory: Memory, start: Start, partitions: Collection[TopicPartition], now_ms: int) -> tuple[AskCommits, Memory]:
+    """Ask Kafka for the commits of these. Each question has a number, so that no late answer is taken for another."""
+    number = memory.questions + 1
+    start = fast_replace(start, asking=number, asked_ms=now_ms)
+    memory = fast_replace(memory, start=start, questions=number)
+    return AskCommits(partitions=tuple(sorted(partitions)), starting=number), memory
+
+
+def answered(memory: Memory, answer: LogAnswer) -> Memory:
+    """Take in the commits that Kafka told. Without them these cannot be started."""
+    start, call = memory.start, answer.call
+    if start is None or call.starting != start.asking:
+        return memory
+    if answer.error is not None:
+        away = isinstance(answer.error, UnavailableError)
+        return _refused(memory, start, call.partitions, f"{BROKER}: {answer.error}" if away else str(answer.error))
+    commits = {**start.commits, **{p: answer.value.get(p) for p in call.partitions}}
+    return fast_replace(memory, start=fast_replace(start, commits=commits, asking=0))
+
+
+def overdue(view: MemberView, memory: Memory, now_ms: int) -> Memory:
+    """Wait no longer for what Kafka does not tell."""
+    start, log = memory.start, view.log
+    if start is None or not start.asking or log is None or now_ms < start.asked_ms + log.patience_ms:
+        return memory
+    why = f"{BROKER}: Kafka did not tell the group's offsets within {log.patience_ms} ms"
+    return _refused(memory, start, [p for p in start.grants if p not in start.commits], why)
+
+
+def _refused(memory: Memory, start: Start, partitions: Collection[TopicPartition], why: str) -> Memory:
+    refused = {**start.refused, **{p: why for p in partitions if p not in start.refused}}
+    return fast_replace(memory, start=fast_replace(start, refused=refused, asking=0))
