@@ -1,7 +1,8 @@
 """How the demo speaks of its programs to a person."""
 
 from zkcoord.core.model import TopicPartition
-from zkcoord.demo.stage import called, shares
+from zkcoord.demo.programs import called
+from zkcoord.demo.stage import shares
 
 
 def test_a_consumer_is_called_one() -> None:

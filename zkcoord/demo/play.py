@@ -11,8 +11,9 @@ from zkcoord.demo.accounting import Range, count_records, parse_range, unowned_t
 from zkcoord.demo.events import Event
 from zkcoord.demo.options import CONSUMERS, COORDINATORS
 from zkcoord.demo.output import read_outputs
+from zkcoord.demo.programs import COORDINATOR, END_MS
 from zkcoord.demo.report import Happening, Result
-from zkcoord.demo.stage import COORDINATOR, END_MS, PRODUCER, Stage
+from zkcoord.demo.stage import PRODUCER, Stage
 from zkcoord.errors import UnavailableError
 
 LEAVING, KILLED, JOINING = CONSUMERS

@@ -1,0 +1,145 @@
+"""The programs of one run as child processes: how they are started, waited for, and ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Self, TypeVar
+
+from zkcoord.demo.events import EventLog
+from zkcoord.demo.options import CONSUMERS, Places
+from zkcoord.demo.say import Voice
+from zkcoord.embedded.child import Child
+from zkcoord.errors import UnavailableError
+
+POLL_S = 0.02
+STATUS_MS = 5_000  # how often a person hears how it goes
+END_MS = 30_000  # a Spark that ends: its batch, its Java
+ORPHAN_MS = 2_000  # what a program may take to end when the demo was killed: nobody will count what it does
+SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
+COORDINATOR = "coordinator"
+
+Found = TypeVar("Found")
+
+
+class Programs(ABC):
+    """Everything that runs. A context manager: entering sets all up, leaving ends all of it."""
+
+    def __init__(self, places: Places, voice: Voice) -> None:
+        self.places, self.voice = places, voice
+        self.children: dict[str, Child] = {}
+        self.logs: dict[str, EventLog] = {}
+        self.playing: set[str] = set()  # the children that must run
+        self.stack = ExitStack()  # what is closed when the programs have ended: servers, clients
+        self._groups: list[int] = []  # of processes with a Java of their own, a child's child
+        self._said_ns = time.monotonic_ns()
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Start servers and programs."""
+
+    @abstractmethod
+    def status(self) -> str:
+        """How it goes, in one line for a person."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.set_up()
+        except BaseException:
+            self._end(hurry=True)
+            raise
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._end(hurry=kind is not None)
+
+    # start and end
+
+    def run_module(self, name: str, module: Sequence[str], *, has_java: bool = False, **environment: str) -> None:
+        """Start `python -m module…` as a child that must run from now on."""
+        command = [sys.executable, "-m", *module]
+        child = Child(name, command, self.places.log(name), env={**os.environ, **environment}, grace_ms=ORPHAN_MS)
+        self.run(child)
+        if has_java and child.pid is not None:
+            with suppress(ProcessLookupError):  # it has ended at once: whoever waits for it will say so
+                self._groups.append(os.getpgid(child.pid))
+
+    def run(self, child: Child) -> None:
+        """Start a child that must run from now on."""
+        self.children[child.name], self.logs[child.name] = child, EventLog(child.log)
+        child.start()
+        self.playing.add(child.name)
+
+    def _end(self, *, hurry: bool) -> None:
+        """End the programs, in good order unless in a hurry, then the servers; nothing is left running."""
+        try:
+            for child in self.children.values():
+                if hurry or child.name not in self.playing:
+                    child.kill()
+            for name in sorted(self.playing, key=lambda each: each.startswith(COORDINATOR)):  # consumers leave first
+                self.children[name].stop(END_MS)
+            self._await_java()
+        finally:
+            self.stack.close()
+
+    def _await_java(self) -> None:
+        """A consumer's Java ends by itself when the consumer has ended, however that was; wait until it has."""
+        end_ns = time.monotonic_ns() + END_MS * 1_000_000
+        while any(_exists(group) for group in self._groups) and time.monotonic_ns() < end_ns:
+            time.sleep(POLL_S)
+
+    # waiting
+
+    def wait(self, what: str, condition: Callable[[], Found | None], *, status: bool = False) -> Found:
+        """What `condition` returns as soon as that is true; UnavailableError if it is not in time, or a child ends."""
+        end_ns = time.monotonic_ns() + SOON_MS * 1_000_000
+        while True:
+            found = condition()
+            if found:
+                return found
+            self._check()
+            if time.monotonic_ns() > end_ns:
+                raise UnavailableError(f"waited {SOON_MS} ms in vain for {what}; the logs are in {self.places.folder}")
+            if status:
+                self._tell_status()
+            time.sleep(POLL_S)
+
+    def flow(self, ms: int) -> None:
+        """Let records flow for so long, and say how it goes."""
+        end_ns = time.monotonic_ns() + ms * 1_000_000
+        while time.monotonic_ns() < end_ns:
+            self._check()
+            self._tell_status()
+            time.sleep(POLL_S)
+
+    def _tell_status(self) -> None:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._said_ns >= STATUS_MS * 1_000_000:
+            self._said_ns = now_ns
+            self.voice.say(self.status())
+
+    def _check(self) -> None:
+        for name in sorted(self.playing):
+            child = self.children[name]
+            if not child.running:
+                raise UnavailableError(
+                    f"{called(name)} ended with code {child.exit_code}; its log ends with:\n{child.tail()}"
+                )
+
+
+def called(name: str) -> str:
+    """A child for a person: its name, which says what it is but for a consumer's letter."""
+    return f"consumer {name}" if name in CONSUMERS else name
+
+
+def _exists(group: int) -> bool:
+    """Whether a process of that group is left; they are looked at, never signalled."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):  # none, or somebody else's by now
+        return False
+    return True
