@@ -46,6 +46,7 @@ setup(
         "zkcoord.core.assignors.sticky",
         "zkcoord.core.member",
         "zkcoord.demo",
+        "zkcoord.demo.migration",
         "zkcoord.embedded",
         "zkcoord.kafka",
         "zkcoord.legacy",

@@ -33,11 +33,11 @@ FINE = Result(
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
     """Says what happens on the stage, of which nothing is real; the demo's folder goes below `tmp_path`."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(MODULE, "_prepare", lambda: None)
+    monkeypatch.setattr(MODULE, "_prepare", lambda **_: None)
 
     class Stage:
         def __init__(self, options: Options, places: Places, voice: object) -> None:
-            self.places = places
+            self.options, self.places = options, places
 
         def __enter__(self) -> Stage:
             return self

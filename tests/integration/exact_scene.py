@@ -21,7 +21,7 @@ from zkcoord.demo.accounting import Output, parse_range
 from zkcoord.demo.events import Event, EventLog
 from zkcoord.demo.options import GROUP, TOPIC
 from zkcoord.demo.output import read_outputs
-from zkcoord.demo.stage import SERVER_JAVA
+from zkcoord.demo.programs import SERVER_JAVA
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.embedded.child import Child
 from zkcoord.group_report import read_group

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import click
 
 from zkcoord.cli.options import Command, Settings, pass_settings
@@ -14,8 +17,9 @@ from zkcoord.settings import DEMO_PARTITIONS, DEMO_RATE, DEMO_SECONDS
 @click.option("--seconds", type=int, metavar="N", help=f"How long records flow beside the events ({DEMO_SECONDS}).")
 @click.option("--rate", type=int, metavar="N", help=f"Records a second ({DEMO_RATE:,}).")
 @click.option("--partitions", type=int, metavar="N", help=f"Of the topic ({DEMO_PARTITIONS}).")
+@click.option("--migration", is_flag=True, help="Show how a group of Kafka's old consumers is taken over instead.")
 @pass_settings
-def demo(settings: Settings, keep: bool, **chosen: int | None) -> None:
+def demo(settings: Settings, keep: bool, migration: bool, **chosen: int | None) -> None:
     """Watch a group being rebalanced without a message lost.
 
     Starts ZooKeeper, Kafka, coordinators and PySpark consumers; while records flow a consumer joins, another is killed,
@@ -27,6 +31,10 @@ def demo(settings: Settings, keep: bool, **chosen: int | None) -> None:
         if value is not None:
             raise UsageError(f"the demo starts servers of its own: leave {option} out")
     from zkcoord.demo import Options, run
+    from zkcoord.demo.migration.options import MIGRATION
 
-    given = {name: value for name, value in chosen.items() if value is not None}
-    click.get_current_context().exit(run(Options(keep=keep, output=settings.output, **given)))
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if migration and (fixed := given.keys() & {"seconds", "partitions"}):
+        raise UsageError(f"--{min(fixed)} is for the main job: leave it out with --migration")
+    options = replace(MIGRATION if migration else Options(), keep=keep, output=settings.output, **given)
+    click.get_current_context().exit(run(options))

@@ -33,6 +33,7 @@ class Options:
     partitions: int = DEMO_PARTITIONS
     keep: bool = False
     output: str = "table"  # or json
+    migration: bool = False  # of a group of old consumers, instead of the main job
 
     def check(self) -> None:
         """UsageError for what cannot be shown."""

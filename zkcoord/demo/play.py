@@ -11,10 +11,9 @@ from zkcoord.demo.accounting import Range, count_records, parse_range, unowned_t
 from zkcoord.demo.events import Event
 from zkcoord.demo.options import CONSUMERS, COORDINATORS
 from zkcoord.demo.output import read_outputs
-from zkcoord.demo.programs import COORDINATOR, END_MS
+from zkcoord.demo.programs import COORDINATOR, END_MS, PRODUCER
 from zkcoord.demo.report import Happening, Result
-from zkcoord.demo.stage import PRODUCER, Stage
-from zkcoord.errors import UnavailableError
+from zkcoord.demo.stage import Stage
 
 LEAVING, KILLED, JOINING = CONSUMERS
 
@@ -50,13 +49,7 @@ def play(stage: Stage) -> Result:
 
 def _end_of_records(stage: Stage) -> Event:
     """End the producer and wait until everything is committed; what it says of its records."""
-    producer = stage.children[PRODUCER]
-    stage.playing.discard(PRODUCER)
-    producer.stop(END_MS)
-    said = stage.logs[PRODUCER].last("produced")
-    if said is None or producer.exit_code != 0:
-        raise UnavailableError(f"the producer ended with code {producer.exit_code}:\n{producer.tail()}")
-    stage.voice.say(f"the producer has ended: {sum(said['records'].values()):,} records")
+    said = stage.end_producer()
     stage.wait("lag 0 on every partition", lambda: stage.lag() == 0, status=True)
     return said
 

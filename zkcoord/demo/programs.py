@@ -1,4 +1,4 @@
-"""The programs of one run as child processes: how they are started, waited for, and ended."""
+"""The servers and programs of one run as child processes: how they are started, waited for, and ended."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Self, TypeVar
 
-from zkcoord.demo.events import EventLog
-from zkcoord.demo.options import CONSUMERS, Places
+from zkcoord.core.model import TopicPartition
+from zkcoord.demo.events import Event, EventLog
+from zkcoord.demo.options import CONSUMERS, TOPIC, Options, Places
 from zkcoord.demo.say import Voice
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_VERSION
 from zkcoord.embedded.child import Child
 from zkcoord.errors import UnavailableError
+from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
+from zkcoord.shell.zk.blocking import Tree
 
 POLL_S = 0.02
 STATUS_MS = 5_000  # how often a person hears how it goes
 END_MS = 30_000  # a Spark that ends: its batch, its Java
 ORPHAN_MS = 2_000  # what a program may take to end when the demo was killed: nobody will count what it does
 SOON_MS = 120_000  # everything that is waited for; a loaded machine starts three Sparks in one minute
-COORDINATOR = "coordinator"
+SERVER_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")  # a server of two minutes: see `consumer.JAVA`
+PRODUCER, COORDINATOR = "producer", "coordinator"
 
 Found = TypeVar("Found")
 
@@ -29,8 +35,15 @@ Found = TypeVar("Found")
 class Programs(ABC):
     """Everything that runs. A context manager: entering sets all up, leaving ends all of it."""
 
-    def __init__(self, places: Places, voice: Voice) -> None:
-        self.places, self.voice = places, voice
+    def __init__(
+        self, options: Options, places: Places, voice: Voice, *, partitions: int, kafka_version: str = KAFKA_VERSION
+    ) -> None:
+        self.options, self.places, self.voice = options, places, voice
+        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper", jvm_options=SERVER_JAVA)
+        self.kafka = EmbeddedKafka(
+            self.zookeeper.hosts, places.folder / "kafka", version=kafka_version, jvm_options=SERVER_JAVA
+        )
+        self.partitions = tuple(TopicPartition(TOPIC, n) for n in range(partitions))
         self.children: dict[str, Child] = {}
         self.logs: dict[str, EventLog] = {}
         self.playing: set[str] = set()  # the children that must run
@@ -58,6 +71,60 @@ class Programs(ABC):
         self._end(hurry=kind is not None)
 
     # start and end
+
+    def start_servers(self) -> None:
+        """ZooKeeper and Kafka with the topic, and clients of both."""
+        for server in (self.zookeeper, self.kafka):
+            self.stack.callback(server.kill)
+            server.start()
+        self._create_topic()
+        self.tree = Tree(self.zookeeper.hosts)
+        self.stack.callback(self.tree.close)
+        self.kafka_client = KafkaClient(self.kafka.bootstrap_servers)
+        self.stack.callback(self.kafka_client.close)
+
+    def _create_topic(self) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        servers = self.kafka.bootstrap_servers
+        with native_errors(servers, f"create the topic {TOPIC}"):
+            admin = AdminClient({"bootstrap.servers": servers}, logger=NATIVE_LOG)
+            admin.create_topics([NewTopic(TOPIC, len(self.partitions), 1)])[TOPIC].result(SOON_MS / 1000)
+
+    def start_producer(self) -> None:
+        """A producer that has written the first records, and waits for its word."""
+        self.run_module(PRODUCER, self.producer_command(self.options.rate, "--go", str(self.places.go(PRODUCER))))
+        self.wait("the first records", lambda: self.logs[PRODUCER].first("ready"))
+
+    def producer_command(self, rate: int, *more: str) -> list[str]:
+        """The module and arguments of a producer."""
+        where = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--topic", TOPIC]
+        return ["zkcoord.demo.producer", *where, "--partitions", str(len(self.partitions)), "--rate", str(rate), *more]
+
+    def end_producer(self) -> Event:
+        """End the producer; what it says of its records."""
+        producer = self.children[PRODUCER]
+        self.playing.discard(PRODUCER)
+        producer.stop(END_MS)
+        said = self.logs[PRODUCER].last("produced")
+        if said is None or producer.exit_code != 0:
+            raise UnavailableError(f"the producer ended with code {producer.exit_code}:\n{producer.tail()}")
+        self.voice.say(f"the producer has ended: {sum(said['records'].values()):,} records")
+        return said
+
+    def addresses(self) -> list[str]:
+        """Where the servers are, as options of a program."""
+        return ["--zookeeper", self.zookeeper.hosts, "--bootstrap-servers", self.kafka.bootstrap_servers]
+
+    def start_spark(self, name: str) -> None:
+        """A PySpark consumer, which waits for its word when it is warm."""
+        scratch = str(self.places.scratch)
+        command = ["zkcoord.demo.consumer", "--name", name, "--folder", str(self.places.folder), *self.addresses()]
+        self.run_module(name, command, has_java=True, TMPDIR=scratch, SPARK_LOCAL_DIRS=scratch)
+
+    def produced(self) -> int:
+        """How many records the logs hold."""
+        return sum(self.kafka_client.end_offsets(self.partitions).values())
 
     def run_module(self, name: str, module: Sequence[str], *, has_java: bool = False, **environment: str) -> None:
         """Start `python -m module…` as a child that must run from now on."""

@@ -12,11 +12,16 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from zkcoord.demo import report
+from zkcoord.demo.migration import report as migration_report
+from zkcoord.demo.migration.options import OLD_VERSION
+from zkcoord.demo.migration.play import play as play_migration
+from zkcoord.demo.migration.stage import MigrationStage
 from zkcoord.demo.options import GROUP, TOPIC, Options, Places
 from zkcoord.demo.play import play
-from zkcoord.demo.report import as_json, as_table
+from zkcoord.demo.programs import Programs
 from zkcoord.demo.say import Voice
 from zkcoord.demo.stage import Stage
 from zkcoord.embedded import connector_jars, spark_environment
@@ -36,20 +41,16 @@ def run(options: Options) -> int:
     UsageError for what this machine lacks, UnavailableError if that cannot be fetched: both before anything is made.
     """
     options.check()
-    _prepare()
+    _prepare(migration=options.migration)
     places = Places(Path(tempfile.mkdtemp(prefix="zkcoord-demo-")))
     for folder in (places.output, places.scratch):
         folder.mkdir()
     voice = Voice()
     left = True
     try:
-        with at_signals((signal.SIGTERM, signal.SIGHUP), _interrupt), Stage(options, places, voice) as stage:
-            result = play(stage)
-            told = json.dumps(as_json(result), indent=2) if options.output == "json" else f"\n{as_table(result)}"
-            print(told, flush=True)
-            if options.keep:
-                _keep(stage)
-            left = options.keep or not result.fine
+        with at_signals((signal.SIGTERM, signal.SIGHUP), _interrupt):
+            fine = (_migration if options.migration else _main_job)(options, places, voice)
+        left = options.keep or not fine
     except KeyboardInterrupt:
         left = options.keep
         raise
@@ -58,10 +59,31 @@ def run(options: Options) -> int:
             voice.say(f"logs and output are in {places.folder}")
         else:
             shutil.rmtree(places.folder, ignore_errors=True)
-    return 0 if result.fine else NOT_FINE
+    return 0 if fine else NOT_FINE
 
 
-def _prepare() -> None:
+def _main_job(options: Options, places: Places, voice: Voice) -> bool:
+    with Stage(options, places, voice) as stage:
+        result = play(stage)
+        return _told(stage, result.fine, report.as_json(result), report.as_table(result))
+
+
+def _migration(options: Options, places: Places, voice: Voice) -> bool:
+    with MigrationStage(options, places, voice) as stage:
+        result = play_migration(stage)
+        return _told(stage, result.fine, migration_report.as_json(result), migration_report.as_table(result))
+
+
+def _told(programs: Programs, fine: bool, values: dict[str, Any], table: str) -> bool:
+    """Print the result; with `keep` let everything run on. Returns `fine`."""
+    options = programs.options
+    print(json.dumps(values, indent=2) if options.output == "json" else f"\n{table}", flush=True)
+    if options.keep:
+        _keep(programs)
+    return fine
+
+
+def _prepare(*, migration: bool) -> None:
     """The packages, a Java that fits Spark, and the jars: fetched here, and not by three consumers at once."""
     absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if absent:
@@ -70,11 +92,11 @@ def _prepare() -> None:
             "scripts/demo installs them in an environment of its own"
         )
     spark_environment()
-    kafka_jars()
+    kafka_jars(OLD_VERSION) if migration else kafka_jars()
     connector_jars()
 
 
-def _keep(stage: Stage) -> None:
+def _keep(stage: Programs) -> None:
     """Say how to look at what runs, and wait for Ctrl-C or SIGTERM."""
     python, here = Path(sys.executable), Path.cwd()
     python = python.relative_to(here) if python.is_relative_to(here) else python

@@ -8,78 +8,40 @@ from functools import partial
 
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.demo.options import CONSUMERS, COORDINATORS, GROUP, TOPIC, Options, Places
-from zkcoord.demo.programs import COORDINATOR, SOON_MS, Programs, called
+from zkcoord.demo.programs import COORDINATOR, Programs, called
 from zkcoord.demo.say import Voice
 from zkcoord.demo.watch import Watch
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from zkcoord.group_report import GroupReport, read_group
-from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
-from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Read
 
 CALM_MS = 500  # a group that stays settled this long has come to rest
-SERVER_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")  # a server of two minutes: see `consumer.JAVA`
-PRODUCER = "producer"
 
 
 class Stage(Programs):
     """The demo's servers and programs."""
 
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
-        super().__init__(places, voice)
-        self.options = options
-        self.zookeeper = EmbeddedZooKeeper(places.folder / "zookeeper", jvm_options=SERVER_JAVA)
-        self.kafka = EmbeddedKafka(self.zookeeper.hosts, places.folder / "kafka", jvm_options=SERVER_JAVA)
-        self.partitions = tuple(TopicPartition(TOPIC, n) for n in range(options.partitions))
-
-    # start and end
+        super().__init__(options, places, voice, partitions=options.partitions)
 
     def set_up(self) -> None:
         """Servers, coordinators, the producer, and three consumers that are warm."""
         self.voice.say("starting ZooKeeper and Kafka")
-        for server in (self.zookeeper, self.kafka):
-            self.stack.callback(server.kill)
-            server.start()
-        self._create_topic()
+        self.start_servers()
         for number in COORDINATORS:
             command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--zookeeper", self.zookeeper.hosts]
             self.run_module(f"{COORDINATOR}-{number}", [*command, "--log-format", "json"])
-        self.tree = Tree(self.zookeeper.hosts)
-        self.stack.callback(self.tree.close)
-        self.kafka_client = KafkaClient(self.kafka.bootstrap_servers)
-        self.stack.callback(self.kafka_client.close)
         self.watch = Watch(self.zookeeper.hosts)
         self.stack.callback(self.watch.close)
-        self.run_module(PRODUCER, self.producer_command(self.options.rate, "--go", str(self.places.go(PRODUCER))))
+        self.start_producer()
         self.wait("a coordinator to serve", lambda: self.serving() is not None)
-        self.wait("the first records", lambda: self.logs[PRODUCER].first("ready"))
         self.voice.say(f"coordinator {self.serving()} serves, topic {TOPIC} has {len(self.partitions)} partitions")
         for name in CONSUMERS:
-            program = ["zkcoord.demo.consumer", "--name", name, "--folder", str(self.places.folder)]
-            scratch = str(self.places.scratch)
-            command = [*program, *self._servers()]
-            self.run_module(name, command, has_java=True, TMPDIR=scratch, SPARK_LOCAL_DIRS=scratch)
+            self.start_spark(name)
         self.voice.say("three PySpark consumers warm up: only then do they join")
         for name in CONSUMERS:
             self.wait(f"consumer {name} to be warm", partial(self.logs[name].first, "warm"))
             self.voice.say(f"consumer {name} is warm")
-
-    def producer_command(self, rate: int, *more: str) -> list[str]:
-        """The module and arguments of a producer."""
-        where = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--topic", TOPIC]
-        return ["zkcoord.demo.producer", *where, "--partitions", str(len(self.partitions)), "--rate", str(rate), *more]
-
-    def _servers(self) -> list[str]:
-        return ["--zookeeper", self.zookeeper.hosts, "--bootstrap-servers", self.kafka.bootstrap_servers]
-
-    def _create_topic(self) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        servers = self.kafka.bootstrap_servers
-        with native_errors(servers, f"create the topic {TOPIC}"):
-            admin = AdminClient({"bootstrap.servers": servers}, logger=NATIVE_LOG)
-            admin.create_topics([NewTopic(TOPIC, len(self.partitions), 1)])[TOPIC].result(SOON_MS / 1000)
 
     # looking
 
@@ -106,10 +68,6 @@ class Stage(Programs):
         """How many records are committed."""
         offsets = self.group().offsets
         return sum(offsets.get(p) or 0 for p in self.partitions)
-
-    def produced(self) -> int:
-        """How many records the logs hold."""
-        return sum(self.kafka_client.end_offsets(self.partitions).values())
 
     def lag(self) -> int:
         """Records that are not committed yet."""

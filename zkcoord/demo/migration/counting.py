@@ -1,0 +1,106 @@
+"""Who processed which record, and why some were processed twice. Pure but for `RecordLog`, which reads a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """One record of the topic."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The count. Repeats are counted by what explains them.
+
+    `by_kill`: one of its readers was killed. `by_old`: one is an old consumer, whose program has a record in its hands
+    when its partition is taken away. `unexplained`: none of these.
+    """
+
+    produced: int
+    processed: int  # different records
+    lost: int
+    by_kill: int
+    by_old: int
+    unexplained: int
+
+    @property
+    def fine(self) -> bool:
+        """True when nothing is lost, and every repeat is explained."""
+        return self.lost == self.unexplained == 0
+
+
+def count(
+    produced: Mapping[int, int],
+    read: Mapping[str, Iterable[Record]],
+    *,
+    killed: Collection[str] = (),
+    old: Collection[str] = (),
+) -> Counted:
+    """Compare what was produced, partition -> number of records, with what each reader processed.
+
+    >>> count({0: 3}, {"a": [Record(0, 0), Record(0, 1)], "x": [Record(0, 1), Record(0, 2)]}, killed=["a"], old=["a"])
+    Counted(produced=3, processed=3, lost=0, by_kill=1, by_old=0, unexplained=0)
+    """
+    readers: dict[Record, list[str]] = {}
+    for name, records in sorted(read.items()):
+        for record in records:
+            readers.setdefault(record, []).append(name)
+    repeats = {"by_kill": 0, "by_old": 0, "unexplained": 0}
+    for names in readers.values():
+        if len(names) > 1:
+            repeats[_why(names, killed, old)] += len(names) - 1
+    wanted = {Record(partition, offset) for partition, size in produced.items() for offset in range(size)}
+    return Counted(produced=len(wanted), processed=len(readers), lost=len(wanted - readers.keys()), **repeats)
+
+
+def _why(names: Iterable[str], killed: Collection[str], old: Collection[str]) -> str:
+    if any(name in killed for name in names):
+        return "by_kill"
+    return "by_old" if any(name in old for name in names) else "unexplained"
+
+
+class RecordLog:
+    """The records in one program's log, in its order: of an old consumer, or of `zkcoord consume --output json`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.records: list[Record] = []
+
+    def look(self) -> list[Record]:
+        """All records so far; a line that is being written comes with the next look."""
+        if self._path.exists():
+            with self._path.open("rb") as log:
+                log.seek(self._offset)
+                new = log.read()
+            complete = new[: new.rfind(b"\n") + 1]
+            self._offset += len(complete)
+            self.records += filter(None, map(parse_record, complete.splitlines()))
+        return self.records
+
+
+def parse_record(line: bytes) -> Record | None:
+    """The record that a line tells of; None for another line.
+
+    >>> parse_record(b'{"topic":"clicks","partition":3,"offset":7,"value":"x"}')
+    Record(partition=3, offset=7)
+    >>> parse_record(b'{"event":"registered","mono_ms":7}') is None
+    True
+    """
+    if not line.startswith(b"{"):
+        return None
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    if told.get("event", "record") != "record" or "offset" not in told or "partition" not in told:
+        return None
+    return Record(told["partition"], told["offset"])

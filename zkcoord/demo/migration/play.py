@@ -1,0 +1,129 @@
+"""What happens in the migration, phase by phase; each ends when the group is at rest and all records are processed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from zkcoord.clock import mono_ms
+from zkcoord.demo.migration.counting import Counted, count
+from zkcoord.demo.migration.options import AUTO_COMMIT_MS, BACKOFF_MS, OLD, OLD_VERSION, RETRIES, SPARK
+from zkcoord.demo.migration.stage import MigrationStage
+from zkcoord.demo.options import COORDINATORS, GROUP
+from zkcoord.demo.programs import COORDINATOR, PRODUCER
+
+CALM_MS = 2_000  # of records that flow, in each phase
+FIRST, SECOND = COORDINATORS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One phase. `killed`: the programs that were killed in it."""
+
+    name: str
+    took_ms: int
+    records: int  # that were processed meanwhile
+    killed: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationResult:
+    """Everything that the demo tells in the end."""
+
+    counted: Counted
+    phases: Sequence[Phase]
+
+    @property
+    def fine(self) -> bool:
+        """True when the demo shows what it promises."""
+        return self.counted.fine
+
+
+def play(stage: MigrationStage) -> MigrationResult:
+    """Everything, on a stage that is set."""
+    drama = _Drama(stage)
+    stage.places.go(PRODUCER).touch()
+    phases: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("old consumers alone", lambda: None),
+        ("zkcoord comes in", drama.comes_in),
+        ("consumers are replaced", drama.replaces),
+        ("the coordinator is killed", drama.fails_over),
+    )
+    for name, happens in phases:
+        with drama.phase(name):
+            happens()
+    produced = _end_of_records(stage)
+    stage.voice.say("counting")
+    return MigrationResult(
+        counted=count(produced, stage.read_by(), killed=drama.killed, old=OLD), phases=tuple(drama.phases)
+    )
+
+
+def _end_of_records(stage: MigrationStage) -> dict[int, int]:
+    """End the producer and wait until everything is processed; how many records each partition has got."""
+    said = stage.end_producer()
+    stage.catch_up()
+    return {int(partition): size for partition, size in said["records"].items()}
+
+
+class _Drama:
+    """The phases."""
+
+    def __init__(self, stage: MigrationStage) -> None:
+        self._stage = stage
+        self.phases: list[Phase] = []
+        self.killed: list[str] = []
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """One phase: what happens in it, then some calm."""
+        stage, began_ms, before, killed = self._stage, mono_ms(), self._stage.processed(), len(self.killed)
+        stage.voice.say(f"PHASE {len(self.phases) + 1}: {name}")
+        yield
+        stage.flow(CALM_MS)
+        stage.catch_up()
+        took_ms, records = mono_ms() - began_ms, stage.processed() - before
+        self.phases.append(Phase(name=name, took_ms=took_ms, records=records, killed=self.killed[killed:]))
+        stage.voice.say(f"{records:,} records in {took_ms / 1000:.1f} s · {stage.describe()}")
+
+    def comes_in(self) -> None:
+        """An inventory, coordinators, and the adoption: nobody's partitions move."""
+        stage = self._stage
+        stage.zkcoord("inventory")
+        for number in COORDINATORS:
+            stage.start_coordinator(number)
+        stage.wait("a coordinator to serve", lambda: stage.serving() is not None)
+        what = ["--offsets", "zookeeper", "--strategy", "range", "--kafka", OLD_VERSION.rpartition(".")[0]]
+        how = ["--retries", str(RETRIES), "--backoff-ms", str(BACKOFF_MS)]
+        stage.zkcoord("group", "adopt", GROUP, *what, *how, "--auto-commit-interval-ms", str(AUTO_COMMIT_MS))
+        stage.zkcoord("group", "describe", GROUP, "--state")
+
+    def replaces(self) -> None:
+        """One leaves, one is killed, and one makes room for PySpark."""
+        stage = self._stage
+        a, b, c = OLD
+        stage.start_ours("x")
+        stage.settle(4)
+        stage.leave(a)
+        stage.settle(3)
+        self._kill(b)
+        stage.settle(2)
+        stage.start_ours("y")
+        stage.settle(3)
+        stage.places.go(SPARK).touch()
+        stage.settle(4)
+        stage.leave(c)
+        stage.settle(3)
+
+    def fails_over(self) -> None:
+        """The coordinator that serves is killed; consumers read on, and the standby takes over."""
+        stage, number = self._stage, self._stage.serving()
+        self._kill(f"{COORDINATOR}-{number}")
+        standby = SECOND if number == FIRST else FIRST
+        stage.wait("the standby to serve", lambda: stage.serving() == standby, status=True)
+
+    def _kill(self, name: str) -> None:
+        self._stage.voice.say(f"{name} is killed (SIGKILL)")
+        self.killed.append(name)
+        self._stage.kill(name)
