@@ -52,10 +52,13 @@ def test_a_row_says_what_its_test_shows_of_which_version(module: str, test: str,
     assert cells == [shown.get(version, NEVER) for version in OLD_KAFKA_VERSIONS]
 
 
+MODULES = ("members", "strangers", "assignors", "traffic", "tools", "mixed", "rolling")
+
+
 def test_every_test_of_the_old_consumers_has_a_row() -> None:
     there = {
         name
-        for module in ("test_members", "test_strangers", "test_assignors", "test_traffic", "test_tools", "test_mixed")
+        for module in (f"test_{name}" for name in MODULES)
         for name in dir(importlib.import_module(f"tests.legacy.{module}"))
         if name.startswith("test_")
     }
