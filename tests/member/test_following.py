@@ -4,19 +4,65 @@ from __future__ import annotations
 
 import pytest
 
-from zkcoord.core.member.decisions import LookUp
+from zkcoord.core.member.decisions import ClaimPartitions, LookUp
 from zkcoord.core.member.status import Held
-from zkcoord.core.member.view import Position
+from zkcoord.core.member.view import NOBODY, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Owner
 from zkcoord.member.following import Following
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.member import MemberPaths
-from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.snapshot import Kind, Node, Stat
+from zkcoord.tree.paths import DRAFT, LEGACY
+from zkcoord.tree.snapshot import Kind, Node, Read, Stat
 
 PATHS = MemberPaths(layout=DRAFT, group="g", consumer_id="g_me-1-00000000")
 T0 = TopicPartition("t", 0)
+
+
+OWN = MemberPaths(layout=LEGACY, group="g", consumer_id="g_me-1-z0000000")
+
+
+def claimed(tracker: Tracker) -> Following:
+    """A member that has claimed a partition, and watches that."""
+    following = Following(OWN, tracker)
+    following.look_up(LookUp(name="0000000000", partitions=(T0,)))
+    following.claiming(ClaimPartitions(partitions={T0: "g_me-1-z0000000-0"}))
+    answer(following, tracker, Stat(1, 1, 0))
+    assert tracker.watches(OWN.owner(T0))
+    return following
+
+
+def answer(following: Following, tracker: Tracker, stat: Stat | None) -> list[Read]:
+    """Answer what is asked for now; what it was."""
+    asked = tracker.take(1)
+    texts = {OWN.owner(T0): b"g_me-1-z0000000-0", OWN.offset(T0): b"5"}
+    following.read(tracker.answered(1, [Node(read.path, Kind.DATA, stat, texts[read.path]) for read in asked]))
+    return asked
+
+
+def test_a_claim_that_was_released_is_not_read_again() -> None:
+    following = claimed(tracker := Tracker())
+    following.releasing([T0])
+    tracker.written(2, [OWN.owner(T0), OWN.offset(T0)])
+    tracker.fired(OWN.owner(T0), data=True, children=False)
+    gone = [Node(OWN.owner(T0), Kind.DATA, None), Node(OWN.offset(T0), Kind.DATA, Stat(1, 1, 0), b"7")]
+    following.read(tracker.told(2, gone, ()))
+    assert following.nodes.view.owners[T0] == NOBODY
+    assert following.unread() == frozenset()
+    assert tracker.take(3) == []
+
+
+def test_a_claim_whose_release_was_refused_is_watched_again() -> None:
+    following = claimed(tracker := Tracker())
+    following.releasing([T0])
+    tracker.written(2, [OWN.owner(T0), OWN.offset(T0)])
+    tracker.settled(2, [OWN.owner(T0), OWN.offset(T0)])  # as it was
+    answer(following, tracker, Stat(1, 1, 0))
+    assert answer(following, tracker, Stat(1, 1, 0)) == [Read(OWN.owner(T0), Kind.DATA, True)]
+    assert tracker.watches(OWN.owner(T0))
+    tracker.fired(OWN.owner(T0), data=True, children=False)
+    assert answer(following, tracker, None) == [Read(OWN.owner(T0), Kind.DATA, True)]
+    assert following.nodes.view.owners[T0] == NOBODY
 
 
 def followed() -> Following:

@@ -316,3 +316,17 @@ def test_what_a_multi_makes_and_deletes_is_told_to_be_gone() -> None:
     )
     told = [Node("/a", Kind.DATA, None), Node("/b", Kind.DATA, Stat(2, 0, 0), b"3")]
     assert gone.told((0, 1, 2, -1), ()) == told
+
+
+def test_a_watch_that_is_not_wanted_any_more_leaves_the_answer_to_the_reply() -> None:
+    tracker = Tracker()
+    tracker.want("/o", watch=True, scope="g", by_writes=True)
+    tracker.answered(1, [Node(read.path, read.kind, STAT) for read in tracker.take(1)])
+    tracker.watch("/o", Kind.DATA, False)
+    tracker.written(2, ["/o"])
+    tracker.fired("/o", data=True, children=False)  # by the own write
+    gone = Node("/o", Kind.DATA, None)
+    assert tracker.told(2, [gone], ()) == [gone]
+    assert tracker.clean("g")
+    tracker.watch("/o", Kind.DATA, True)
+    assert tracker.take(3) == [Read("/o", Kind.DATA, True)]

@@ -49,11 +49,13 @@ def test_f53_a_claim_that_somebody_deleted_is_read_by_nobody_until_another_start
     [partition, *rest] = script.owned("consumer0")
     for name in ("coordinator0", "coordinator1"):  # it must see that by itself
         script.world.crash(name, restart_after_ms=SESSION_MS)
+    script.application("consumer0").commits = False  # a refused one would tell
     at_ms = deleted(script, partition)
     script.world.run_until(
         lambda: partition not in script.actor("consumer0").role.readable, what="its consumer sees that"
     )
     assert script.world.now_ms - at_ms < SOON_MS
+    script.application("consumer0").commits = True
     script.settle("it comes back")
     assert script.commands_sent(START, partition, since_ms=at_ms)
     assert not [p for p in rest if script.commands_sent(START, p, since_ms=at_ms)]

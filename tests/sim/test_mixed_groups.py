@@ -185,8 +185,12 @@ def batches_across_a_kill(seed: int) -> OursOnly:
     scene.start("old0")
     scene.start_ours("consumer0", "consumer1")
     scene.await_shared("consumer0", "consumer1", "old0")
-    end_ms = scene.world.now_ms + 2_000 + 37 * seed
-    scene.world.run_until(lambda: scene.world.now_ms >= end_ms, what="some batches")
+    end_ms, working = scene.world.now_ms + 2_000 + 37 * seed, scene.application("consumer0")
+    assert isinstance(working, BatchApplication)
+    scene.world.run_until(
+        lambda: scene.world.now_ms >= end_ms and bool(working._processed) and working._act == working._work,
+        what="a batch of which something is processed",
+    )
     scene.end("consumer0")
     scene.await_shared("consumer1", "old0")
     end_ms = scene.world.now_ms + 5_000

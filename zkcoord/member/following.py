@@ -33,6 +33,7 @@ class Following:
         self.nodes = MemberNodes(paths=paths, view=MemberView(claims=paths.layout.ownership.claimed))
         self._scopes: dict[TopicPartition, str] = {}
         self._held: Mapping[TopicPartition, Held] = {}  # when a decision took in what was read
+        self._releasing: set[str] = set()  # own claims that are about to go
 
     def begin(self) -> None:
         """Read and watch the own registration and channel from now on."""
@@ -46,6 +47,8 @@ class Following:
         """Take answers in, and want what they lead to."""
         before = self.nodes
         self.nodes = after = fold(before, answers)
+        if self._releasing:
+            self._watch_again(answers)
         if after.view.commands is before.view.commands and after.made == before.made:
             return
         known, commands = before.view.commands, after.view.commands
@@ -89,6 +92,22 @@ class Following:
             self._tracker.watch(self._paths.owner(partition), Kind.DATA, True)
             self._tracker.touch(self._paths.offset(partition))
 
+    def releasing(self, partitions: Collection[TopicPartition]) -> None:
+        """Watch these claims no more, which are about to go: the reply tells that they have."""
+        if self._paths.layout.ownership.claimed:
+            paths = [self._paths.owner(partition) for partition in partitions]
+            self._releasing.update(paths)
+            for path in paths:
+                self._tracker.watch(path, Kind.DATA, False)
+
+    def _watch_again(self, answers: Sequence[Node]) -> None:
+        """Watch what was not released after all."""
+        for node in answers:
+            if node.path in self._releasing:
+                self._releasing.discard(node.path)
+                if node.exists:
+                    self._tracker.watch(node.path, Kind.DATA, True)
+
     def read_again(self, decision: ReadAgain) -> None:
         """Read what is followed of these partitions once more."""
         above = list(self.nodes.parents) if decision.parents else []
@@ -99,6 +118,7 @@ class Following:
     def let_go(self, decision: LetGo) -> None:
         """Follow these no more."""
         partitions = [p for p in decision.partitions if self._scopes.pop(p, None) is not None]
+        self._releasing.difference_update(map(self._paths.owner, partitions))
         self._tracker.unwant_data(map(self._paths.owner, partitions))
         self._tracker.unwant_data(map(self._paths.offset, partitions))
         if partitions:

@@ -206,7 +206,10 @@ class Registered:
             case ClaimPartitions():
                 self.following.claiming(decision)
                 self._write(decision, now_ms)
-            case AcknowledgeStarts() | ReleasePartitions() | AnswerPing() | Announce():
+            case ReleasePartitions():
+                self.following.releasing(decision.held)
+                self._write(decision, now_ms)
+            case AcknowledgeStarts() | AnswerPing() | Announce():
                 self._write(decision, now_ms)
             case CommitOffsets() | SwitchStore():
                 self._write(decision, now_ms)

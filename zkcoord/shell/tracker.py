@@ -229,7 +229,7 @@ class Tracker:
             if key in self._expecting:
                 self._expecting.discard(key)
                 self._queue.add(key, want.scope)
-            else:
+            elif want.watch:  # else what it tells is not asked for any more
                 self._soil(key)
                 for other in want.beside:
                     self._soil(other)
