@@ -8,12 +8,17 @@ from tests.sim.options import seeds
 from tests.sim.store_scene import store_storm
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize("store", ["zookeeper", "dual", "kafka"])
 def test_offsets_survive_a_storm_in_each_store(seed: int, store: str) -> None:
     store_storm(seed, store, steps=0)
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_offsets_survive_a_storm_while_a_tool_moves_the_group_between_the_stores(seed: int) -> None:
+    store_storm(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_offsets_survive_a_storm_while_the_group_is_moved(seed: int) -> None:
     store_storm(seed)
