@@ -19,7 +19,7 @@ from zkcoord.core.eligibility import PROTOCOLS, set_aside
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase, TopicPartition, consumer_of
 from zkcoord.core.phase import pending, planned_phase
-from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
+from zkcoord.core.record import PAUSE, RESET, GroupRecord
 from zkcoord.core.topics import recreated
 from zkcoord.core.view import GroupView, Wildcard
 from zkcoord.errors import CorruptError, SchemaError, UsageError
@@ -179,7 +179,7 @@ def deleted_groups(tree: BlockingTree, layout: Layout, names: Sequence[str]) -> 
 
 def _deleted(by_state: bool, record: GroupRecord, members: Collection[str]) -> bool:
     """A member that has just joined counts before the coordinator has seen it; so does what people decided since."""
-    return by_state and not members and record == DEFAULT_RECORD
+    return by_state and not members and record == record.kept
 
 
 def may_name_a_group(name: str) -> bool:

@@ -18,11 +18,12 @@ DEFAULTS = {"max_probes": 3}
 
 
 def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
-    """A coordinator changes nothing in a record but what it answers; it forgets all of it with a deletion."""
+    """A coordinator changes nothing in a record but what it answers. A deletion forgets all of it, but for the store of
+    offsets that are kept."""
     if facts.session.process == OPERATOR:
         return
     for group, old, new in facts.records:
-        if not old or not new:
+        if not old or not new or _deleted(old, new):
             continue
         for key in sorted(old.keys() - set(ANSWERED)):
             if not _keeps(old[key], new.get(key)):
@@ -32,6 +33,13 @@ def records_are_peoples(facts: Facts, field: Field) -> Iterator[str]:
             kept = (new.get("wish") or {}).get(name)
             if wish and kept != wish and (kept or (done.get(name) or {}).get("run") != wish.get("run")):
                 yield f"{facts.session.client} took back the wish {name} of {group} and answered {done.get(name)}"
+
+
+def _deleted(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """True when `new` is what a deletion leaves of `old`, and this was due."""
+    deleting = ((old.get("done") or {}).get("delete") or {}).get("state") == "deleting"
+    offsets = {key: value for key, value in (old.get("offsets") or {}).items() if key in ("store", "step")}
+    return deleting and new.get("offsets") == offsets and not any((new.get("wish") or {}).values())
 
 
 def _keeps(old: Any, new: Any) -> bool:

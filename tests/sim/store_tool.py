@@ -10,11 +10,19 @@ from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene
 from tests.sim.zookeeper import Ensemble
 from zkcoord.cli.store_migration import Migration, Places, Stage, Turn
+from zkcoord.migrate import current
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
 
 TURN_MS = 300
+
+
+def tree_id(scene: StoreScene) -> str:
+    """The id of the scene's tree."""
+    schema = current(ToolTree(scene.world.ensemble))
+    assert schema is not None
+    return schema.tree_id
 
 
 class ToolDiedError(Exception):
@@ -62,7 +70,7 @@ class StoreTool:
         places = Places(
             tree=self.tree,
             layout=scene.world.layout,
-            tree_id="",
+            tree_id=tree_id(scene),
             kafka=LogStore(scene.log),
             existing=frozenset(scene.partitions()),
         )

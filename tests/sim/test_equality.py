@@ -9,7 +9,7 @@ import pytest
 from tests.sim.actors import GROUP
 from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene, begin_in
-from tests.sim.store_tool import ToolTree
+from tests.sim.store_tool import ToolTree, tree_id
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import KAFKA, ZOOKEEPER
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
@@ -51,7 +51,7 @@ def equality(scene: StoreScene, goal: str = KAFKA, kafka: LogStore | None = None
         tree=ToolTree(scene.world.ensemble),
         commits=kafka or LogStore(scene.log),
         layout=DRAFT,
-        tree_id="",
+        tree_id=tree_id(scene),
         group=GROUP,
         goal=goal,
         existing=frozenset(scene.partitions()),
@@ -79,7 +79,9 @@ def in_tenure(scene: StoreScene, partition: TopicPartition, offset: int) -> None
     """A commit in Kafka under the node's present tenure."""
     stat = scene.world.ensemble.stat(DRAFT.offset(GROUP, partition))
     assert stat is not None
-    scene.log.commit("", {partition: KafkaCommit(offset=offset, stamp=Stamp(tenure=Tenure("", stat.mzxid)))})
+    scene.log.commit(
+        "", {partition: KafkaCommit(offset=offset, stamp=Stamp(tenure=Tenure(tree_id(scene), stat.mzxid)))}
+    )
 
 
 def test_what_nobody_holds_is_made_equal_and_seen_so_at_the_next_look() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.actors import GROUP
+from tests.sim.moments import CrashPlan
 from tests.sim.script import on_seeds
 from tests.sim.store_scene import StoreScene, begin_in
-from tests.sim.store_tool import StoreTool
+from tests.sim.store_tool import StoreTool, ToolTree
 from zkcoord.cli.store_migration import Stage
+from zkcoord.group_report import read_group
 
-WAYS = [("zookeeper", "dual"), ("dual", "zookeeper")]
+WAYS = [("zookeeper", "dual"), ("dual", "kafka"), ("kafka", "dual"), ("dual", "zookeeper")]
 
 
 def settled(scene: StoreScene, store: str) -> None:
@@ -18,8 +21,7 @@ def settled(scene: StoreScene, store: str) -> None:
     assert scene.store()[0] == store
     assert scene.told()
     assert scene.record()["offsets"].keys() == {"store", "step"}  # nobody's run stands
-    if store == "zookeeper":
-        scene.calm()
+    scene.calm()
 
 
 @pytest.mark.parametrize(("store", "goal"), WAYS)
@@ -45,13 +47,14 @@ def test_f115_a_migration_whose_tool_died_at_any_write_is_gone_on_with(
     store: str, goal: str, at: int, behind: bool
 ) -> None:
     scene = begin_in(1, store)
+    step = scene.store()[1]
     tool = StoreTool(scene, goal, dies_at=at, behind=behind)
     tool.finish()
     assert tool.died  # its three writes: begin, step, end
     last = StoreTool(scene, goal, "r2").finish()
     assert last is not None
     assert (last.stage, last.store) == (Stage.DONE, goal)
-    assert scene.store()[1] == (1 if goal == "dual" else 2)  # no step is taken twice
+    assert scene.store()[1] == step + 1  # no step is taken twice
     settled(scene, goal)
 
 
@@ -99,6 +102,42 @@ def test_f42_a_join_and_a_death_in_the_middle_of_a_step_end_in_one_store(seed: i
     settled(scene, goal)
 
 
+@pytest.mark.parametrize(("store", "goal"), [("zookeeper", "kafka"), ("kafka", "zookeeper")])
+@on_seeds()
+def test_f42_a_join_and_a_death_in_each_step_of_the_whole_way(seed: int, store: str, goal: str) -> None:
+    scene = begin_in(seed, store)
+    tool = StoreTool(scene, goal)
+    for number, step in enumerate((scene.store()[1] + 1, scene.store()[1] + 2)):
+        scene.world.run_until(lambda step=step: scene.store()[1] == step, what="a step is taken")  # type: ignore[misc]
+        scene.join(f"late{number}")
+        scene.world.crash(f"consumer{number}", restart_after_ms=None if number else 1_000, exact=True)
+    last = tool.finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, goal)
+    settled(scene, goal)
+
+
+@pytest.mark.parametrize(("store", "goal"), WAYS)
+def test_f42_f117_whoever_dies_before_or_behind_any_of_its_writes_the_step_is_taken(store: str, goal: str) -> None:
+    whole = begin_in(1, store, consumers=2, topics={"t": 3})
+    before = dict(whole.world.write_counts)
+    StoreTool(whole, goal).finish()
+    points = [
+        CrashPlan(name, number, when, 1_000)
+        for name, last in whole.world.write_counts.items()
+        for number in range(before.get(name, 0) + 1, last + 1)
+        for when in ("before", "after_applied_reply_lost")
+    ]
+    assert len(points) >= 8  # each consumer is told, and obeys
+    for point in points:
+        scene = begin_in(1, store, consumers=2, topics={"t": 3})
+        scene.world.plan(point)
+        last = StoreTool(scene, goal).finish()
+        assert last is not None, point
+        assert (last.stage, last.store) == (Stage.DONE, goal), point
+        settled(scene, goal)
+
+
 @on_seeds()
 def test_f118_who_joins_without_the_store_is_given_nothing_and_named_and_no_further_step_is_taken(seed: int) -> None:
     scene = begin_in(seed, "dual")
@@ -136,6 +175,24 @@ def test_a_group_without_members_is_moved_the_whole_way_and_keeps_its_offsets(se
     assert (
         {p: scene.node(p) for p in scene.partitions()} == counted == {p: scene.in_kafka(p) for p in scene.partitions()}
     )
+
+
+@on_seeds()
+def test_a_group_that_was_deleted_keeps_its_store_with_its_offsets(seed: int) -> None:
+    """Who joins again would find an old offset in ZooKeeper, or none at all."""
+    scene = begin_in(seed, "dual")
+    scene.world.run_for(3_000)
+    for n in range(3):
+        scene.leave(f"consumer{n}")
+    scene.world.run_until(lambda: not scene.field.registrations and not scene.field.channels, what="all have left")
+    scene.wish("delete", run="d1")
+    scene.world.run_until(lambda: scene.state().get("deleted") is True, what="it is deleted")
+    assert scene.store() == ("dual", 1)
+    assert "d1" not in str(scene.record())
+    assert read_group(ToolTree(scene.world.ensemble), scene.world.layout, GROUP).deleted
+    scene.join("again")
+    scene.world.run_until(lambda: scene.all_held() and scene.told(), what="it reads, by the store")
+    assert not read_group(ToolTree(scene.world.ensemble), scene.world.layout, GROUP).deleted
 
 
 @on_seeds()

@@ -96,6 +96,11 @@ class GroupRecord:
         }
 
     @property
+    def kept(self) -> GroupRecord:
+        """What outlives a deletion that keeps the offsets: where they stand."""
+        return GroupRecord(store_name=self.store_name, store_step=self.store_step)
+
+    @property
     def responses(self) -> dict[str, Response]:
         """The responses to such requests."""
         return {

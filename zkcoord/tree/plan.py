@@ -203,11 +203,15 @@ class _Planner:
         group, record = self._view.group, self._view.record
         for decision in decisions:
             record = responded(record, decision)
-        deleted = any(d.request == DELETE and d.state == DONE for d in decisions)  # then the whole record goes
+        deleted = any(d.request == DELETE and d.state == DONE for d in decisions)
+        if deleted:
+            record = record.kept
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
             SetNode(
-                self._layout.record(group), b"" if deleted else encode_record(record), self._view.record_version or 0
+                self._layout.record(group),
+                b"" if deleted and record == DEFAULT_RECORD else encode_record(record),
+                self._view.record_version or 0,
             ),
         ]
         if self._state_version is not None:
