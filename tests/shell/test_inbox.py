@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -11,7 +12,7 @@ from zkcoord import clock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.ports import CallDone, Input
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 HOUR_MS = 3_600_000
 
 
@@ -37,6 +38,25 @@ def test_f58_a_wait_ends_when_the_clock_has_gone_on_while_the_machine_was_suspen
     moments.ms = HOUR_MS
     thread.join(DEADLINE_SECONDS)
     assert answers == [[]]
+
+
+def test_f103_a_signal_that_does_not_interrupt_the_wait_is_handled_all_the_same() -> None:
+    """The system may hand it to another thread, or hand it over before the main thread sleeps: nothing wakes that."""
+    inbox, stopped = ThreadInbox(Clock()), CallDone(1)
+    over = threading.Event()
+    other = threading.Thread(target=over.wait, args=[DEADLINE_SECONDS], daemon=True)
+    too_late = threading.Timer(DEADLINE_SECONDS, inbox.put, [CallDone(2)])
+    before = signal.signal(signal.SIGUSR1, lambda _number, _frame: inbox.put(stopped))
+    try:
+        other.start()
+        too_late.start()
+        strike = threading.Timer(0.1, lambda: signal.pthread_kill(other.ident or 0, signal.SIGUSR1))
+        strike.start()
+        assert inbox.take(None) == [stopped]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        too_late.cancel()
+        over.set()
 
 
 def test_what_waits_is_taken_at_once_and_in_its_order() -> None:

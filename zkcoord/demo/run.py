@@ -116,8 +116,10 @@ def _keep(stage: Programs) -> None:
         f"tail -f {stage.places.folder}/*.log",
     ):
         stage.voice.show(f"    {command}")
+    over = threading.Event()
     with suppress(KeyboardInterrupt):
-        threading.Event().wait()
+        while not over.wait(1):  # a signal that comes right before a wait does not end it
+            pass
 
 
 def _interrupt(number: int, _before: Handlers) -> NoReturn:

@@ -7,7 +7,9 @@ from queue import Empty, SimpleQueue
 from zkcoord.shell.ports import Clock, Input
 
 LOOK_SECONDS = 1.0
-"""How often the clock is looked at: a machine may be suspended, and a wait counts only the time that it runs."""
+"""No wait is longer. A machine may be suspended, and a wait counts only the time that it runs. And Python handles a
+signal between two waits of the main thread: one that comes right before that thread sleeps, or that the system hands to
+another thread, does not wake it."""
 
 
 class ThreadInbox:
@@ -36,9 +38,9 @@ class ThreadInbox:
     def _first(self, until_ms: int | None) -> list[Input]:
         """Return the oldest input as soon as there is one; None when the time is over."""
         while True:
-            left_s = None if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
+            left_s = LOOK_SECONDS if until_ms is None else max(0, until_ms - self._clock.now_ms()) / 1000
             try:
-                return [self._items.get(timeout=left_s if left_s is None else min(left_s, LOOK_SECONDS))]
+                return [self._items.get(timeout=min(left_s, LOOK_SECONDS))]
             except Empty:
                 if until_ms is not None and self._clock.now_ms() >= until_ms:
                     return []
