@@ -112,7 +112,7 @@ class Tracker:
         key = key_of(path, kind)
         want = self._wants.get(key)
         if want is not None:
-            self._wants[key] = replace(want, beside=tuple(beside))
+            self._wants[key] = _Want(want.scope, want.by_writes, want.watch, want.armed, tuple(beside))
 
     def unwant(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Forget this node, and drop an answer under way."""
