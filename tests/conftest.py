@@ -172,8 +172,8 @@ def chroot(zookeeper: EmbeddedZooKeeper) -> str:
     from kazoo.client import KazooClient
 
     path = f"/test-{next(CHROOTS)}"
-    client = KazooClient(zookeeper.hosts, timeout=10)
-    client.start(timeout=10)
+    client = KazooClient(zookeeper.hosts, timeout=30)
+    client.start(timeout=120)
     try:
         client.create(path)
     finally:

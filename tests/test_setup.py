@@ -22,7 +22,7 @@ from zkcoord.demo.options import PARTITIONS_MAX, PARTITIONS_MIN, RATE_MAX, SECON
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 SETUP = SCRIPTS / "setup"
 TOOLS = ("bash", "cat", "cp", "cut", "dirname", "flock", "grep", "head", "id", "ls", "mkdir", "mv", "rm", "sha256sum")
-DEADLINE_S = 20
+DEADLINE_S = 120
 PLAYED = f"""#!/usr/bin/env bash
 case "$1 ${{2:-}}" in
     "-m venv")

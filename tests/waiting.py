@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 120.0  # only what fails takes so long
 TURN_SECONDS = 0.01
 
 

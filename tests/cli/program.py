@@ -1,5 +1,6 @@
 """A running `zkcoord`, and what the tests of the command line share."""
 
+import os
 import queue
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import IO
 import pytest
 from click.testing import Result
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0  # only what fails takes so long
 Run = Callable[..., Result]
 Spawn = Callable[..., "Program"]
 
@@ -24,7 +25,12 @@ class Program:
     def __init__(self, *arguments: str, lines_max: int | None = None) -> None:
         command = [sys.executable, "-m", "zkcoord.cli.main", *arguments]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_foreground
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_foreground,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
         )
         self._lines: dict[str, queue.SimpleQueue[str | None]] = {}
         self._threads: list[threading.Thread] = []
@@ -58,8 +64,12 @@ class Program:
         return lines
 
     def end(self) -> int:
-        """The exit code, once it has ended by itself."""
-        return self.process.wait(PATIENCE_SECONDS)
+        """The exit code, once it has ended by itself; fails with what its threads do when it does not end."""
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            pytest.fail("\n".join(["it does not end:", *self.rest("stderr")]))
 
     def close(self) -> None:
         """Kill what is left of it."""

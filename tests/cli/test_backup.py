@@ -52,8 +52,8 @@ def world(chroot: str) -> Iterator[World]:
 @pytest.fixture
 def other(chroot: str, zookeeper: Any) -> Iterator[World]:
     """An empty tree beside it."""
-    client = KazooClient(zookeeper.hosts, timeout=10)
-    client.start(timeout=10)
+    client = KazooClient(zookeeper.hosts, timeout=30)
+    client.start(timeout=120)
     path = "/" + chroot.partition("/")[2] + "-other"
     client.create(path)
     client.stop()

@@ -23,7 +23,7 @@ from zkcoord.tree.paths import DRAFT, TOPICS
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 120.0  # only what fails takes so long
 PARTITIONS = 4
 SESSION_MS = 4_000
 GROUP = "g"

@@ -17,7 +17,7 @@ from zkcoord.tree.paths import TOPICS, parents
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction, Write
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0  # only what fails takes so long
 TURN_SECONDS = 0.01
 
 

@@ -17,7 +17,7 @@ from zkcoord.errors import FencedError
 from zkcoord.kafka.client import Message
 from zkcoord.kafka.consumer import KafkaConsumer
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0  # only what fails takes so long
 TOPICS = itertools.count(1000)  # so many digits that names sort as they are made
 Open = Callable[..., KafkaConsumer]  # the fixture `open_consumer`
 QUIET = logging.getLogger("test.librdkafka")  # what a client of the test itself logs is nobody's business

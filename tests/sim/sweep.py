@@ -29,7 +29,7 @@ Scenario = Callable[[World], None]
 """Spawns, runs and judges one world; raises when something is wrong."""
 
 CHILDREN_MAX = os.cpu_count() or 1
-ANSWER_SECONDS = 300
+ANSWER_SECONDS = 900
 """A point takes some hundredths of a second; a child that says nothing for so long hangs."""
 OK, FAILED = b"+", b"-"
 

@@ -54,7 +54,6 @@ def a_closed_poll_consumer_joins(patch: Patch) -> None:
                 return
             self._started = True
         self._resets.check_credentials()
-        self._check_open()
         self._joined = True
         self._membership.start()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zkcoord.embedded import EmbeddedKafka
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120  # only what fails takes so long
 
 
 @pytest.fixture(scope="session")
