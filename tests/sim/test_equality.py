@@ -188,6 +188,19 @@ def test_a_partition_that_kafka_refuses_is_told_with_its_reason() -> None:
     assert (first.zookeeper, first.kafka, first.counts) == (scene.node(T0), None, scene.node(T0))
 
 
+def test_a_node_that_nobody_can_read_is_told_and_left_to_an_operator() -> None:
+    scene = without_readers()
+    path = DRAFT.offset(GROUP, T0)
+    stat = scene.world.ensemble.stat(path)
+    assert stat is not None
+    scene.world.ensemble.operate(SetNode(path, b"many", stat.version))
+    found = equality(scene, ZOOKEEPER)
+    (first,) = found.look((), guard(scene), scene.world.now_ms)
+    assert (first.partition, first.zookeeper) == (T0, None)
+    assert first.why.endswith("an operator must set it to a number")
+    assert scene.world.ensemble.data(path) == b"many"
+
+
 def test_a_kafka_that_does_not_answer_is_an_error_and_changes_nothing() -> None:
     scene = without_readers()
     scene.log.go_away(scene.world.now_ms + 1_000)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from zkcoord.cli.forgetting import forget_in_kafka
 from zkcoord.cli.group_waiting import first_problem
 from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import print_json
@@ -101,8 +102,12 @@ def delete(settings: Settings, name: str, timeout_ms: int, offsets: bool) -> Non
 
     Its offsets stay unless --offsets is given, and with them what belongs to them: whoever joins it again continues
     there. What people decided about the group is forgotten. `group list` does not show it until then. A group without
-    offsets is deleted whole.
+    offsets is deleted whole. Offsets in Kafka go first: of a group that has some --offsets needs --bootstrap-servers.
     """
+    if offsets:
+        address = settings.zookeeper_address()
+        with settings.tree() as tree:
+            forget_in_kafka(settings, tree, read_tree(tree, address).layout, name)
     _carry_out(settings, name, DELETE, timeout_ms, **({"offsets": True} if offsets else {}))
 
 

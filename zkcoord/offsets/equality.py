@@ -75,7 +75,9 @@ class Equality:
 
     def _is_equal(self, partition: TopicPartition, before: GroupSeen, after: GroupSeen, commits: Commits) -> bool:
         """True by either reading of the node: the owner may have committed to both stores in between."""
-        commit = commits.get(partition)
+        commit, found = commits.get(partition), after.offsets.get(partition)
+        if found is not None and found.problem is not None:
+            return False
         return any(self._agree(_node(seen, partition), commit, seen, partition) for seen in (before, after))
 
     def _agree(
