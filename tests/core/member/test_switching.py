@@ -52,7 +52,7 @@ def test_an_offset_store_sets_every_held_offset_and_says_so_in_the_multi_that_ac
     assert (back.offsets, back.status.store, back.status.step) == ({T0: 5, T1: 5}, "zookeeper", 8)
 
 
-def test_an_offset_store_that_is_refused_is_decided_again_with_what_somebody_else_wrote() -> None:
+def test_f114_an_offset_store_that_is_refused_is_decided_again_with_what_somebody_else_wrote() -> None:
     member = holding(T0, T1)
     member.finds(switch("dual"))
     member.decides()

@@ -118,8 +118,12 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
         ended |= {
             p for p, a in mirror.acked.items() if a.since_ms <= before_ms and p in held and held[p].mzxid == a.mzxid
         }
-    if not ended:
+    if memory.commit is not None:  # what is committed to its node next is set by that
+        ended -= (memory.commit.offsets.keys() - memory.commit.spoiled) & mirror.failing & memory.readable
+    elif not ended:
         return [], fast_replace(memory, mirror=_swept(view, memory, now_ms))
+    if not ended:
+        return [], memory
     offsets = {p: held[p].offset for p in sorted(ended)}
     decisions: list[Decision] = [CommitOffsets(held={p: held[p] for p in offsets}, offsets=offsets)]
     return decisions, fast_replace(memory, writing=offsets)

@@ -1,0 +1,353 @@
+"""How a member keeps offsets in Kafka: view in, every decision out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.member.members import FIRST, ME, NOW, T0, T1, announce, commit, other, stop
+from tests.core.member.stores import CHECKPOINT_MS, HELD, PATIENCE_MS, WORKS, Keeper, done, failed, reads, to_kafka
+from zkcoord.core.command import Option
+from zkcoord.core.member.decisions import (
+    Announce,
+    AnswerRequest,
+    AskStart,
+    AskStop,
+    CommitOffsets,
+    LetGo,
+    LosePartitions,
+    ReleasePartitions,
+    Report,
+    SwitchStore,
+)
+from zkcoord.core.member.view import Position
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
+from zkcoord.core.view import Owner
+from zkcoord.errors import FencedError, UnavailableError, UsageError
+
+AWAY = UnavailableError("no broker answers")
+
+
+def keeper(*held: TopicPartition, level: bool = True) -> Keeper:
+    """A member in the store `kafka`."""
+    return Keeper(*held, store="kafka", level=level)
+
+
+def told(event: str, partition: TopicPartition, offset: int, own: int) -> Report:
+    """What is reported of a stranger's commit."""
+    fields = {"partitions": [partition], "offset": offset, "own": own, "level": "warning"}
+    return Report(event=event, fields=fields)
+
+
+def committed(offsets: dict[TopicPartition, int]) -> Report:
+    """What is reported of a commit."""
+    return Report(event="offsets_committed", fields={"offsets": offsets})
+
+
+def fenced(partition: TopicPartition) -> AnswerRequest:
+    """The answer to a commit of what does not run any more."""
+    return AnswerRequest(number=1, error=FencedError, why=f"not held by this consumer any more: {partition}")
+
+
+def committing(*held: TopicPartition) -> Keeper:
+    """A member that has looked at what stands in Kafka, and sent a commit of T0."""
+    member = keeper(*held)
+    member.asks(commit({T0: 8}))
+    assert member.decides() == [reads(T0)]
+    member.kafka_answers({})
+    assert member.decides() == [to_kafka({T0: 8})]
+    return member
+
+
+def test_a_commit_looks_at_what_stands_there_then_goes_to_kafka_and_is_answered_when_kafka_has_it() -> None:
+    member = committing(T0, T1)
+    assert member.decides() == []
+    member.kafka_answers(done(T0))
+    assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
+    assert member.memory.held == {T0: HELD._replace(offset=8), T1: HELD}  # the node is as it was
+    member.asks()
+    assert member.decides() == []
+
+
+def test_what_is_asked_for_meanwhile_goes_with_the_next_one() -> None:
+    member = committing(T0, T1)
+    member.asks(commit({T0: 8}), commit({T0: 9}), commit({T1: 7}))
+    assert member.decides() == []
+    member.kafka_answers(done(T0))
+    assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
+    member.has(requests=member.view.requests[1:])
+    assert member.decides() == [reads(T0, T1)]
+    member.kafka_answers({})
+    assert member.decides() == [to_kafka({T0: 9, T1: 7})]
+
+
+def test_f111_a_commit_without_an_answer_is_made_in_the_nodes_and_answered_then() -> None:
+    member = committing(T0)
+    now_ms = NOW + 2 * PATIENCE_MS
+    why = f"Kafka did not answer within {2 * PATIENCE_MS} ms"
+    assert member.decides(now_ms - 1) == []
+    assert member.decides(now_ms) == [failed(why, T0)]
+    assert member.decides(now_ms) == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+    member.node(T0, 8, 4, 80)
+    assert member.decides(now_ms) == [committed({T0: 8}), AnswerRequest(number=1)]
+
+
+@pytest.mark.parametrize("answer", ["unknown", "raised", "left out", "refused"])
+def test_f111_what_kafka_did_not_take_for_certain_goes_to_its_node(answer: str) -> None:
+    member = committing(T0, T1)
+    if answer == "raised":
+        member.kafka_answers(error=AWAY)
+    else:
+        missing = {} if answer == "left out" else {answer: {T0: AWAY}}
+        member.kafka_answers(CommitOutcome(**missing))  # type: ignore[arg-type]
+    why = "None" if answer == "left out" else "no broker answers"
+    assert member.decides() == [failed(why, T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+    member.node(T0, 8, 4, 80)
+    assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
+
+
+def test_f111_of_a_commit_taken_in_part_only_the_rest_goes_to_the_nodes() -> None:
+    member = keeper(T0, T1)
+    member.asks(commit({T0: 8, T1: 9}))
+    member.decides()
+    member.kafka_answers({})
+    assert member.decides() == [to_kafka({T0: 8, T1: 9})]
+    member.kafka_answers(CommitOutcome(done=frozenset({T1}), refused={T0: UsageError("no right")}))
+    assert member.decides() == [failed("no right", T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+    member.node(T0, 8, 4, 80)
+    assert member.decides() == [committed({T0: 8, T1: 9}), AnswerRequest(number=1)]
+    member.asks(commit({T1: 10}))  # what Kafka takes goes there
+    assert member.decides() == [reads(T1)]
+
+
+def test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_read_again() -> None:
+    member = committing(T0)
+    member.has(leased=False)
+    assert member.decides()[0] == LosePartitions(partitions=(T0,), resuming=True)
+    member.runs()
+    member.has(leased=True)
+    assert member.decides() == [
+        AnswerRequest(number=1, error=FencedError, why="not held by this consumer any more: t-0")
+    ]
+    member.asks()
+    assert member.decides() == []  # 8 may be committed: it does not start at 5 before that is known
+    member.kafka_answers(CommitOutcome(unknown={T0: AWAY}))
+    assert member.decides() == [failed("no broker answers", T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 5})]
+    member.has(writing=True)
+    assert member.decides() == []
+    member.has(writing=False)
+    member.node(T0, 5, 4, 80)
+    assert member.decides() == [AskStart(positions={T0: 5}, incarnations={T0: 1}, resumes=True)]
+
+
+def test_an_answer_behind_the_end_of_the_lease_counts_and_the_partition_starts_there_but_the_program_is_not_told() -> (
+    None
+):
+    member = committing(T0)
+    member.has(leased=False)
+    member.decides()
+    member.runs()
+    member.kafka_answers(done(T0))
+    assert AnswerRequest(number=1) not in member.decides()
+    member.has(leased=True)
+    assert member.decides() == [AskStart(positions={T0: 8}, incarnations={T0: 1}, resumes=True)]
+
+
+def test_f112_a_commit_of_a_stranger_behind_is_where_the_partition_starts_again_with_its_node_set() -> None:
+    member = keeper(T0, T1)
+    member.asks(commit({T0: 8, T1: 9}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=9)})
+    assert member.decides() == [
+        told("foreign_offset", T0, 2, 8),
+        LosePartitions(partitions=(T0,)),
+        to_kafka({T1: 9}),
+    ]
+    member.runs(T1)
+    member.kafka_answers(done(T1))
+    here = HELD._replace(offset=2)
+    assert member.decides() == [CommitOffsets(held={T0: here}, offsets={T0: 2})]
+    member.node(T0, 2, 4, 80)
+    assert member.decides() == [AskStart(positions={T0: 2}, incarnations={T0: 1}, resumes=True)]
+    member.called("start", T0, number=2, resumes=True)
+    why = "taken away, or set by somebody else, meanwhile: t-0"
+    decisions = member.decides()
+    assert AnswerRequest(number=1, error=FencedError, why=why) in decisions
+    member.asks()
+    assert member.decides() == [reads(T0)]
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T0: 2}, mzxid=80)]
+
+
+def test_f112_a_commit_of_a_stranger_ahead_is_told_and_written_over() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=9_000)})
+    assert member.decides() == [told("offset_overwritten", T0, 9_000, 8), to_kafka({T0: 8})]
+
+
+def test_f112_a_final_offset_does_not_go_over_what_a_stranger_has_set_back() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.finds(stop(T0))
+    assert member.decides() == [AskStop(partitions=(T0,))]
+    member.called("stop", T0)
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    member.decides()
+    member.answers({T0: 8})
+    decisions = member.decides()
+    while not isinstance(decisions[0], ReleasePartitions):
+        assert decisions == [CommitOffsets(held={T0: HELD._replace(offset=2)}, offsets={T0: 2})]
+        member.node(T0, 2, 4, 80)
+        decisions = member.decides()
+    release = decisions[0]
+    assert isinstance(release, ReleasePartitions)
+    assert (release.offsets, release.held[T0].offset, release.tenured) == ({}, 2, True)
+
+
+def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_there_is_not_followed() -> None:
+    member = committing(T0)
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    assert member.decides() == [failed("in use", T0)]
+    for n, offset in enumerate((8, 9, 10)):
+        member.asks(commit({T0: offset}))
+        [write] = member.decides()
+        assert isinstance(write, CommitOffsets)
+        member.node(T0, offset, 4 + n, 80 + n)
+        assert member.decides() == [committed({T0: offset}), AnswerRequest(number=1)]
+    member.asks()
+    assert member.decides() == []
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 10}, mzxid=82)]  # nothing is read before it
+    member.kafka_answers(done(T0))
+    assert member.decides(NOW + 1_000) == [WORKS]
+    member.asks(commit({T0: 11}))
+    assert member.decides(NOW + 1_000) == [reads(T0)]
+
+
+def test_a_commit_does_not_wait_for_the_attempt_to_reach_kafka_again() -> None:
+    member = committing(T0)
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    member.decides()
+    member.asks()
+    member.decides(NOW + 1_000)
+    assert member.decides(NOW + 1_000) == []
+    member.asks(commit({T0: 9}))
+    assert member.decides(NOW + 1_000) == [CommitOffsets(held={T0: HELD}, offsets={T0: 9})]
+
+
+def test_f110_a_tenure_that_is_an_hour_old_ends_with_a_checkpoint_of_what_is_committed() -> None:
+    member = committing(T0, T1)
+    member.kafka_answers(done(T0))
+    member.decides()
+    member.asks()
+    hour_ms = NOW + CHECKPOINT_MS
+    assert member.decides(hour_ms - 1) == []
+    now = {T0: HELD._replace(offset=8), T1: HELD}
+    assert member.decides(hour_ms) == [CommitOffsets(held=now, offsets={T0: 8, T1: 5})]
+    member.reads({T0: Position(8, 4, None, 80), T1: Position(5, 4, None, 80)})
+    assert member.decides(hour_ms) == [reads(T0, T1)]
+    member.kafka_answers({})
+    assert member.decides(hour_ms) == [to_kafka({T0: 8, T1: 5}, mzxid=80)]
+    member.kafka_answers(done(T0, T1))
+    assert member.decides(hour_ms) == []
+    assert member.decides(hour_ms + CHECKPOINT_MS - 1) == []
+
+
+def test_f110_a_busy_partition_has_its_checkpoint_too_and_it_waits_for_the_commit_under_way() -> None:
+    member = keeper(T0)
+    for n in range(1, 4):
+        now_ms = NOW + n * CHECKPOINT_MS // 4
+        member.asks(commit({T0: 5 + n}))
+        assert member.decides(now_ms) == [reads(T0)]
+        member.kafka_answers({})
+        member.decides(now_ms)
+        member.kafka_answers(done(T0))
+        assert member.decides(now_ms)[1:] == [AnswerRequest(number=1)]
+    hour_ms = NOW + CHECKPOINT_MS
+    member.asks(commit({T0: 9}))
+    assert member.decides(hour_ms - 1) == [reads(T0)]
+    assert member.decides(hour_ms) == []
+    member.kafka_answers({})
+    member.decides(hour_ms)
+    member.kafka_answers(done(T0))
+    assert member.decides(hour_ms) == [CommitOffsets(held={T0: HELD._replace(offset=9)}, offsets={T0: 9})]
+
+
+def test_a_release_waits_for_the_commit_under_way_for_a_third_of_the_rebalance_timeout_and_ends_the_tenure() -> None:
+    member = committing(T0)
+    member.finds(stop(T0))
+    member.decides()
+    member.called("stop", T0)
+    member.answers({})
+    assert member.decides() == [fenced(T0)]
+    member.asks()
+    assert member.decides() == []
+    [release] = member.decides(NOW + PATIENCE_MS)
+    assert isinstance(release, ReleasePartitions)
+    assert (release.held, release.offsets, release.tenured) == ({T0: HELD}, {}, True)
+    member = committing(T0)
+    member.finds(stop(T0))
+    member.decides()
+    member.called("stop", T0)
+    member.answers({})
+    member.decides()
+    member.kafka_answers(done(T0))
+    decisions = member.decides()
+    assert isinstance(decisions[0], ReleasePartitions)
+    assert decisions[0].held == {T0: HELD._replace(offset=8)}
+
+
+def test_what_was_taken_away_is_not_committed_and_an_answer_about_it_changes_nothing() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.reads({}, {T0: Owner("", 1)})
+    assert member.decides() == [LosePartitions(partitions=(T0,)), LetGo(partitions=(T0,))]
+    member.runs()
+    member.kafka_answers({})
+    [answer] = member.decides()
+    assert isinstance(answer, AnswerRequest)
+    assert answer.error is FencedError
+    member = committing(T0)
+    member.reads({}, {T0: Owner("", 1)})
+    member.decides()
+    member.runs()
+    member.kafka_answers(done(T0))
+    member.decides()
+    assert member.memory.held == {}
+
+
+def test_a_change_of_the_store_waits_for_the_commit_under_way_and_sets_what_was_acknowledged() -> None:
+    member = committing(T0, T1)
+    member.finds(other(Option.OFFSET_STORE, FIRST, offsets="dual", step=2))
+    assert member.decides() == []
+    member.kafka_answers(done(T0))
+    [switch] = member.decides()
+    assert isinstance(switch, SwitchStore)
+    assert switch.offsets == {T0: 8, T1: 5}
+    member.finds()
+    member.reads({T0: Position(8, 4, None, 80), T1: Position(5, 4, None, 80)})
+    changed = Report(event="offset_store_changed", fields={"store": "dual", "step": 2})
+    assert member.decides() == [changed]
+    assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
+    member.asks()
+    assert member.decides() == [to_kafka({T0: 8, T1: 5}, mzxid=80)]
+
+
+def test_a_range_is_announced_from_what_kafka_acknowledged() -> None:
+    member = committing(T0)
+    member.kafka_answers(done(T0))
+    member.decides()
+    member.asks(announce({T0: (5, 9)}))
+    assert isinstance(member.decides()[0], LosePartitions)
+    member.runs(T0)
+    member.asks(announce({T0: (8, 9)}))
+    [announced] = member.decides()
+    assert isinstance(announced, Announce)
+    assert set(announced.status.batch) == {T0}
+    assert announced.status.held[T0].thread == ME

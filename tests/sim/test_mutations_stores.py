@@ -1,0 +1,151 @@
+"""The simulator can fail: each rule of a member that keeps offsets in Kafka, taken away, is missed within a stated
+number of seeds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.sim import test_failures_offsets as offsets
+from tests.sim.mutations import Case, Patch, must_be_missed
+from tests.sim.store_scene import store_storm
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import mirroring, resume, start_offsets, starts, stops, switching
+from zkcoord.core.member.decisions import AcknowledgeStarts, ReleasePartitions
+from zkcoord.core.tenure import CommitOutcome, Foreign
+
+
+def in_kafka(seed: int) -> None:
+    """A storm over a group in the store `kafka`."""
+    store_storm(seed, "kafka", steps=0)
+
+
+def moving(seed: int) -> None:
+    """A storm over a group that a tool moves between the stores."""
+    store_storm(seed, steps=6)
+
+
+def a_start_sets_no_node(patch: Patch) -> None:
+    """A start's acknowledgement begins no tenure."""
+    original = starts._acknowledge
+
+    def acknowledge(view: Any, memory: Any, start: Any, granted: Any, standing: Any) -> Any:
+        (decision,), memory = original(view, memory, start, granted, standing)
+        assert isinstance(decision, AcknowledgeStarts)
+        first = {p: begins for p, begins in decision.first.items() if granted[p].offset is None}
+        return [fast_replace(decision, first=first)], memory
+
+    patch.setattr(starts, "_acknowledge", acknowledge)
+
+
+def a_start_reads_the_node_alone(patch: Patch) -> None:
+    """What Kafka has is not asked where a partition starts."""
+    patch.setattr(start_offsets, "committed", lambda view, memory, start, partition, at: at.offset)
+
+
+def a_start_believes_kafka(patch: Patch) -> None:
+    """A commit of another tenure counts."""
+    original = start_offsets.committed
+
+    def committed(view: Any, memory: Any, start: Any, partition: Any, at: Any) -> Any:
+        commit = start.commits.get(partition)
+        return original(view, memory, start, partition, at) if commit is None else commit.offset
+
+    patch.setattr(start_offsets, "committed", committed)
+
+
+def a_release_keeps_the_tenure(patch: Patch) -> None:
+    """A release sets only nodes whose offset changes, by what was acknowledged."""
+    original = stops.advance
+
+    def advance(*given: Any) -> Any:
+        decisions, memory = original(*given)
+        return [fast_replace(d, tenured=False) if isinstance(d, ReleasePartitions) else d for d in decisions], memory
+
+    patch.setattr(stops, "advance", advance)
+
+
+def a_commit_without_an_answer_is_taken_for_done(patch: Patch) -> None:
+    """What became of it is not known, and the program is told that it is committed."""
+    original = mirroring._committed
+
+    def committed(view: Any, memory: Any, exchange: Any, outcome: CommitOutcome, now_ms: int) -> Any:
+        return original(view, memory, exchange, CommitOutcome(done=frozenset(exchange.targets)), now_ms)
+
+    patch.setattr(mirroring, "_committed", committed)
+
+
+def a_commit_without_an_answer_ends_no_tenure(patch: Patch) -> None:
+    """It may land late over a later one. (What waits for it is committed to its node only while Kafka fails.)"""
+    patch.setattr(mirroring, "_doubting", lambda memory, partitions: memory.mirror)
+
+
+def starts_again_while_a_commit_is_under_way(patch: Patch) -> None:
+    """What is committed may still change under a start."""
+    patch.setattr(resume, "unsettled", lambda memory: set())
+
+
+def follows_strangers_forwards(patch: Patch) -> None:
+    """A stranger's commit ahead is taken over, too."""
+    original = mirroring.foreign
+
+    def judged(position: int, commit: Any) -> Foreign:
+        verdict = original(position, commit)
+        return Foreign.ADOPT if verdict is Foreign.OVERWRITE else verdict
+
+    patch.setattr(mirroring, "foreign", judged)
+
+
+def looks_at_nothing(patch: Patch) -> None:
+    """What a stranger has set back is written over."""
+    patch.setattr(mirroring, "foreign", lambda position, commit: Foreign.IGNORE)
+
+
+def makes_no_checkpoint(patch: Patch) -> None:
+    """The node of a partition that is held is never set."""
+    original = mirroring.renew
+    patch.setattr(
+        mirroring,
+        "renew",
+        lambda view, memory, now_ms: original(
+            view, fast_replace(memory, mirror=fast_replace(memory.mirror, due_ms=None)), now_ms
+        ),
+    )
+
+
+def changes_the_store_over_a_commit(patch: Patch) -> None:
+    """A change of the store does not wait for the commit under way, and sets nothing."""
+    original = switching.begin
+
+    def begin(memory: Any, sequence: str, command: Any) -> Any:
+        changed = original(memory, sequence, command)
+        return fast_replace(changed, switch=changed.switch._replace(before={}))
+
+    patch.setattr(switching, "begin", begin)
+
+
+dead = offsets.test_f111_a_commit_of_a_dead_owner_that_lands_late_does_not_count
+released = offsets.test_f110_what_was_released_stands_in_its_node_when_kafka_forgets_it
+strangers = offsets.test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over
+lost = offsets.test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkpoint_only
+
+CASES = (
+    Case(a_start_sets_no_node, partial(dead, store="kafka"), 3),
+    Case(a_start_reads_the_node_alone, in_kafka, 5),
+    Case(a_start_believes_kafka, in_kafka, 5),
+    Case(a_release_keeps_the_tenure, released),
+    Case(a_commit_without_an_answer_is_taken_for_done, in_kafka, 5),
+    Case(a_commit_without_an_answer_ends_no_tenure, in_kafka, 5),
+    Case(starts_again_while_a_commit_is_under_way, in_kafka, 5),
+    Case(follows_strangers_forwards, strangers),
+    Case(looks_at_nothing, strangers),
+    Case(makes_no_checkpoint, lost),
+    Case(changes_the_store_over_a_commit, moving, 10),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mutate.__name__)
+def test_a_rule_that_is_taken_away_is_missed(case: Case) -> None:
+    must_be_missed(*case)
