@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from random import Random
 
 from tests.sim.actors import GROUP
 from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene
 from tests.sim.zookeeper import Ensemble
 from zkcoord.cli.store_migration import Migration, Places, Stage, Turn
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import STORES
+from zkcoord.core.tenure import CommitOutcome
+from zkcoord.errors import UnavailableError
 from zkcoord.migrate import current
+from zkcoord.offsets.ports import Commits
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.snapshot import Node, Read
 from zkcoord.tree.writes import Transaction
@@ -57,6 +63,48 @@ class ToolTree:
         return CommitDone(0, Outcome.COMMITTED, result.versions, made=result.made, zxid=result.zxid)
 
 
+class Unmoved:
+    """What a tool does in here moves no offset that counts."""
+
+    def __init__(self, scene: StoreScene) -> None:
+        self._scene = scene
+
+    def _counted(self) -> dict[TopicPartition, int | None]:
+        return {p: self._scene.ledger.counted(p) for p in self._scene.partitions()}
+
+    def __enter__(self) -> None:
+        self._before = self._counted()
+
+    def __exit__(self, *_: object) -> None:
+        after = self._counted()
+        if after != self._before:
+            self._scene.world.fail(f"a tool moved offsets: {self._before} to {after}")
+
+
+class CarefulTree(ToolTree):
+    """A tool's writes to ZooKeeper, each looked at."""
+
+    def __init__(self, scene: StoreScene, dies_at: int | None = None, *, behind: bool = False) -> None:
+        super().__init__(scene.world.ensemble, dies_at, behind=behind)
+        self._scene = scene
+
+    def commit(self, transaction: Transaction) -> CommitDone:
+        with Unmoved(self._scene):
+            return super().commit(transaction)
+
+
+class CarefulStore(LogStore):
+    """A tool's commits to Kafka, each looked at."""
+
+    def __init__(self, scene: StoreScene) -> None:
+        super().__init__(scene.log)
+        self._scene = scene
+
+    def commit(self, group: str, commits: Commits) -> CommitOutcome:
+        with Unmoved(self._scene):
+            return super().commit(group, commits)
+
+
 class StoreTool:
     """One run of the tool. It takes its turns in the background, until it ends or dies."""
 
@@ -64,14 +112,14 @@ class StoreTool:
         self, scene: StoreScene, goal: str, run: str = "r1", *, dies_at: int | None = None, behind: bool = False
     ) -> None:
         self._scene = scene
-        self.tree = ToolTree(scene.world.ensemble, dies_at, behind=behind)
+        self.tree = CarefulTree(scene, dies_at, behind=behind)
         self.turns: list[Turn] = []
         self.died = False
         places = Places(
             tree=self.tree,
             layout=scene.world.layout,
             tree_id=tree_id(scene),
-            kafka=LogStore(scene.log),
+            kafka=CarefulStore(scene),
             existing=frozenset(scene.partitions()),
         )
         who = {"who": f"ann of {run}", "when": "now", "run": run}
@@ -93,6 +141,8 @@ class StoreTool:
                 self.migration.give_up()
         except ToolDiedError:
             self.died = True
+        except UnavailableError as error:
+            self.turns.append(Turn(Stage.WAITING, "", 0, str(error)))
         self._scene.world.trace("tool", self.turns[-1:], self.died)
         if not self.over:
             self._later()
@@ -101,3 +151,22 @@ class StoreTool:
         """Run until it is over; its last turn."""
         self._scene.world.run_until(lambda: self.over, steps, "the tool is over")
         return self.turns[-1] if self.turns else None
+
+
+def tools_at_work(scene: StoreScene, drawn: Random, until_ms: int) -> None:
+    """Until then people run the tool again and again, to any store. Some runs die, some take over from others."""
+    runs: list[StoreTool] = []
+
+    def look() -> None:
+        if scene.world.now_ms >= until_ms:
+            return
+        if not runs or runs[-1].over or drawn.random() < 0.05:
+            dies_at = drawn.choice((None, None, 1, 2, 3, 4))
+            runs.append(
+                StoreTool(
+                    scene, drawn.choice(STORES), f"r{len(runs)}", dies_at=dies_at, behind=drawn.choice((True, False))
+                )
+            )
+        scene.world.at(scene.world.now_ms + 2 * TURN_MS, look)
+
+    look()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.sim.actors import GROUP
 from tests.sim.moments import CrashPlan
-from tests.sim.script import on_seeds
-from tests.sim.store_scene import StoreScene, begin_in
-from tests.sim.store_tool import StoreTool, ToolTree
+from tests.sim.offset_log import LogFaults
+from tests.sim.scenarios import STORM_MS
+from tests.sim.script import Script, on_seeds
+from tests.sim.store_scene import STORM_STEPS, StoreScene, begin_in
+from tests.sim.store_tool import StoreTool, ToolTree, tools_at_work
 from zkcoord.cli.store_migration import Stage
+from zkcoord.core.record import STORES
 from zkcoord.group_report import read_group
 
 WAYS = [("zookeeper", "dual"), ("dual", "kafka"), ("kafka", "dual"), ("dual", "zookeeper")]
@@ -235,3 +240,23 @@ def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_
     assert last is not None
     assert last.stage is Stage.DONE
     settled(scene, "zookeeper")
+
+
+@on_seeds(6)
+def test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store(seed: int) -> None:
+    """Coordinators, consumers and tools die; Kafka answers late, in part or not at all; strangers commit."""
+    drawn = Random(f"tools {int(seed)}")
+    scene = begin_in(seed, drawn.choice(STORES), None, topics={"t": 6})
+    world = scene.world
+    scene.log.faults = LogFaults.drawn(seed)
+    scene.log.trouble(world.now_ms, world.now_ms + STORM_MS, scene.partitions())
+    tools_at_work(scene, drawn, world.now_ms + STORM_MS)
+    for action in (lambda: scene.join("late"), lambda: Script.leave(scene, "consumer0")):
+        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
+    world.storm(STORM_STEPS)
+    scene.calm()
+    goal = drawn.choice(STORES)
+    last = StoreTool(scene, goal, "last").finish(60_000)
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, goal)
+    scene.calm()
