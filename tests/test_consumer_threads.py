@@ -337,7 +337,7 @@ def test_f63_a_request_that_cannot_be_served_fails_alone() -> None:
         if request.name == "stop":
             request.future.set_result(None)
         else:
-            request.argument.nothing  # noqa: B018
+            raise AttributeError("it has no offsets")
 
     role.requested = requested  # type: ignore[method-assign]
     wrong, stop = Request("commit"), Request("stop")

@@ -47,7 +47,7 @@ class UnknownPartitionError(UsageError):
         self.partitions = frozenset(partitions)
 
 
-class ConsumerRebalanceFailed(ZkcoordError):  # noqa: N818 - the draft's own name
+class ConsumerRebalanceFailed(ZkcoordError):
     """A group could not be rebalanced within its retries (draft, "ConsumerRebalanceFailedException")."""
 
     exit_code = 3

@@ -71,7 +71,7 @@ class Frame:
     def __init__(self, ranges: Collection[OffsetRange], cancelled: threading.Event) -> None:
         self.ranges, self._cancelled = ranges, cancelled
 
-    def toLocalIterator(self) -> Iterator[tuple[str, int, int, int]]:  # noqa: N802 - as Spark spells it
+    def toLocalIterator(self) -> Iterator[tuple[str, int, int, int]]:
         """The records; raises when the batch is cancelled."""
         for each in self.ranges:
             if self._cancelled.wait(random.uniform(0, WORK_S)):

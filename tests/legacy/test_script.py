@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from tests.legacy.lab import BACKOFF_MS, EACH_AT_LENGTH, RETRIES, Lab
+from tests.legacy.lab import BACKOFF_MS, EACH_AT_LENGTH, RETRIES, Lab, OldConsumer
 from tests.sim.actors import GROUP
 from tests.sim.old_scene import OldScene
 from tests.sim.script import ScriptWorld
@@ -17,6 +18,7 @@ from zkcoord.tree.writes import ANY_VERSION, CreateNode, DeleteNode
 pytestmark = [pytest.mark.legacy, pytest.mark.zookeeper]
 
 Owners = dict[str, str]
+
 UNREADABLE = b"t"
 EVENTS = (
     "join a",
@@ -31,6 +33,11 @@ EVENTS = (
     "unpoke",
     "leave a",
 )
+
+
+def rebalanced_beyond(consumer: OldConsumer, count: int) -> bool:
+    """True once it has begun to rebalance more often than that."""
+    return consumer.rebalances() > count
 
 
 def scripted(version: str) -> tuple[list[Owners], str]:
@@ -85,7 +92,8 @@ def test_a_real_group_has_the_owners_that_the_scripted_one_has_after_each_event(
             case ["lose"]:
                 lab.zk.delete(lab.path("owners", "t", "0"))
         if event in ("grow", "rewrite", "unreadable", "readable", "poke", "unpoke"):
-            wait_until(lambda: all(c.rebalances() > n for c, n in zip(lab.consumers, before, strict=True)), event)  # noqa: B023
+            for consumer, count in zip(lab.consumers, before, strict=True):
+                wait_until(partial(rebalanced_beyond, consumer, count), event)
         lab.await_owners({partition: f"g_{name}-0" for partition, name in owners.items()})
     real = lab.registration(lab.consumers[2])
     assert {**json.loads(text), "timestamp": ""} == {**json.loads(real), "timestamp": ""}

@@ -1,6 +1,5 @@
 """The engine on a tree in memory: every place where it can break off, and who may go on."""
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -179,7 +178,10 @@ def test_a_tree_that_changes_all_the_time_is_given_up_with_the_path(revisions: R
 
 def test_a_missing_right_names_the_path(revisions: Revisions, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = MemoryTree()
-    denied: Callable[[Transaction], CommitDone] = lambda _: CommitDone(0, Outcome.REFUSED, failed_at=2, reason="NoAuth")  # noqa: E731
+
+    def denied(_: Transaction) -> CommitDone:
+        return CommitDone(0, Outcome.REFUSED, failed_at=2, reason="NoAuth")
+
     monkeypatch.setattr(tree, "commit", denied)
 
     with pytest.raises(UsageError, match="refuses the write of /zkcoord/schema: give this user the right"):

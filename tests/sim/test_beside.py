@@ -112,7 +112,10 @@ def test_f100_a_slow_program_is_released_in_time_for_the_last_try_of_an_old_join
     assert isinstance(application, Application)
     go_on = hold_calls(application)
     joiner = scene.start_old("oldb")
-    settled = lambda: len(joiner.registry) == 2  # noqa: E731
+
+    def settled() -> bool:
+        return len(joiner.registry) == 2
+
     scene.world.run_until(settled, what="the old joiner has its share")
     assert gave_up(scene) == []
     go_on()

@@ -50,7 +50,10 @@ def test_f98_the_reader_of_an_owner_that_somebody_emptied_is_stopped_before_anot
     for name in ("consumer2", "consumer3"):
         script.world.spawn(name, script.consumers)
     told(script)
-    shared = lambda: script.balanced() and bool(script.owned("consumer3"))  # noqa: E731
+
+    def shared() -> bool:
+        return script.balanced() and bool(script.owned("consumer3"))
+
     script.world.run_until(shared, what="it is given anew")
     assert len(script.commands_sent("stop-fetcher", T0)) == 1
     script.calm()
@@ -76,10 +79,16 @@ def test_f98_who_may_have_read_the_owner_before_it_was_emptied_is_waited_for(see
     script.settle()
     script.join("heir")
     go_on: list[Callable[[], None]] = []
-    given = lambda: script.registered("heir") and script.outstanding("heir") == 1  # noqa: E731
+
+    def given() -> bool:
+        return script.registered("heir") and script.outstanding("heir") == 1
+
     go_on.append(hold_calls(script.application("heir")))
     script.world.run_until(given, what="it is told to start")
-    asked = lambda: bool(script.application("heir")._calls)  # noqa: E731
+
+    def asked() -> bool:
+        return bool(script.application("heir")._calls)
+
     script.world.run_until(asked, what="its program is told to start")
     mine = next(p for p in script.partitions() if script.owner(p) == script.member("heir"))
     script.world.ensemble.operate(SetNode(DRAFT.owner(GROUP, mine), b"", ANY_VERSION))
@@ -101,7 +110,10 @@ def test_f98_a_reader_that_does_not_stop_is_evicted_and_its_grace_is_waited_for(
     hold_calls(script.application(reader))
     empty(script)
     take_over(script)
-    started = lambda: len(script.journal("start", T0)) == 2  # noqa: E731
+
+    def started() -> bool:
+        return len(script.journal("start", T0)) == 2
+
     script.world.run_until(started, 40_000, "another reads it")
 
 

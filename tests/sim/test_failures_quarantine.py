@@ -51,7 +51,10 @@ def poisoned_group(seed: int) -> tuple[Script, list[str]]:
     for name in names:
         script.join(name)
         cannot_start(script.application(name))
-    found = lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and str(POISON) in poisoned(script)  # noqa: E731
+
+    def found() -> bool:
+        return bool(world.ensemble.data(DRAFT.state(GROUP))) and str(POISON) in poisoned(script)
+
     world.run_until(found, 30_000)
     world.run_until(lambda: not script.outstanding(), 20_000, "nothing is under way")
     return script, names
@@ -65,7 +68,10 @@ def test_f45_a_partition_that_nobody_can_start_is_quarantined_and_everything_els
     for name in names:
         script.join(name)
     broken = {name: cannot_start(script.application(name)) for name in names}
-    found = lambda: bool(world.ensemble.data(DRAFT.state(GROUP))) and str(POISON) in poisoned(script)  # noqa: E731
+
+    def found() -> bool:
+        return bool(world.ensemble.data(DRAFT.state(GROUP))) and str(POISON) in poisoned(script)
+
     world.run_until(found, 30_000)
     assert script.state()["quarantined"][str(POISON)]["why"].startswith("broke g_consumer")
     assert "the application cannot start" in script.state()["quarantined"][str(POISON)]["why"]

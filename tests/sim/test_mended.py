@@ -74,7 +74,9 @@ def test_f68_a_node_that_nobody_can_parse_is_watched_until_it_is_mended(seed: in
     mended_ms = world.now_ms
     script.write(SetNode(path, b"" if place == "owner" else good, ANY_VERSION))
 
-    over = lambda: any(told.fields["path"] == path for told in world.events("problem_over", mended_ms))  # noqa: E731
+    def over() -> bool:
+        return any(told.fields["path"] == path for told in world.events("problem_over", mended_ms))
+
     world.run_until(over, what="it is noticed")
     assert world.now_ms <= mended_ms + SHORT_MS
     assert path not in role_of(script)._groups[GROUP].nodes.problems
@@ -196,7 +198,10 @@ def test_f68_a_schema_that_is_bad_for_a_moment_ends_nobody_and_is_told_by_all(se
     world.run_for(20_000)
     assert not script.actor(standby).loop.finished
     world.ensemble.operate(SetNode(path, good, ANY_VERSION))
-    elected = lambda: any(t.client == script.client(standby) for t in world.events("elected"))  # noqa: E731
+
+    def elected() -> bool:
+        return any(t.client == script.client(standby) for t in world.events("elected"))
+
     world.run_until(elected, what="it is elected as soon as that is mended")
     over = [t for t in world.events("problem_over") if t.fields["path"] == path]
     assert script.client(standby) in {t.client for t in over}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -34,12 +35,22 @@ def announce_all(script: Script, name: str) -> dict[TopicPartition, tuple[int, i
     return ranges
 
 
+def replays_beyond(script: Script, count: int) -> bool:
+    """True once more ranges than these were handed over."""
+    return len(script.journal("replay")) > count
+
+
+def await_told(script: Script, holds: Callable[[], object]) -> None:
+    """Run until a member is told what it is handed."""
+    script.world.run_until(lambda: bool(holds()), 20_000, "it is told")
+
+
 def finish_one_by_one(script: Script, name: str, ranges: dict[TopicPartition, tuple[int, int]]) -> None:
     """It is handed one range, takes its time, commits, and is handed the next."""
     left = dict(ranges)
     before = len(script.journal("replay"))
     for number in range(len(ranges)):
-        script.world.run_until(lambda: len(script.journal("replay")) > before + number, 20_000, "it is told")  # noqa: B023
+        await_told(script, partial(replays_beyond, script, before + number))
         script.world.run_for(LONG_MS if number == 0 else 3_000)
         [entry] = script.journal("replay")[before + number :]
         assert entry.partition is not None
@@ -79,7 +90,7 @@ def test_what_is_left_over_in_a_status_and_long_over_takes_no_room(seed: int, mo
     script.join("heir")
     for partition, (start, end) in earlier.items():
         assert another_reads(script, partition, "consumer0") == "heir"
-        script.world.run_until(lambda: bool(told(script, partition)), 20_000, "it is told")  # noqa: B023
+        await_told(script, partial(told, script, partition))
         process(script, "heir", partition, start, end)
     script.world.run_for(100)
     ask(script, "heir", "commit", {p: end for p, (_, end) in earlier.items()}).result()

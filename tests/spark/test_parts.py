@@ -162,14 +162,14 @@ def test_a_terminal_gets_one_line_that_is_written_over_and_a_sum() -> None:
 
 
 def test_a_line_that_has_not_changed_is_not_drawn_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_ms = 1_000
-    monkeypatch.setattr("zkcoord.spark.progress.time", SimpleNamespace(monotonic_ns=lambda: now_ms * 1_000_000))
+    clock = SimpleNamespace(ms=1_000)
+    monkeypatch.setattr("zkcoord.spark.progress.time", SimpleNamespace(monotonic_ns=lambda: clock.ms * 1_000_000))
     stream = io.StringIO()
     line = LiveLine(stream, "g")
-    for now_ms in range(2_000, 4_000, 50):  # noqa: B007 - the clock reads it
+    for clock.ms in range(2_000, 4_000, 50):
         line.idle(7)
     line.idle(6)
-    now_ms = 4_000
+    clock.ms = 4_000
     line.close()
     shown = [each.partition(" · ")[2] for each in stream.getvalue().split("\r\x1b[K")[1:]]
     seven, six = (f"no batch yet · lag {lag} · waiting" for lag in (7, 6))

@@ -38,7 +38,7 @@ class Meeting(Frame):
         super().__init__(*ranges)
         self._barrier: threading.Barrier | None = barrier
 
-    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802 - as Spark spells it
+    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
         barrier, self._barrier = self._barrier, None
         if barrier is not None:
             barrier.wait(DEADLINE_S)
@@ -102,7 +102,7 @@ def test_nulls_bytes_and_times_of_a_dataframe_come_as_they_are(make: Callable[..
     rows = [("t", 0, 10, 7, bytearray(b"\x00a"), at, "one"), ("t", 0, 11, None, None, None, None)]
 
     class Typed(Frame):
-        def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
             return iter(rows)
 
     frame = Typed(columns=["topic", "partition", "offset", "n", "v", "at", "word"])

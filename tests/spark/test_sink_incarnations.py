@@ -168,7 +168,7 @@ class Filled(Frame):
     def __init__(self, *ranges: OffsetRange) -> None:
         super().__init__(*ranges, columns=["topic", "partition", "offset", "n", "incarnation"])
 
-    def toLocalIterator(self) -> Any:  # noqa: N802
+    def toLocalIterator(self) -> Any:
         return ((*row, 7) for row in super().toLocalIterator())
 
 

@@ -24,7 +24,7 @@ class Frame:
         self._ranges, self._failing = ranges, failing
         self.read = 0
 
-    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:  # noqa: N802 - as Spark spells it
+    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
         for each in self._ranges:
             for offset in range(each.start, each.end):
                 if self.read == self._failing:

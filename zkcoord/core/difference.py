@@ -45,7 +45,7 @@ class KeptDifference:
 
     _owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     _wanted: Mapping[TopicPartition, str] = field(default_factory=dict)
-    value: Difference = Difference()  # noqa: RUF009 - a frozen value
+    value: Difference = Difference()
     _holders: Mapping[str, int] = field(default_factory=dict)  # thread -> number of wanted partitions that it owns
 
     def are_of(self, owners: Mapping[TopicPartition, Owner], wanted: Mapping[TopicPartition, str]) -> bool:

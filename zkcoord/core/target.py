@@ -65,7 +65,7 @@ class Target:
         digest: Digest,
         assignors: Mapping[str, Assignor],
         away: Sequence[Member] = (),
-        barred: Exclusions = Exclusions(),  # noqa: B008 - a frozen value
+        barred: Exclusions = Exclusions(),
     ) -> Target:
         """The target of this view. The assignor is asked again unless everything that it was asked about still holds:
         a step costs its change.

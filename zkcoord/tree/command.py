@@ -22,7 +22,7 @@ ERROR_CHARS_MAX = 500
 _WHAT = "command"
 
 
-class NotUnderstood(CorruptError):  # noqa: N818 - the word of the protocol; callers catch CorruptError
+class NotUnderstood(CorruptError):
     """A well-formed command of another program: an unknown option, a higher version."""
 
 

@@ -40,7 +40,7 @@ class StreamSource(DataSource):  # type: ignore[misc]
 
         return SCHEMA + (HEADERS if stream_options(self.options).options.include_headers else "")
 
-    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: Any) -> StreamReader:
         """As Spark asks for it."""
         from zkcoord.spark.stream.options import plan_of
 
@@ -66,22 +66,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             leave_at_sigterm()
         return self._source
 
-    def initialOffset(self) -> Mapping[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Mapping[str, Any]:
         """Return the empty offset: the group says where to begin."""
         from zkcoord.spark.stream.offsets import EMPTY
 
         return EMPTY
 
-    def latestOffset(self, start: Any = None, limit: Any = None) -> Mapping[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Any = None, limit: Any = None) -> Mapping[str, Any]:
         """Plan the next batch. Spark before 4.2 gives no argument; `maxOffsetsPerTrigger` is the limit."""
         found: Mapping[str, Any] = self._planning().latest(start)
         return found
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Make the query end with what is there now."""
         self._planning().end_at_present()
 
-    def reportLatestOffset(self) -> Mapping[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> Mapping[str, Any] | None:
         """Return the ends of the logs."""
         found: Mapping[str, Any] | None = self._planning().log_ends()
         return found
