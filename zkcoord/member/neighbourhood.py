@@ -34,8 +34,9 @@ OLD_SESSION_MS = 30_000
 class Neighbourhood:
     """One session's. Invariant: `_wanted` is what is followed here."""
 
-    def __init__(self, layout: Layout, group: str, tracker: Tracker) -> None:
-        self._layout, self._group, self._tracker = layout, group, tracker
+    def __init__(self, layout: Layout, group: str, tracker: Tracker, stores: tuple[str, ...]) -> None:
+        """`stores`: the offset stores that the consumer can use."""
+        self._layout, self._group, self._tracker, self._stores = layout, group, tracker, stores
         self._modes, self._topics = ModeWatch(group), KnownTopics()
         self._adoption: Adoption | None = None
         self._record_version = 0
@@ -159,6 +160,8 @@ class Neighbourhood:
             incarnations={name: number for name in names if (number := self._incarnations.get(name, 0))},
             record_version=self._record_version,
             store=self._store,
+            old_store=ZOOKEEPER if adoption is None else adoption.store_name,
+            stores=self._stores,
             former=before.former if mode is before.mode else self._former(mode, seen_ms),
             patience_ms=None if adoption is None else adoption.patience_ms,
         )

@@ -16,7 +16,7 @@ from zkcoord.core.member.decisions import Rejoin
 from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog
 from zkcoord.core.member.neighbours import ALONE
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
-from zkcoord.core.member.status import MemberStatus
+from zkcoord.core.member.status import STORES, ZOOKEEPER, MemberStatus
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import FencedError, SchemaError, ZkcoordError, invariant
@@ -293,7 +293,8 @@ class MembershipRole:
         log = None if self._log is None else LogCalls(self._log, self._calls, self._commit_log(schema.tree_id))
         self.registered = Registered(self._loop, paths, self._calls, self._events, self.generation, log)
         if layout.adopts and self._neighbourhood is None:
-            self._neighbourhood = Neighbourhood(layout, settings.group, self._loop.tracker)
+            stores = (ZOOKEEPER,) if self._log is None else STORES
+            self._neighbourhood = Neighbourhood(layout, settings.group, self._loop.tracker, stores)
         if self._neighbourhood is not None:
             self._neighbourhood.own = paths.registration
         timeout_ms = self.lease.timeout_ms if self.lease is not None else 0

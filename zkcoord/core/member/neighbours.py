@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkcoord.core.member.former_owners import FormerOwners
-from zkcoord.core.member.status import ZOOKEEPER
+from zkcoord.core.member.status import KAFKA, ZOOKEEPER
 from zkcoord.core.mode import COORDINATED, GroupMode, Mode
 from zkcoord.core.model import TopicPartition, consumer_of
 
@@ -28,6 +28,8 @@ class Neighbours:
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> the number in its mark
     record_version: int = 0  # of the record that has the adoption
     store: str = ZOOKEEPER  # where the record says that offsets are kept
+    old_store: str = ZOOKEEPER  # where the adoption says that old members keep theirs
+    stores: tuple[str, ...] = (ZOOKEEPER,)  # what this consumer can use
     former: FormerOwners = field(default_factory=FormerOwners)  # what old members had, and may still commit
     patience_ms: int | None = None  # of the old members that the adoption tells of, also while none is there
 
@@ -39,10 +41,16 @@ class Neighbours:
     @property
     def obstacle(self) -> str | None:
         """Why no consumer of ours registers here now; None: it may."""
-        if self.store != ZOOKEEPER:
+        if self.old_store == KAFKA or (self.store != ZOOKEEPER and not self.mode.coordinated):
             return (
-                f"its offsets are kept in the store {self.store!r}: this version reads and commits those in ZooKeeper "
-                "only; have its old consumers commit there first (offsets.storage), and adopt it again"
+                f"its offsets are kept in the store {self.store!r}: beside old consumers, or after such as commit to "
+                "Kafka alone, this version reads and commits those in ZooKeeper only; have its old consumers commit "
+                "there first (offsets.storage), and adopt it again"
+            )
+        if self.store not in self.stores:
+            return (
+                f"its offsets are kept in the store {self.store!r}, and this consumer can use {', '.join(self.stores)} "
+                "only: whoever runs it must give it bootstrap servers"
             )
         if self.mode.coordinated or self.planned:
             return None

@@ -12,7 +12,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import starts, stops
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
-from zkcoord.core.member.status import Sizes
+from zkcoord.core.member.status import STORES, Sizes, Store
 from zkcoord.core.member.view import MemberView
 
 Step = tuple[list[Decision], Memory]
@@ -42,6 +42,8 @@ def follow_plan(view: MemberView, memory: Memory, sizes: Sizes, now_ms: int) -> 
         generation=memory.generation,
         incarnations={topic: number for topic, number in neighbours.incarnations.items() if topic in topics},
     )
+    if not memory.held and neighbours.store in STORES and view.log is not None:
+        memory = fast_replace(memory, store=Store(neighbours.store, memory.store.step))  # nobody else names it
     decisions, memory = starts.begin(view, memory, {PLANNED: command})
     start = memory.start
     return decisions, memory if start is None else fast_replace(memory, start=fast_replace(start, begun_ms=now_ms))

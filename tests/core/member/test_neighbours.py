@@ -1,0 +1,31 @@
+"""Whether a consumer may register beside the others of its group, by where these keep their offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkcoord.core.member.neighbours import Neighbours
+from zkcoord.core.member.status import DUAL, KAFKA, STORES, ZOOKEEPER
+from zkcoord.core.mode import GroupMode, Mode
+
+MIXED = GroupMode(mode=Mode.MIXED)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "why"),
+    [
+        (Neighbours(store=ZOOKEEPER), None),
+        (Neighbours(store=DUAL, stores=STORES), None),
+        (Neighbours(store=KAFKA, stores=STORES), None),
+        (Neighbours(store=DUAL, old_store=DUAL, stores=STORES), None),  # old members committed to ZooKeeper, too
+        (Neighbours(store=DUAL), "whoever runs it must give it bootstrap servers"),
+        (Neighbours(store=KAFKA, old_store=KAFKA, stores=STORES), "have its old consumers commit there first"),
+        (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, stores=STORES), None),
+        (Neighbours(mode=MIXED, share={}, store=DUAL, stores=STORES), "have its old consumers commit there first"),
+    ],
+)
+def test_a_consumer_registers_only_where_it_can_use_the_store_and_no_old_member_is_misread(
+    neighbours: Neighbours, why: str | None
+) -> None:
+    told = neighbours.obstacle
+    assert told is None if why is None else told is not None and why in told
