@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.program import Program, Run, Spawn
 from zkcoord.cli.main import cli
-from zkcoord.cli.options import BOOTSTRAP_SERVERS, ZOOKEEPER
+from zkcoord.cli.options import BOOTSTRAP_SERVERS, ZOOKEEPER, Limits, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +28,9 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run() -> Run:
     """Runs the command line with these arguments; the result has exit code, stdout and stderr."""
 
-    def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord")
+    def invoke(*arguments: str, limits: Limits | None = None) -> Result:
+        settings = None if limits is None else Settings(limits=limits)
+        return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord", obj=settings)
 
     return invoke
 

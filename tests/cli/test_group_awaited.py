@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.group_tree import P0, P1, A, B, World
 from tests.cli.program import Run, Spawn
+from zkcoord.cli.options import Limits
 from zkcoord.core.state import GroupState
 from zkcoord.core.view import Instance
 from zkcoord.shell.zk.blocking import Tree
@@ -82,13 +83,10 @@ def test_f65_programs_see_it_too(world: World, run: Run) -> None:
     assert document["awaited"] == {"etl-2": awaited}
 
 
-def test_f65_waiting_for_stable_says_whom_it_waits_for_and_does_not_succeed(
-    world: World, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zkcoord.cli.group_waiting.PROGRESS_SECONDS", 0.0)
+def test_f65_waiting_for_stable_says_whom_it_waits_for_and_does_not_succeed(world: World, run: Run) -> None:
     wait = ("--wait", "stable", "--timeout-ms", "150", "--zookeeper", world.address)
 
-    result = run("group", "describe", "g", *wait)
+    result = run("group", "describe", "g", *wait, limits=Limits(say_every_ms=0))
 
     assert result.exit_code == 5
     assert result.stdout == ""
@@ -119,12 +117,9 @@ def test_f65_without_a_coordinator_nobody_knows_until_when_and_that_is_said(worl
     assert late.stderr.endswith("; no coordinator is elected: start one (`zkcoord coordinator`)\n")
 
 
-def test_waiting_says_that_the_first_coordinator_is_not_there(
-    chroot: str, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zkcoord.cli.group_waiting.PROGRESS_SECONDS", 0.0)
-
-    result = run("group", "describe", "g", "--wait", "stable", "--timeout-ms", "150", "--zookeeper", chroot)
+def test_waiting_says_that_the_first_coordinator_is_not_there(chroot: str, run: Run) -> None:
+    wait = ("--wait", "stable", "--timeout-ms", "150", "--zookeeper", chroot)
+    result = run("group", "describe", "g", *wait, limits=Limits(say_every_ms=0))
 
     assert result.exit_code == 7
     assert "waiting: the first coordinator has not made zkcoord's nodes yet" in result.stderr

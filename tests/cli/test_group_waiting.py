@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.group_tree import P0, A, World
 from tests.cli.program import Run, Spawn
+from zkcoord.cli.options import Limits
 from zkcoord.core.state import Failure, GroupState
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT
@@ -90,23 +91,23 @@ def test_waiting_for_a_group_that_was_given_up_fails_at_once(world: World, run: 
     assert (result.exit_code, result.stderr) == (3, "error: group g: A is silent\n")
 
 
-def test_kafka_that_is_away_leaves_the_lag_open(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.cli.group.LOG_ENDS_TIMEOUT_MS", 500)
+def test_kafka_that_is_away_leaves_the_lag_open(world: World, run: Run) -> None:
+    kafka_away = ("--bootstrap-servers", "127.0.0.1:1", "--zookeeper", world.address)
     world.settle()
 
-    result = run("group", "describe", "g", "--bootstrap-servers", "127.0.0.1:1", "--zookeeper", world.address)
+    result = run("group", "describe", "g", *kafka_away, limits=Limits(log_ends_wait_ms=500))
 
     assert result.exit_code == 0
     assert "warning: Kafka at 127.0.0.1:1" in result.stderr
     assert "g      clicks  0          100             -               -    " in result.stdout
 
 
-def test_one_reason_for_many_partitions_is_one_warning(world: World, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.cli.group.LOG_ENDS_TIMEOUT_MS", 500)
+def test_one_reason_for_many_partitions_is_one_warning(world: World, run: Run) -> None:
+    kafka_away = ("--bootstrap-servers", "127.0.0.1:1", "--zookeeper", world.address)
     world.settle()
     world.topic("clicks", 12)
 
-    result = run("group", "describe", "g", "--bootstrap-servers", "127.0.0.1:1", "--zookeeper", world.address)
+    result = run("group", "describe", "g", *kafka_away, limits=Limits(log_ends_wait_ms=500))
 
     (warning,) = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert "tell the log's end of clicks-0: " in warning

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.program import Run
 from zkcoord.cli.main import cli
-from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.options import Command, Limits, Settings, pass_settings
 from zkcoord.errors import (
     ConsumerRebalanceFailed,
     CorruptError,
@@ -243,10 +243,8 @@ def test_a_noun_alone_shows_its_help(run: Run) -> None:
     assert "describe" in run("group").output
 
 
-def test_a_server_that_is_away_is_unavailable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 300)
-
-    result = run("migrate", "current", "--zookeeper", "127.0.0.1:1")
+def test_a_server_that_is_away_is_unavailable(run: Run) -> None:
+    result = run("migrate", "current", "--zookeeper", "127.0.0.1:1", limits=Limits(tree_wait_ms=300))
 
     assert result.exit_code == 5
     assert "127.0.0.1:1" in result.stderr

@@ -17,6 +17,7 @@ from tests.shell.zk_world import Proxy
 from tests.waiting import wait_until
 from zkcoord import UsageError
 from zkcoord.cli.main import cli
+from zkcoord.cli.options import Limits, Settings
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedZooKeeper
 from zkcoord.tree.paths import DRAFT
@@ -41,9 +42,10 @@ def spawn() -> Iterator[Spawn]:
         program.close()
 
 
-def run(*arguments: str) -> Result:
+def run(*arguments: str, limits: Limits | None = None) -> Result:
     """Run the command line in this process."""
-    return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord")
+    settings = None if limits is None else Settings(limits=limits)
+    return CliRunner().invoke(cli, list(arguments), prog_name="zkcoord", obj=settings)
 
 
 # ZooKeeper
@@ -62,22 +64,19 @@ def test_a_coordinator_whose_server_is_away_says_so_and_serves_once_it_is_there(
         assert program.end() == 0
 
 
-def test_a_name_that_nobody_knows_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 500)
-
-    result = run("group", "list", "--zookeeper", "nowhere.invalid:2181")
+def test_a_name_that_nobody_knows_is_told_with_the_address() -> None:
+    result = run("group", "list", "--zookeeper", "nowhere.invalid:2181", limits=Limits(tree_wait_ms=500))
 
     assert (result.exit_code, result.stdout) == (5, "")
     assert "nowhere.invalid:2181" in result.stderr
     assert "check that it runs and that the address is right" in result.stderr.splitlines()[-1]
 
 
-def test_a_server_that_is_no_zookeeper_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.settings.TOOL_TIMEOUT_MS", 500)
+def test_a_server_that_is_no_zookeeper_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
         address = f"127.0.0.1:{silent.getsockname()[1]}"
 
-        result = run("group", "describe", "g", "--zookeeper", address)
+        result = run("group", "describe", "g", "--zookeeper", address, limits=Limits(tree_wait_ms=500))
 
     assert (result.exit_code, result.stdout) == (5, "")
     assert f"ZooKeeper at {address} did not answer within 500 ms" in result.stderr
@@ -231,14 +230,14 @@ def test_f64_a_consume_that_is_stopped_while_kafka_is_away_all_the_time_is_no_su
     assert program.rest("stderr")[-1].startswith(f"error: Kafka at {NOWHERE} cannot be reached: ")
 
 
-def test_a_group_whose_kafka_is_away_is_described_without_lag(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkcoord.cli.group.LOG_ENDS_TIMEOUT_MS", 500)
+def test_a_group_whose_kafka_is_away_is_described_without_lag(world: World) -> None:
     world.topic("clicks", 1)
     world.put(DRAFT.offset("g", TopicPartition("clicks", 0)), b"7")
     member = world.join("g", "clicks")
     wait_until(lambda: member.held() == ["clicks-0"], "it is read")
 
-    result = run("group", "describe", "g", "--zookeeper", world.zookeeper, "--bootstrap-servers", NOWHERE)
+    where = ("--zookeeper", world.zookeeper, "--bootstrap-servers", NOWHERE)
+    result = run("group", "describe", "g", *where, limits=Limits(log_ends_wait_ms=500))
 
     assert result.exit_code == 0
     assert f"warning: Kafka at {NOWHERE}" in result.stderr and "check that it runs" in result.stderr

@@ -19,13 +19,7 @@ pytestmark = pytest.mark.zookeeper
 
 
 NOWHERE = "127.0.0.1:1"
-
-
-@pytest.fixture
-def refused_wait_ms(monkeypatch: pytest.MonkeyPatch) -> int:
-    """How long a tree waits here for an address that refuses."""
-    monkeypatch.setattr("zkcoord.shell.zk.blocking.REFUSED_WAIT_MS", 200)
-    return 200
+REFUSED_WAIT_MS = 200
 
 
 @pytest.fixture
@@ -102,24 +96,25 @@ def test_a_first_connection_that_was_not_waited_for_is_not_told(
     assert caplog.messages == []
 
 
-def test_a_tree_does_not_wait_out_its_deadline_when_nobody_listens_at_any_address(refused_wait_ms: int) -> None:
-    with Tree(f"{NOWHERE},127.0.0.1:2", deadline_ms=60_000) as tree:
+def test_a_tree_does_not_wait_out_its_deadline_when_nobody_listens_at_any_address() -> None:
+    with Tree(f"{NOWHERE},127.0.0.1:2", deadline_ms=60_000, refused_wait_ms=REFUSED_WAIT_MS) as tree:
         for call in (lambda: tree.read([Read("/")]), tree.sync, lambda: tree.session_id):
-            with pytest.raises(UnavailableError, match=f"did not answer within {refused_wait_ms} ms .*refused"):
+            with pytest.raises(UnavailableError, match=f"did not answer within {REFUSED_WAIT_MS} ms .*refused"):
                 call()
 
 
-def test_a_tree_waits_out_its_deadline_for_a_server_that_is_silent(refused_wait_ms: int) -> None:
+def test_a_tree_waits_out_its_deadline_for_a_server_that_is_silent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
         address = f"{NOWHERE},127.0.0.1:{silent.getsockname()[1]}"
-        with Tree(address, deadline_ms=900) as tree, pytest.raises(UnavailableError, match="within 900 ms"):
+        with (
+            Tree(address, deadline_ms=900, refused_wait_ms=REFUSED_WAIT_MS) as tree,
+            pytest.raises(UnavailableError, match="within 900 ms"),
+        ):
             tree.read([Read("/")])
 
 
-def test_a_tree_waits_out_its_deadline_for_a_server_that_has_served_it(
-    proxy: Proxy, chroot: str, refused_wait_ms: int
-) -> None:
-    with Tree(below(chroot, proxy)) as tree:
+def test_a_tree_waits_out_its_deadline_for_a_server_that_has_served_it(proxy: Proxy, chroot: str) -> None:
+    with Tree(below(chroot, proxy), refused_wait_ms=REFUSED_WAIT_MS) as tree:
         assert tree.session_id
         tree._deadline_ms = 1_500
         proxy.down()

@@ -19,7 +19,6 @@ from zkcoord.group_report import GroupReport, TreeReport, deleted_groups, group_
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
 
-LOG_ENDS_TIMEOUT_MS = 10_000
 PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
@@ -90,9 +89,9 @@ def describe(
         raise UsageError("choose one of --members and --state")
     if timeout_ms is not None and not wait:
         raise UsageError("--timeout-ms is how long --wait waits: give `--wait stable` too, or leave it out")
-    address = settings.zookeeper_address()
+    address, wait_ms = settings.zookeeper_address(), WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms
     with settings.tree() as tree:
-        waiting = GroupWait(tree, address, WAIT_TIMEOUT_MS if timeout_ms is None else timeout_ms) if wait else None
+        waiting = GroupWait(tree, address, wait_ms, settings.limits.say_every_ms) if wait else None
         if waiting is not None:
             waiting.for_the_tree()
         above = read_tree(tree, address)
@@ -136,7 +135,7 @@ def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
         return {}
     try:
         with KafkaClient(servers, settings.kafka_settings()) as client:
-            found = log_ends(client, partitions, timeout_ms=LOG_ENDS_TIMEOUT_MS)
+            found = log_ends(client, partitions, timeout_ms=settings.limits.log_ends_wait_ms)
     except UsageError:
         raise
     except ZkcoordError as error:

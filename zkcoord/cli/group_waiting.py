@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from zkcoord.cli.output import say
-from zkcoord.cli.requesting import PROGRESS_SECONDS, TURN_SECONDS
+from zkcoord.cli.requesting import TURN_SECONDS
 from zkcoord.core.model import Phase
 from zkcoord.core.record import DELETE, HOLD, PAUSE, POKE, REBALANCE, RESET
 from zkcoord.errors import ConsumerRebalanceFailed, UnavailableError, UsageError
@@ -29,8 +29,8 @@ REQUESTED = {
 class GroupWait:
     """Waits until a deadline that counts for all groups. Every few seconds it prints the reason on standard error."""
 
-    def __init__(self, tree: BlockingTree, address: str, timeout_ms: int) -> None:
-        self._tree, self._address = tree, address
+    def __init__(self, tree: BlockingTree, address: str, timeout_ms: int, say_every_ms: int) -> None:
+        self._tree, self._address, self._say_every_ms = tree, address, say_every_ms
         self._deadline = time.monotonic() + timeout_ms / 1000
         self._said = time.monotonic()
 
@@ -62,7 +62,7 @@ class GroupWait:
         return time.monotonic() >= self._deadline
 
     def _turn(self, what: Callable[[], str]) -> None:
-        if time.monotonic() - self._said >= PROGRESS_SECONDS:
+        if time.monotonic() - self._said >= self._say_every_ms / 1000:
             self._said = time.monotonic()
             say("waiting", what())
         time.sleep(TURN_SECONDS)

@@ -23,6 +23,15 @@ SENTENCE_MAX = 1_000  # characters: no sentence is as long
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a tool waits for others, and how often it says what for."""
+
+    tree_wait_ms: int = settings.TOOL_TIMEOUT_MS
+    log_ends_wait_ms: int = 10_000
+    say_every_ms: int = 5_000
+
+
 @dataclass(slots=True)
 class Settings:
     """The common options. The last one of a repeated option counts; `-v` adds up."""
@@ -34,6 +43,7 @@ class Settings:
     output: str = "table"
     log_format: str = "text"
     verbose: int = 0
+    limits: Limits = Limits()  # no option: tests hand others in
 
     @property
     def json(self) -> bool:
@@ -67,7 +77,7 @@ class Settings:
     def tree(self) -> Tree:
         """Open a session for a tool that waits for each answer."""
         config = self.zookeeper_settings()
-        return Tree(self.zookeeper_address(), deadline_ms=settings.TOOL_TIMEOUT_MS, config=config)
+        return Tree(self.zookeeper_address(), deadline_ms=self.limits.tree_wait_ms, config=config)
 
     def configure_log(self, usual_level: int) -> None:
         """Set the log up. Text begins at the command's usual level; JSON has every event for programs; `-v` logs
@@ -114,7 +124,7 @@ def member_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-COMMON = frozenset(field.name for field in fields(Settings))
+COMMON = frozenset(field.name for field in fields(Settings) if field.name != "limits")
 
 
 def common_options() -> list[click.Option]:

@@ -35,7 +35,7 @@ class _Question:
 class Tree:
     """One session; each call waits, at most `deadline_ms`, and may be made from any thread.
 
-    UnavailableError: ZooKeeper was not reached or did not answer in time (after `REFUSED_WAIT_MS` already when every
+    UnavailableError: ZooKeeper was not reached or did not answer in time (after `refused_wait_ms` already when every
     server refuses the first connection), or the session expired (make a new Tree).
     UsageError: the address is wrong, the chroot is missing, the credentials are refused, a node may not be read.
     """
@@ -47,8 +47,9 @@ class Tree:
         deadline_ms: int = settings.TOOL_TIMEOUT_MS,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         config: ZooKeeperConfig | None = None,
+        refused_wait_ms: int = REFUSED_WAIT_MS,
     ) -> None:
-        self._deadline_ms = deadline_ms
+        self._deadline_ms, self._refused_wait_ms = deadline_ms, refused_wait_ms
         self._changed = threading.Condition()
         self._questions: dict[int, _Question] = {}
         self._last_token = 0
@@ -122,7 +123,7 @@ class Tree:
 
     def _wait_for(self, settled: Callable[[], bool]) -> None:
         """Wait until it holds or the deadline passes; UnavailableError when nobody listens at any address."""
-        first_ms = min(self._deadline_ms, REFUSED_WAIT_MS)
+        first_ms = min(self._deadline_ms, self._refused_wait_ms)
         if self._changed.wait_for(settled, first_ms / 1000):
             return
         if not self._session_id and self._store.session.refused:
