@@ -9,7 +9,7 @@ from tests.sim.offset_log import LATE_MS_MAX, Fate
 from tests.sim.script import on_seeds
 from tests.sim.store_scene import CHECKPOINT_MS, StoreScene, begin_in
 from zkcoord.core.model import TopicPartition
-from zkcoord.tree.writes import Transaction
+from zkcoord.tree.writes import ANY_VERSION, SetNode, Transaction
 
 P0 = TopicPartition("t", 0)
 FATES = [Fate.LATE, Fate.LOST, Fate.REPLY_LOST]
@@ -197,4 +197,22 @@ def test_f114_a_change_of_the_store_survives_the_loss_of_any_of_its_writes(
     assert not [strike for strike in world._strikes if strike[0] == "consumer0"]
     scene.settle()
     reads_on(scene)
+    scene.calm()
+
+
+@on_seeds(4)
+def test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_it_commits_to_kafka(seed: int) -> None:
+    scene = begin_in(seed, "kafka", topics={"t": 4})
+    world, path = scene.world, scene.world.layout.offset(GROUP, P0)
+    reads_on(scene)
+    begun_ms = world.now_ms
+    world.ensemble.operate(SetNode(path, b"11", ANY_VERSION))
+    world.run_until(lambda: bool(scene.journal("start", P0, begun_ms)), 3_000, "it starts again")
+    assert scene.journal("start", P0, begun_ms)[0].start == 11
+    reads_on(scene)
+    scene.move("dual")
+    before = scene.world.asked.copy()
+    reads_on(scene)  # no watch is left that a commit would fire, but for once
+    reads_on(scene)
+    assert [asked[2] for asked in scene.world.asked[len(before) :]].count(path) <= 1
     scene.calm()

@@ -1,9 +1,10 @@
 """Which nodes a member follows: its registration and channel, each command, and owner and offset of what it holds, or
 is about to start.
 
-Watched are the registration, the channel's list and own claims, which old consumers delete. Nothing else changes but by
-an own write, whose reply tells what stands there then (`by_writes`), or by a stranger's, which refuses the own: then it
-is read again.
+Watched are the registration, the channel's list, own claims, which old consumers delete, and the offsets of a consumer
+that commits to Kafka (no write of it would be refused when somebody sets one). Nothing else changes but by an own
+write, whose reply tells what stands there then (`by_writes`), or by a stranger's, which refuses the own: then it is
+read again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.decisions import ClaimPartitions, LetGo, LookUp, ReadAgain
+from zkcoord.core.member.decisions import ClaimPartitions, LetGo, LookUp, ReadAgain, WatchOffsets
 from zkcoord.core.member.status import Held, MemberStatus
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -114,6 +115,11 @@ class Following:
         partitions = [p for p in decision.partitions if p in self._scopes]
         for path in (*above, *map(self._paths.owner, partitions), *map(self._paths.offset, partitions)):
             self._tracker.touch(path)
+
+    def watch_offsets(self, decision: WatchOffsets) -> None:
+        """Watch the offsets of these, or do not any more."""
+        for partition in decision.partitions:
+            self._tracker.watch(self._paths.offset(partition), Kind.DATA, decision.watch)
 
     def let_go(self, decision: LetGo) -> None:
         """Follow these no more."""

@@ -39,6 +39,7 @@ from zkcoord.core.member.decisions import (
     ReleasePartitions,
     Report,
     SwitchStore,
+    WatchOffsets,
     Write,
 )
 from zkcoord.core.member.memory import Memory
@@ -188,6 +189,8 @@ class Registered:
                 self.following.look_up(decision)
             case ReadAgain():
                 self.following.read_again(decision)
+            case WatchOffsets():
+                self.following.watch_offsets(decision)
             case LetGo():
                 self.following.let_go(decision)
             case ReadStatuses():

@@ -63,7 +63,12 @@ class Keeper(Member):
             self.memory,
             held=dict.fromkeys(held, HELD),
             store=Store(store, 1),
-            mirror=Mirror(acked=acked, due_ms=due_ms),
+            mirror=Mirror(
+                acked=acked,
+                due_ms=due_ms,
+                watched=frozenset(held) if store == "kafka" else frozenset(),
+                followed=(self.memory.turns, store),
+            ),
         )
         log = CommitLog(tree=TREE, patience_ms=PATIENCE_MS, checkpoint_ms=CHECKPOINT_MS)
         self.has(log=log, positions=dict.fromkeys(held, Position(5, 3, None, 70)))

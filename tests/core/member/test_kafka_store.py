@@ -18,6 +18,7 @@ from zkcoord.core.member.decisions import (
     ReleasePartitions,
     Report,
     SwitchStore,
+    WatchOffsets,
 )
 from zkcoord.core.member.view import Position
 from zkcoord.core.model import TopicPartition
@@ -334,6 +335,7 @@ def test_a_change_of_the_store_waits_for_the_commit_under_way_and_sets_what_was_
     member.reads({T0: Position(8, 4, None, 80), T1: Position(5, 4, None, 80)})
     changed = Report(event="offset_store_changed", fields={"store": "dual", "step": 2})
     assert member.decides() == [changed]
+    assert member.decides() == [WatchOffsets(partitions=(T0, T1), watch=False)]
     assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
     member.asks()
     assert member.decides() == [to_kafka({T0: 8, T1: 5}, mzxid=80)]
@@ -351,3 +353,16 @@ def test_a_range_is_announced_from_what_kafka_acknowledged() -> None:
     assert isinstance(announced, Announce)
     assert set(announced.status.batch) == {T0}
     assert announced.status.held[T0].thread == ME
+
+
+def test_the_nodes_of_what_is_held_are_watched_while_commits_go_to_kafka_and_no_longer() -> None:
+    member = Keeper(T0)
+    member.finds(other(Option.OFFSET_STORE, FIRST, offsets="kafka", step=2))
+    member.decides()
+    member.finds()
+    member.node(T0, 5, 4, 80)
+    assert member.decides() == [Report(event="offset_store_changed", fields={"store": "kafka", "step": 2})]
+    assert member.decides() == [WatchOffsets(partitions=(T0,))]
+    assert member.decides() == [reads(T0)]
+    member.node(T0, 2, 5, 85)  # somebody sets it
+    assert LosePartitions(partitions=(T0,)) in member.decides()

@@ -102,6 +102,8 @@ def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[l
     if not decisions:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
     if not decisions:
+        decisions, memory = mirroring.follow(memory)
+    if not decisions:
         decisions, memory = mirroring.renew(view, memory, now_ms)
     if not decisions:
         decisions, memory = resume.resume(view, memory)

@@ -40,6 +40,14 @@ class ReadAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOffsets:
+    """Watch the offset nodes of these partitions from now on, or (`watch` False) no more."""
+
+    partitions: Partitions
+    watch: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
     """Follow these partitions no more; with `parents` nor what stands above any offset."""
 
@@ -224,6 +232,7 @@ Write = (
 Decision = (
     LookUp
     | ReadAgain
+    | WatchOffsets
     | LetGo
     | ReadStatuses
     | AskReset

@@ -50,17 +50,21 @@ class Mirror:
     doubtful: Mapping[TopicPartition, int] = field(default_factory=dict)  # tenures that must end, in the store `kafka`:
     # a commit in them may land late, or the offset is not what Kafka has
     due_ms: int | None = None  # no checkpoint is due before
+    watched: frozenset[TopicPartition] = frozenset()  # nodes: in the store `kafka` no commit would notice a stranger's
+    followed: tuple[int, str] = (0, "")  # `Memory.turns` and the store by which these were last chosen
     level: tuple[object, object] = (None, None)  # what was held and acknowledged when they were last found equal
 
     def without(self, partitions: Collection[TopicPartition]) -> Mirror:
         """With nothing of these partitions, which are not held any more."""
-        if self.acked.keys().isdisjoint(partitions) and self.failing.isdisjoint(partitions):
+        known = self.acked.keys() | self.failing | self.watched
+        if known.isdisjoint(partitions):
             return self
         return fast_replace(
             self,
             acked={p: acked for p, acked in self.acked.items() if p not in partitions},
             doubtful={p: mzxid for p, mzxid in self.doubtful.items() if p not in partitions},
             failing=self.failing.difference(partitions),
+            watched=self.watched.difference(partitions),
         )
 
     def doubts(self, partition: TopicPartition, mzxid: int) -> bool:

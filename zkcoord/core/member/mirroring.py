@@ -16,7 +16,7 @@ from typing import Any
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import start_offsets
 from zkcoord.core.member.compare import at_rest, lost
-from zkcoord.core.member.decisions import AskCommits, CommitOffsets, CommitToKafka, Decision, Report
+from zkcoord.core.member.decisions import AskCommits, CommitOffsets, CommitToKafka, Decision, Report, WatchOffsets
 from zkcoord.core.member.log import CHECKPOINT_MS, CommitLog, LogAnswer
 from zkcoord.core.member.memory import Memory
 from zkcoord.core.member.mirror import Acked, Exchange, Mirror, Target
@@ -127,6 +127,18 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
     offsets = {p: held[p].offset for p in sorted(ended)}
     decisions: list[Decision] = [CommitOffsets(held={p: held[p] for p in offsets}, offsets=offsets)]
     return decisions, fast_replace(memory, writing=offsets)
+
+
+def follow(memory: Memory) -> Step:
+    """Watch the nodes of all that is held while commits go to Kafka: nothing else tells that somebody set one."""
+    mirror, store = memory.mirror, memory.store.name
+    chosen = memory.turns, store
+    if mirror.followed == chosen or (store != KAFKA and not mirror.watched):
+        return [], memory
+    wanted = frozenset(memory.held) if store == KAFKA else frozenset[TopicPartition]()
+    memory = fast_replace(memory, mirror=fast_replace(mirror, watched=wanted, followed=chosen))
+    changes = {True: wanted - mirror.watched, False: mirror.watched - wanted}
+    return [WatchOffsets(partitions=tuple(sorted(p)), watch=watch) for watch, p in changes.items() if p], memory
 
 
 def mirror(view: MemberView, memory: Memory, now_ms: int) -> Step:
