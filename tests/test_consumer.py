@@ -9,6 +9,7 @@ import pytest
 
 from zkcoord import Consumer, Coordinator, TopicPartition, UsageError
 from zkcoord.consumer import new_consumer_id
+from zkcoord.tree.registration import Registration, decode_registration
 
 CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_lost": print}
 
@@ -34,6 +35,7 @@ CALLBACKS: dict[str, Any] = {"on_start": print, "on_stop": lambda p: {}, "on_los
         ("127.0.0.1:1", "g", ["t"], {"instance": "a b"}, "instance 'a b': letters, digits"),
         ("127.0.0.1:no", "g", ["t"], {}, "127.0.0.1:no"),
         ("127.0.0.1:1", "g", ["t"], {"zookeeper_config": "zk.conf"}, "'zk.conf'; give what load_config"),
+        ("127.0.0.1:1", "g", ["t"], {"bootstrap_servers": "nowhere:0"}, "'nowhere:0' is no broker"),
     ],
 )
 def test_what_can_never_work_is_refused_at_once(
@@ -57,6 +59,20 @@ def test_a_coordinator_that_can_never_work_is_refused_at_once(settings: dict[str
         Coordinator("127.0.0.1:1", **settings)
 
 
+def test_only_a_consumer_that_knows_brokers_offers_to_keep_offsets_in_kafka_and_none_is_asked_at_first() -> None:
+    plain = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
+    assert registered(plain).offsets is None and "offset-store" not in registered(plain).offers
+    able = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS, bootstrap_servers="127.0.0.1:2", offset_checkpoint_ms=9)
+    assert registered(able).offsets == ("zookeeper", "dual", "kafka") and "offset-store" in registered(able).offers
+    assert able._log is not None and able._log._opened is None
+    asked = able._role._settings
+    assert (asked.checkpoint_ms, asked.log_patience_ms) == (9, 20_000)
+
+
+def registered(consumer: Consumer) -> Registration:
+    return decode_registration(consumer._role._settings.registration(6_000))
+
+
 def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
     consumer = Consumer("127.0.0.1:1", "g", ["t"], **CALLBACKS)
     with pytest.raises(UsageError, match="within on_stop"):
@@ -70,6 +86,7 @@ def test_what_is_stopped_early_is_said_within_a_stop_only() -> None:
         *(("threads", "2"), ("threads", 1.0), ("instance", 7), ("hold_ms", "5"), ("replaces", b"x"), ("rack", 7)),
         *(("capacity", 1.5), ("on_start", None), ("on_stop", "f"), ("on_lost", 7), ("on_replay", "f"), ("reset", 0)),
         *(("session_timeout_ms", "9"), ("session_timeout_ms", 9.5), ("rebalance_timeout_ms", 9.5), ("assignors", 7)),
+        *(("bootstrap_servers", 9092), ("kafka_config", "f"), ("offset_checkpoint_ms", "9")),
     ],
 )
 def test_f63_an_argument_of_a_wrong_type_is_refused_when_the_consumer_is_made(name: str, wrong: Any) -> None:

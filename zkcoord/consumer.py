@@ -18,6 +18,7 @@ from typing import Any
 from zkcoord import settings
 from zkcoord.assignors import check_offers
 from zkcoord.core.given import (
+    given_config,
     given_function,
     given_number,
     given_offsets,
@@ -26,15 +27,16 @@ from zkcoord.core.given import (
     given_ranges,
 )
 from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
-from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX
+from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX, STORES
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
 from zkcoord.core.state import Announced
-from zkcoord.core.view import PING
+from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
 from zkcoord.member.role import MemberSettings, MembershipRole
+from zkcoord.offsets.group_commits import GroupCommits, kafka_commits
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
@@ -42,6 +44,9 @@ from zkcoord.subscription import check_name, registration_of
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
 from zkcoord.tree.status import Status, encode_status
+
+ANSWERS_WITHIN = 3
+"""Kafka's answer about offsets is waited for a third of the rebalance timeout: what waits for it must end in time."""
 
 
 class Consumer:
@@ -79,6 +84,10 @@ class Consumer:
     `assignors` is what it offers, most wanted first, a user's own by its name; `rack` where it runs; `capacity` the
     most that it takes, as the sum of the partitions' weights (1 each unless the group's record weighs them).
 
+    `bootstrap_servers` (and `kafka_config`, librdkafka's settings) let it keep offsets in Kafka, too, as its group does
+    (docs/offsets.md); what stands there is committed again after `offset_checkpoint_ms`. Without them it can be a
+    member only of groups whose offsets stand in ZooKeeper alone. Kafka is asked nothing while they do.
+
     A partition may be read only while `allowed(partition)` is true.
     """
 
@@ -107,6 +116,9 @@ class Consumer:
         assignors: Sequence[str] = settings.ASSIGNORS,
         rack: str | None = None,
         capacity: int | None = None,
+        bootstrap_servers: str | None = None,
+        kafka_config: Mapping[str, str] | None = None,
+        offset_checkpoint_ms: int = settings.OFFSET_CHECKPOINT_MS,
         zookeeper_config: Any = None,
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
@@ -126,8 +138,10 @@ class Consumer:
             assignors=assignors,
             rack=rack,
             capacity=capacity,
+            offset_checkpoint_ms=offset_checkpoint_ms,
         )
-        document = replace(registration_of(topics, options, replaces), offers=_offers(on_replay))
+        self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms)
+        document = _document(registration_of(topics, options, replaces), on_replay, self._log)
         _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
         self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
@@ -135,8 +149,10 @@ class Consumer:
         self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
         served = self._callbacks.functions(), self._callbacks.questions()
-        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"))
-        self._role = MembershipRole(self._driver.loop, _settings(group, document), self._worker, emit_fields)
+        log = self._log.functions() if self._log is not None else {}
+        self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"), log)
+        told = _settings(group, document, offset_checkpoint_ms)
+        self._role = MembershipRole(self._driver.loop, told, self._worker, emit_fields, self._worker if log else None)
         self._driver.loop.run_role(self._role, emit_fields)
 
     def start(self) -> None:
@@ -170,6 +186,8 @@ class Consumer:
             self._driver.ask("abandon", UnavailableError("left without an answer from ZooKeeper"))
         self._driver.join()
         self._worker.stop(max(1.0, deadline - time.monotonic()))
+        if self._log is not None:
+            self._log.close()
         self._driver.raise_exit()
 
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
@@ -324,13 +342,15 @@ def why_nothing_is_held(consumer_id: str | None) -> str:
     )
 
 
-def _settings(group: str, document: Registration) -> MemberSettings:
+def _settings(group: str, document: Registration, offset_checkpoint_ms: int) -> MemberSettings:
     return MemberSettings(
         group=group,
         new_id=partial(new_consumer_id, group, document.instance),
         registration=partial(_registration, document),
         topics=document.topics,
         wildcard=wildcard_of(document),
+        log_patience_ms=document.rebalance_timeout_ms // ANSWERS_WITHIN,
+        checkpoint_ms=offset_checkpoint_ms,
     )
 
 
@@ -338,8 +358,23 @@ def _registration(document: Registration, negotiated_ms: int) -> bytes:
     return encode_registration(replace(document, timestamp=str(_wall_ms()), session_timeout_ms=negotiated_ms))
 
 
-def _offers(on_replay: object) -> frozenset[str]:
-    return frozenset({PING} if on_replay is None else {PING, REPLAY})
+def _commits(
+    group: str, servers: str | None, config: Mapping[str, str] | None, rebalance_timeout_ms: int
+) -> GroupCommits | None:
+    """The group's commits in Kafka; None where it is not told of any Kafka."""
+    if config is not None:
+        given_config("kafka_config", config)
+    if servers is None:
+        return None
+    return kafka_commits(group, servers, config, patience_ms=rebalance_timeout_ms // ANSWERS_WITHIN, wall_ms=_wall_ms)
+
+
+def _document(document: Registration, on_replay: object, log: GroupCommits | None) -> Registration:
+    """What it can do, beside what it was told."""
+    offers = {PING} if on_replay is None else {PING, REPLAY}
+    if log is None:
+        return replace(document, offers=frozenset(offers))
+    return replace(document, offers=frozenset({*offers, OFFSET_STORE}), offsets=STORES)
 
 
 def _wall_ms() -> int:

@@ -37,6 +37,10 @@ ASSIGNORS = ("sticky", "range", "roundrobin-1.0", "roundrobin-0.8")
 """What a consumer offers, most wanted first: least movement, then what the old consumers compute. All that every
 coordinator has: the coordinator computes, so a group's record can choose any of them without a restart."""
 
+OFFSET_CHECKPOINT_MS = 3_600_000
+"""How old a commit in Kafka grows before it is made again: far below any retention of offsets (a day was the default of
+brokers before 2.0). As much may be read again when Kafka loses it."""
+
 TOOL_TIMEOUT_MS = 15_000
 """How long a command-line tool waits for ZooKeeper before it says that it cannot be reached; less where nobody listens
 (`REFUSED_WAIT_MS` in `shell/zk/blocking.py`)."""
@@ -90,6 +94,7 @@ class MemberChoices(TypedDict, total=False):
     assignors: Sequence[str]
     rack: str | None
     capacity: int | None
+    offset_checkpoint_ms: int
     zookeeper_config: Any
 
 
@@ -119,6 +124,7 @@ class MemberOptions:
     capacity: int | None = setting(
         None, "number", "capacity", "--capacity N", "The most that it takes, by weight.", least=1, most=INT32_MAX
     )
+    offset_checkpoint_ms: int = setting(OFFSET_CHECKPOINT_MS, "number", "offsetCheckpointMs", least=1)
     zookeeper_config: Any = setting(None, "other", "zookeeperConfig")
 
     def check_values(self) -> None:

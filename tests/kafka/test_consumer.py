@@ -18,6 +18,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.errors import FencedError, SchemaError, UnavailableError, UsageError
 from zkcoord.kafka.consumer import KafkaConsumer
 from zkcoord.kafka.ports import Options
+from zkcoord.tree.registration import decode_registration
 
 AtWork = Callable[[int], tuple[KafkaConsumer, TopicPartition]]
 
@@ -41,8 +42,8 @@ def finals(stop: Future[dict[TopicPartition, int]]) -> dict[TopicPartition, int]
     return stop.result(PATIENCE_SECONDS)
 
 
-def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coordinator) -> None:
-    open_consumer(threads=3, instance="etl-1", session_timeout_ms=6000)
+def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coordinator, broker: Broker) -> None:
+    open_consumer(threads=3, instance="etl-1", session_timeout_ms=6000, config={"client.id": "c"})
     settings = {key: value for key, value in coordinator.settings.items() if not callable(value)}
     assert settings == {
         "zookeeper": "zk:2181",
@@ -51,13 +52,22 @@ def test_the_membership_gets_its_settings(open_consumer: Open, coordinator: Coor
         "threads": 3,
         "instance": "etl-1",
         "session_timeout_ms": 6000,
+        "bootstrap_servers": broker.bootstrap_servers,
+        "kafka_config": {"client.id": "c"},
     }
 
 
 def test_every_setting_of_a_membership_can_be_given() -> None:
-    settings = inspect.signature(Consumer).parameters.keys() - {"on_start", "on_stop", "on_lost", "on_replay", "reset"}
+    called = {"on_start", "on_stop", "on_lost", "on_replay", "reset"}
+    settings = inspect.signature(Consumer).parameters.keys() - called - {"bootstrap_servers", "kafka_config"}
     own = {"bootstrap_servers", "from_beginning", "stop_needs_ms", "config", "membership", "settings"}
     assert inspect.signature(KafkaConsumer).parameters.keys() - own | Options.__annotations__.keys() == settings
+
+
+def test_a_poll_style_consumer_offers_to_keep_offsets_in_kafka() -> None:
+    consumer = KafkaConsumer("127.0.0.1:1", "127.0.0.1:2", "g", ["t"])
+    found = decode_registration(consumer._membership._role._settings.registration(6_000))  # type: ignore[attr-defined]
+    assert found.offsets == ("zookeeper", "dual", "kafka")
 
 
 def test_reads_what_it_is_given_from_where_it_is_given(

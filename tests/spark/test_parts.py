@@ -83,6 +83,7 @@ def test_the_membership_is_given_what_the_assignor_looks_at() -> None:
     found = decode_registration(consumer._role._settings.registration(6_000))
     assert (found.rack, found.capacity, found.assignors) == ("r1", 5, ("range",))
     assert (found.instance, found.hold_ms, found.rebalance_timeout_ms) == ("etl-1", 7_000, 300_000)
+    assert found.offsets == ("zookeeper", "dual", "kafka")
 
 
 def test_the_reader_names_exactly_the_ranges() -> None:

@@ -98,6 +98,11 @@ def kafka_jars(version: str = KAFKA_VERSION) -> tuple[Path, ...]:
     return ensure(load_bundle("kafka", version), cache_dir())
 
 
+def kafka_tools_jars() -> tuple[Path, ...]:
+    """Return the jar of Kafka's own command line tools, which run beside `kafka_jars()`; fetched if absent (0.5 MB)."""
+    return ensure(load_bundle("kafka-tools", KAFKA_VERSION), cache_dir())
+
+
 def compiler_jars() -> tuple[Path, ...]:
     """Return the jar of a Java compiler that runs on a Java runtime; fetched if absent (3 MB)."""
     return ensure(load_bundle("java-compiler", COMPILER_VERSION), cache_dir())

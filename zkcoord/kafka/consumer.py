@@ -95,6 +95,8 @@ class KafkaConsumer:
             on_stop=self._on_stop,
             on_lost=self._on_lost,
             reset=self._resets.positions,
+            bootstrap_servers=bootstrap_servers,
+            kafka_config=kafka,
             **settings,
         )
         self._membership.join_when(lambda: True, stop_needs_ms)

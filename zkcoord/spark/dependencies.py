@@ -61,6 +61,7 @@ class Dependencies:
 
         called: dict[str, Any] = {**callbacks, "on_stop": stop}
         settings = {name: getattr(self._options, name) for name in settings_of(MemberOptions)}
+        settings |= {"bootstrap_servers": self._bootstrap_servers, "kafka_config": self._kafka.librdkafka}
         consumer = Consumer(self._zookeeper, self._group, self._topics, **called, **settings)
         return consumer
 
