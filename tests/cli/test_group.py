@@ -83,6 +83,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
         "changed_topics": {},
         "awaited": {},
         "wishes": {},
+        "moved": None,
         "members": [
             {
                 "consumer": A,

@@ -28,6 +28,7 @@ from tests.core.groups import (
 from zkcoord.core.ack_timeouts import ack_timeout_ms
 from zkcoord.core.decisions import GrantPartitions, SetState, StateEvent, StopFetching, WriteResponse
 from zkcoord.core.model import Phase, Rebalance
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.requests import has_stopped
 from zkcoord.core.view import GroupView, Owner
 
@@ -82,6 +83,16 @@ def test_a_pause_stops_everything_grants_nothing_and_is_answered_when_all_have_s
     assert decided(acknowledged) == [answer("pause", "paused", "everything has stopped, nothing is granted")]
     assert decided(altered(acknowledged, done={"pause": {"run": "r1", "state": "paused"}})) == []
     assert phase_of(acknowledged, dict.fromkeys(ALL, "a-0")) is Phase.PREPARING_REBALANCE
+
+
+@pytest.mark.parametrize("state", list(MoveState))
+def test_a_group_that_moves_or_was_moved_reads_nothing_here_whoever_resumes_it(state: MoveState) -> None:
+    moved = Moved(state=state, tree="bb", address="zk2:2181", run="r1")
+    view = settled(group([member("a")], {T0: "a-0", T1: "a-0", T2: "a-0", T3: ""}))
+    view = replace(view, record=replace(view.record, moved=moved))
+    stopped = dict.fromkeys((T0, T1, T2), "a-0")
+    assert decided(view) == [StopFetching(consumer_id="a", partitions=stopped, why="the group is paused")]
+    assert decided(replace(view, owners={p: Owner("", 6) for p in ALL})) == []
 
 
 def test_a_paused_group_raises_no_generation() -> None:

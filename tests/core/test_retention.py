@@ -8,6 +8,7 @@ from tests.core.groups import NOW, Steps, altered, channel, decided, group, memb
 from zkcoord.core.decisions import PurgeChannel, RemoveGroup, StateEvent, WriteResponse
 from zkcoord.core.memory import Memory
 from zkcoord.core.model import Phase
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.phase import phase_reason, planned_phase
 from zkcoord.core.retention import Retention, asks_for_offsets
 from zkcoord.core.target import Target
@@ -104,6 +105,14 @@ def test_time_with_members_or_under_a_wish_does_not_count() -> None:
     assert decided(held, steps, NOW + 90_000) == []
     back = settled(group([member("a")], {}, empty_ms=3_000))
     assert state_set(back, StateEvent.GROUP_EMPTY, "it has members again", empty_ms=0) in decided(back, steps)
+
+
+def test_the_tombstone_of_a_group_that_was_moved_stays_for_ever() -> None:
+    steps = Steps(Memory(retention=Retention(retention_ms=7_000)))
+    moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181", run="r1")
+    tombstone = replace(EMPTY, record=replace(EMPTY.record, moved=moved))
+    assert steps.step(tombstone, NOW) == ((), None)
+    assert decided(tombstone, steps, NOW + 90_000) == []
 
 
 def test_a_deleted_group_is_an_ordinary_one_again_with_its_first_member() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.tree.cases import HOSTILE, QUICK, counters, damaged, objects, partitions, reads_or_refuses, unknown_keys
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, REQUESTS, GroupRecord, Policy
 from zkcoord.errors import CorruptError
 from zkcoord.tree.adoption import adoption_fields
@@ -78,6 +79,21 @@ def test_what_was_told_at_an_adoption_is_written_and_read() -> None:
         "broker": "3.9.1",
     }
     assert decode_record(data).adoption == told
+
+
+def test_where_a_group_was_moved_is_written_and_read() -> None:
+    moved = Moved(state=MoveState.LEAVING, tree="bb", address="zk2:2181", run="r1", paused=True)
+    data = encode_record(replace(DEFAULT_RECORD, moved=moved))
+    assert json.loads(data)["moved"] == {
+        "state": "leaving",
+        "tree": "bb",
+        "address": "zk2:2181",
+        "run": "r1",
+        "paused": True,
+    }
+    assert decode_record(data).moved == moved
+    with pytest.raises(CorruptError, match=r"moved\.state is 'away', allowed is leaving or gone or arriving"):
+        decode_record(data.replace(b"leaving", b"away"))
 
 
 def test_an_adoption_has_the_old_consumers_defaults_where_nothing_was_told() -> None:

@@ -194,6 +194,7 @@ def _remarks(above: TreeReport, report: GroupReport) -> list[str]:
     view = report.view
     quarantined = [f"{partition} ({entry.why})" for partition, entry in sorted(view.state.quarantined.items())]
     words = ["DELETED: only its offsets were kept"] if report.deleted else []
+    words += [f"this group {view.record.moved.where()}"] if view.record.moved is not None else []
     words += [f"NOT ADOPTED: `zkcoord group adopt {view.group}`"] if view.observed else []
     words += [f"{view.mode.mode.value}: {view.mode.why}"] if not (view.mode.coordinated or view.observed) else []
     words += [f"QUARANTINED: {'; '.join(quarantined)}"] if quarantined else []
@@ -313,6 +314,7 @@ def _state(above: TreeReport, report: GroupReport) -> dict[str, Any]:
             for name, awaited in report.awaited.items()
         },
         "wishes": dict(report.wishes),
+        "moved": None if view.record.moved is None else view.record.moved.where(),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from zkcoord.cli.migrate_move import move
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.requesting import who
@@ -200,6 +201,9 @@ def _dumped(name: str) -> Dump:
 def _nothing_to_do(settings: Settings, done: bool) -> None:
     if not done and not settings.json:
         click.echo("nothing to do")
+
+
+migrate.add_command(move)
 
 
 def _run_id() -> str:

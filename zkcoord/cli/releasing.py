@@ -70,12 +70,12 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
     if record is None or record.adoption is None:
         return None
     adoption = record.adoption
-    edit_record(tree, layout, group, lambda now: replace(now, adoption=None))
+    edit_record(tree, layout, group, lambda now: replace(now, adoption=None), moved=True)
     return adoption
 
 
 def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:
-    edit_record(tree, layout, group, lambda now: now if now.adoption else replace(now, adoption=adoption))
+    edit_record(tree, layout, group, lambda now: now if now.adoption else replace(now, adoption=adoption), moved=True)
 
 
 def below(tree: BlockingTree, roots: Iterable[str]) -> list[tuple[str, int]]:

@@ -79,9 +79,11 @@ def _record(node: Node) -> GroupRecord | None:
         raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
 
 
-def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False) -> GroupRecord:
+def edit_record(
+    tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, new: bool = False, moved: bool = False
+) -> GroupRecord:
     """Change the group's record by its version, and return it; UsageError if there is no such group, unless it may be
-    `new`.
+    `new`, and for one that is or was moved to another tree, unless it may be `moved`.
 
     `edit` may be called several times, as in `by_version`: it must leave alone what it finds done.
     """
@@ -94,6 +96,8 @@ def edit_record(tree: BlockingTree, layout: Layout, group: str, edit: Edit, *, n
         if not (folder.exists or node.exists or new):
             raise UsageError(no_such_group(group))
         before = _record(node) or DEFAULT_RECORD
+        if before.moved is not None and not moved:
+            raise UsageError(f"group {group} {before.moved.where()}: nothing is changed here")
         after = edit(before)
         if after == before:
             return before, None

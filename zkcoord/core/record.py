@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import Rebalance, TopicPartition
+from zkcoord.core.moved import Moved
 
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
@@ -83,6 +84,7 @@ class GroupRecord:
     wish: Mapping[str, Fields | None] = field(default_factory=lambda: dict.fromkeys(REQUESTS))
     done: Mapping[str, Fields | None] = field(default_factory=dict)
     adoption: Adoption | None = None
+    moved: Moved | None = None  # to or from another tree: nothing is read here
     unknown: Fields = field(default_factory=dict)  # keys of another version, kept
     unknown_offsets: Fields = field(default_factory=dict)  # the same inside `offsets`
 

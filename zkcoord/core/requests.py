@@ -29,7 +29,8 @@ def deleting(view: GroupView) -> bool:
 
 def paused(view: GroupView) -> bool:
     """True while everything is stopped and nothing granted."""
-    return not {PAUSE, RESET}.isdisjoint(view.record.requests) or deleting(view)
+    stopped = view.record.moved is not None or not {PAUSE, RESET}.isdisjoint(view.record.requests)
+    return stopped or deleting(view)
 
 
 def has_paused(record: GroupRecord) -> bool:

@@ -20,7 +20,7 @@ from zkcoord.core.view import GroupView
 
 RETENTION_MS = 7 * 24 * 3_600_000
 """A group without members and offsets is kept this long, as Kafka's `offsets.retention.minutes` of 2.0 and newer. An
-adopted group is kept until it is released."""
+adopted group is kept until it is released, and one that was moved to another tree for ever."""
 
 STEPS = 7
 """A group's time without members is noted this many times in a retention."""
@@ -37,7 +37,8 @@ class Retention:
 
     def seen(self, view: GroupView, now_ms: int) -> Retention:
         """The group as it is now."""
-        if view.members or view.record.requests or view.record.adoption is not None:
+        record = view.record
+        if view.members or record.requests or record.adoption is not None or record.moved is not None:
             return Retention(self.retention_ms)
         since_ms = now_ms if self._since_ms is None else self._since_ms + view.state.empty_ms - self._noted_ms
         return Retention(self.retention_ms, since_ms, view.state.empty_ms, self.offsets_kept or bool(view.offsets))

@@ -69,14 +69,12 @@ def readers_of(read: Reading, layout: Layout, group: str) -> Readers:
     except CorruptError as error:
         raise CorruptError(f"{record.path}: {error}; an operator must mend it") from error
     registrations = data(read, [layout.registration(group, name) for name in ids.children])
-    known = {
-        name: member_of(name, node).speaks_protocol
-        for name, node in zip(ids.children, registrations, strict=True)
-        if node.exists
-    }
+    named = zip(ids.children, registrations, strict=True)
+    members = [member_of(name, node) for name, node in named if node.exists]
+    ours = tuple(member.consumer_id for member in members if member.speaks_protocol and member.unreadable is None)
     return Readers(
-        ours=tuple(name for name, ours in known.items() if ours),
-        others=tuple(name for name, ours in known.items() if not ours),
+        ours=ours,
+        others=tuple(member.consumer_id for member in members if member.consumer_id not in ours),
         paused=paused,
         guard=() if record.stat is None else (CheckNode(record.path, record.stat.version),),
     )

@@ -14,6 +14,7 @@ from zkcoord.core.model import Rebalance, is_name
 from zkcoord.core.record import DEFAULT_RECORD, MAX_PROBES, MAX_REBALANCE_RETRIES, REQUESTS, GroupRecord, Policy
 from zkcoord.tree.adoption import adoption_fields, read_adoption
 from zkcoord.tree.codec import INT32_MAX, Document, beside, compact, read_document
+from zkcoord.tree.moved import moved_fields, read_moved
 
 ON_TIMEOUT = ("evict", "fail")
 RETRIES_MAX = 1_000
@@ -24,7 +25,19 @@ RARE_KEYS = (
     "session_timeout_min_ms",
     "max_moves",
 )  # written when they are not at their default
-KEYS = ("version", "assignor", "rebalance", "policy", "offsets", "weights", "racks", "wish", "done", "adoption")
+KEYS = (
+    "version",
+    "assignor",
+    "rebalance",
+    "policy",
+    "offsets",
+    "weights",
+    "racks",
+    "wish",
+    "done",
+    "adoption",
+    "moved",
+)
 POLICY_KEYS = ("on_timeout", "max_rebalance_retries", "evict_grace_ms", "initial_delay_ms", *RARE_KEYS)
 WHAT = "group record"
 
@@ -56,6 +69,8 @@ def encode_record(record: GroupRecord) -> bytes:
         document["racks"] = {str(partition): rack for partition, rack in record.racks.items()}
     if record.adoption is not None:
         document["adoption"] = adoption_fields(record.adoption)
+    if record.moved is not None:
+        document["moved"] = moved_fields(record.moved)
     return compact(beside(document, record.unknown))
 
 
@@ -85,6 +100,7 @@ cooperative or eager
         wish={**dict.fromkeys(REQUESTS), **_requests(document.section("wish"))},
         done=_requests(document.section("done")),
         adoption=read_adoption(document.section("adoption")),
+        moved=read_moved(document.section("moved")),
         unknown=document.unknown(*KEYS),
         migration=_optional_object(offsets, "migration"),
         unknown_offsets=offsets.unknown("store", "step", "migration"),

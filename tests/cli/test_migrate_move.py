@@ -1,0 +1,212 @@
+"""`zkcoord migrate move` on real servers: two chroots, both layouts, two ensembles, with consumers and coordinators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.cli.program import Run
+from tests.integration.world import World, named
+from tests.waiting import wait_until
+from zkcoord.core.adoption import Adoption
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import MoveState
+from zkcoord.core.record import GroupRecord
+from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
+from zkcoord.migrate import upgrade
+from zkcoord.offsets.move import TOMBSTONE
+from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.record import decode_record, encode_record
+
+pytestmark = pytest.mark.zookeeper
+
+P0, P1 = (TopicPartition("clicks", number) for number in range(2))
+ADOPTED = GroupRecord(adoption=Adoption(offsets="zookeeper", strategy="range", kafka="1.1"))
+
+
+def chroot_of(hosts: str, path: str) -> str:
+    client = KazooClient(hosts, timeout=10)
+    client.start(timeout=10)
+    client.create(path)
+    client.stop()
+    client.close()
+    return hosts + path
+
+
+@pytest.fixture
+def here(chroot: str) -> Iterator[World]:
+    with World(chroot) as world:
+        world.topic("clicks", 2)
+        yield world
+
+
+@pytest.fixture
+def there(chroot: str, zookeeper: Any) -> Iterator[World]:
+    with World(chroot_of(zookeeper.hosts, "/" + chroot.partition("/")[2] + "-there")) as world:
+        world.topic("clicks", 2)
+        yield world
+
+
+def moving(run: Run, source: World, target: World, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+    result = run(
+        *("migrate", "move", "--to", target.zookeeper, *words),
+        *("--output", "json", "--zookeeper", source.zookeeper, "--timeout-ms", "30000"),
+    )
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+
+def set_up(world: World, layout: Layout) -> None:
+    """A group with offsets, and a coordinator."""
+    upgrade(world.tree, run_id="test", layout=layout.name)
+    world.put(layout.record("g"), encode_record(ADOPTED if layout is LEGACY else GroupRecord()))
+    world.put(layout.offset("g", P0), b"100")
+    world.put(layout.offset("g", P1), b"7")
+    world.coordinate(layout.name)
+
+
+def round_trip(run: Run, source: World, target: World, layouts: tuple[Layout, Layout]) -> None:
+    """A group goes over under its consumers, and comes back."""
+    set_up(source, layouts[0])
+    old = source.join("g", "clicks")
+    wait_until(lambda: old.held() == named("clicks", 0, 1), "it reads here")
+    assert old.begun == {P0: 100, P1: 7}
+
+    code, rows, text = moving(run, source, target, "--layout", layouts[1].name)
+    assert (code, rows[0]["offsets"], rows[0]["state"]) == (0, 2, "moved"), text
+    assert old.held() == []
+    record = decode_record(source.data(layouts[0].record("g")))
+    assert record.moved is not None
+    assert (record.moved.state, record.moved.address) == (MoveState.GONE, target.zookeeper)
+    assert source.tree.read and (TOMBSTONE in source.children(layouts[0].ids("g"))) is layouts[0].adopts
+    shown = run("group", "describe", "g", "--zookeeper", source.zookeeper)
+    assert f"this group was moved to {target.zookeeper}" in shown.stdout
+    refused = run("group", "resume", "g", "--zookeeper", source.zookeeper)
+    assert (refused.exit_code, f"group g was moved to {target.zookeeper}" in refused.stderr) == (2, True)
+
+    if layouts[1] is LEGACY:
+        target.put(LEGACY.record("g"), encode_record(ADOPTED))  # as `group adopt` does
+    target.coordinate(layouts[1].name)
+    new = target.join("g", "clicks")
+    wait_until(lambda: new.begun == {P0: 100, P1: 7}, "it goes on there")
+    assert old.held() == []
+    for position in (150, 151):
+        new.consumer.commit({P0: position})
+    old.consumer.stop()
+
+    code, rows, text = moving(run, target, source, "--layout", layouts[0].name, "--group", "g")
+    assert (code, rows[0]["offsets"]) == (0, 2), text
+    assert new.held() == []
+    again = source.join("g", "clicks")
+    wait_until(lambda: again.begun == {P0: 151, P1: 7}, "it goes on here again")
+    wait_until(lambda: again.held() == named("clicks", 0, 1), "it reads")
+    assert (TOMBSTONE in source.children(layouts[0].ids("g"))) is False
+    assert new.held() == []
+
+
+@pytest.mark.parametrize("layouts", [(DRAFT, DRAFT), (LEGACY, DRAFT), (DRAFT, LEGACY)], ids=["dd", "ld", "dl"])
+def test_a_group_goes_to_another_chroot_or_layout_under_its_consumers_and_comes_back(
+    layouts: tuple[Layout, Layout], run: Run, here: World, there: World
+) -> None:
+    round_trip(run, here, there, layouts)
+
+
+def test_a_group_goes_to_another_ensemble_and_comes_back(run: Run, here: World) -> None:
+    with (
+        EmbeddedZooKeeper(fsync=False, max_session_timeout_ms=60_000) as server,
+        World(chroot_of(server.hosts, "/there")) as there,
+    ):
+        there.topic("clicks", 2)
+        round_trip(run, here, there, (DRAFT, DRAFT))
+
+
+def test_a_dry_run_looks_at_both_trees_and_writes_nothing(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    before = here.data(DRAFT.record("g"))
+    code, rows, text = moving(run, here, there, "--dry-run")
+    assert (code, rows) == (
+        0,
+        [{"group": "g", "offsets": 2, "from_kafka": 0, "nodes": 0, "state": "would be moved"}],
+    ), text
+    assert (here.data(DRAFT.record("g")), there.children("/")) == (before, ["brokers"])
+
+
+def test_groups_go_in_waves_and_if_one_cannot_go_none_does(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    here.put(DRAFT.offset("h", P0), b"1")
+    here.put(DRAFT.registration("h", "c"), b'{"version":1,"subscription":{"clicks":1},"pattern":"static"}')
+    code, rows, text = moving(run, here, there)
+    assert (code, rows) == (2, [])
+    assert "group h is read by c, and cannot be paused: stop these consumers first; nothing was moved" in text
+    assert decode_record(here.data(DRAFT.record("g"))).moved is None
+    code, rows, text = moving(run, here, there, "--group", "g")
+    assert (code, [row["group"] for row in rows]) == (0, ["g"]), text
+    here.remove(DRAFT.registration("h", "c"))
+    code, rows, text = moving(run, here, there)
+    assert (code, [(row["group"], row["offsets"]) for row in rows]) == (0, [("g", 0), ("h", 1)]), text
+    assert "group g was moved already" in text
+
+
+def test_a_pause_that_nobody_carries_out_is_taken_back(run: Run, here: World, there: World) -> None:
+    coordinator = here.coordinate()
+    member = here.join("g", "clicks")
+    wait_until(lambda: member.held() == named("clicks", 0, 1), "it reads")
+    coordinator.stop()
+    result = run("migrate", "move", "--to", there.zookeeper, "--zookeeper", here.zookeeper, "--timeout-ms", "300")
+    assert (result.exit_code, "pause of group g is not done after 300 ms" in result.stderr) == (5, True), result.stderr
+    record = decode_record(here.data(DRAFT.record("g")))
+    assert (record.moved, record.requests) == (None, {})
+    assert member.held() == named("clicks", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (None, "no zkcoord tree at"),
+        ({"version": 1, "revision": "0001", "layout": "draft"}, "has no id: run `zkcoord migrate upgrade` there"),
+        (
+            {
+                "version": 1,
+                "revision": "0001",
+                "layout": "draft",
+                "migration": {"from": "0001", "to": "0002", "run": "x"},
+            },
+            "a migration is in progress",
+        ),
+        ({"version": 1, "revision": "0009", "layout": "draft"}, "newer than this program"),
+    ],
+)
+def test_a_tree_that_cannot_be_moved_from_is_refused(
+    schema: dict[str, Any] | None, why: str, run: Run, here: World, there: World
+) -> None:
+    if schema is not None:
+        here.put("/zkcoord/schema", schema)
+    code, _, text = moving(run, here, there)
+    assert (code, why in text, there.children("/")) == (7, True, ["brokers"]), text
+
+
+def test_the_same_tree_another_layout_and_an_unknown_group_are_refused(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    upgrade(there.tree, run_id="test", layout="legacy")
+    for target, words, code, why in (
+        (here, (), 2, "is the same tree: name another chroot or ensemble"),
+        (there, (), 7, "has layout legacy, not draft"),
+        (there, ("--layout", "legacy", "--group", "x"), 2, "there is no group 'x'"),
+    ):
+        found = moving(run, here, target, *words)
+        assert (found[0], why in found[2]) == (code, True), found
+
+
+def test_what_has_not_ended_is_given_up(run: Run, here: World, there: World) -> None:
+    set_up(here, DRAFT)
+    there.put(DRAFT.offset("g", P0), b"1")
+    upgrade(there.tree, run_id="test")
+    record = decode_record(here.data(DRAFT.record("g")))
+    code, _, text = moving(run, here, there)
+    assert (code, "there is a group g with offsets at" in text) == (2, True)
+    code, rows, _ = moving(run, here, there, "--give-up")
+    assert (code, rows) == (0, [{"group": "g", "given_up": False}])
+    assert decode_record(here.data(DRAFT.record("g"))) == record

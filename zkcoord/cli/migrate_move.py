@@ -1,0 +1,204 @@
+"""`zkcoord migrate move`: groups go to another chroot, layout or ensemble."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from zkcoord.cli.offset_stores import kafka_client
+from zkcoord.cli.options import Command, Settings, at_least, pass_settings
+from zkcoord.cli.output import cell, print_json, say, table
+from zkcoord.cli.requesting import Answer, wait, who_and_when, who_serves
+from zkcoord.core.moved import MoveState
+from zkcoord.errors import SchemaError, UsageError, ZkcoordError
+from zkcoord.group_report import group_names, may_name_a_group, no_such_group, refuse_newer
+from zkcoord.migrate import BlockingTree, Rehearsal, current, read_mark, upgrade
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.move import GroupMove, Moving
+from zkcoord.offsets.ports import Commits
+from zkcoord.offsets.side import Side
+from zkcoord.settings import TOOL_TIMEOUT_MS
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import LAYOUTS, layout_named
+from zkcoord.tree.schema import Schema
+
+COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
+
+
+@click.command(cls=Command)
+@click.option("--to", "to", metavar="H:P[,H:P…][/CHROOT]", required=True, help="Where the groups go.")
+@click.option("--layout", type=click.Choice(list(LAYOUTS)), help="Of the tree there (default: the same as here).")
+@click.option("--group", "names", metavar="G", multiple=True, help="Only this group; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Look at both trees, and show what would be moved; write nothing.")
+@click.option("--give-up", is_flag=True, help="Take back what has not ended: these groups go on where they are.")
+@click.option(
+    "--timeout-ms", type=at_least(0), default=60_000, show_default=True, metavar="N", help="Of each group's pause."
+)
+@pass_settings
+def move(
+    settings: Settings,
+    to: str,
+    layout: str | None,
+    names: tuple[str, ...],
+    dry_run: bool,
+    give_up: bool,
+    timeout_ms: int,
+) -> None:
+    """Move groups to another chroot, layout or ensemble: all of them, or some (in waves).
+
+    All groups are looked at first; if one cannot be moved, nothing is. Then one after the other is paused, copied,
+    compared and let go on there: from then on nobody reads it here. Then start its consumers with the new address.
+    Groups with offsets in Kafka need --bootstrap-servers. A move that broke off is run again. The same command in the
+    other direction moves a group back.
+    """
+    with ExitStack() as stack:
+        tree = stack.enter_context(settings.tree())
+        there = stack.enter_context(Tree(to, deadline_ms=TOOL_TIMEOUT_MS, config=settings.zookeeper_settings()))
+        source = _side(tree, settings.zookeeper_address())
+        target = _target(there, to, layout or source.layout.name, dry_run=True)
+        if source.tree_id == target.tree_id:
+            raise UsageError(f"{to} is the same tree: name another chroot or ensemble")
+        work = _Work(settings, stack, source, target, timeout_ms)
+        chosen = _chosen(tree, source, names)
+        if give_up:
+            work.give_up(chosen)
+            return
+        surveys = work.survey(chosen)
+        rows = [_row(settings, name, found, "would be moved") for name, found in surveys.items()] if dry_run else []
+        if not dry_run:
+            work.target = _target(there, to, target.layout.name, dry_run=False)
+            rows = [_row(settings, name, work.move(name), "moved") for name in surveys]
+    if not settings.json:
+        click.echo(table(COLUMNS, rows))
+    if dry_run:
+        say("notice", "nothing was written: --dry-run")
+    elif rows:
+        say("notice", f"start the consumers with --zookeeper {to}; those that still run here read nothing: stop them")
+
+
+def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
+    for note in found.notes:
+        say("notice", note)
+    document = {"offsets": found.offsets, "from_kafka": found.from_kafka, "nodes": found.nodes, "state": state}
+    if settings.json:
+        print_json({"group": name, **document})
+    return [cell(name), *document.values()]
+
+
+def _side(tree: BlockingTree, address: str) -> Side:
+    """Return a tree that is there; SchemaError when groups cannot be moved from or to it as it is."""
+    schema = current(tree)
+    if schema is None:
+        raise SchemaError(f"no zkcoord tree at {address}: run `zkcoord migrate upgrade` there first")
+    refuse_newer(schema)
+    mark = read_mark(schema)
+    if mark is not None:
+        raise SchemaError(f"{address}: a migration is in progress: end it first (`zkcoord migrate upgrade`)")
+    if not schema.tree_id:
+        raise SchemaError(f"the tree at {address} has no id: run `zkcoord migrate upgrade` there first")
+    return _as_side(tree, schema, address)
+
+
+def _as_side(tree: BlockingTree, schema: Schema, address: str) -> Side:
+    return Side(tree=tree, layout=layout_named(schema.layout), tree_id=schema.tree_id, address=address)
+
+
+def _target(tree: BlockingTree, address: str, layout: str, *, dry_run: bool) -> Side:
+    """Return the other tree, which is made if there is none."""
+    if current(tree) is None:
+        tree = Rehearsal(tree) if dry_run else tree
+        upgrade(tree, run_id=uuid.uuid4().hex, layout=layout)
+    side = _side(tree, address)
+    if side.layout.name != layout:
+        raise SchemaError(f"the tree at {address} has layout {side.layout.name}, not {layout}: give --layout, or --to")
+    return side
+
+
+def _chosen(tree: BlockingTree, source: Side, names: Sequence[str]) -> list[str]:
+    there = [name for name in group_names(tree, source.layout) if may_name_a_group(name)]
+    for name in names:
+        if name not in there:
+            raise UsageError(no_such_group(name))
+    return sorted(set(names)) if names else there
+
+
+@dataclass(slots=True)
+class _Work:
+    """One command: the groups' moves, and Kafka once it is needed."""
+
+    settings: Settings
+    stack: ExitStack
+    source: Side
+    target: Side
+    timeout_ms: int
+    store: KafkaCommits | None = None
+
+    def survey(self, names: Sequence[str]) -> dict[str, Moving]:
+        """Look at all of them; UsageError with each reason when one cannot be moved."""
+        found: dict[str, Moving] = {}
+        refused: list[str] = []
+        for name in names:
+            try:
+                found[name] = self._one(name).survey()
+            except UsageError as error:
+                refused.append(str(error))
+        if refused:
+            raise UsageError("; ".join(refused) + "; nothing was moved")
+        return found
+
+    def move(self, name: str) -> Moving:
+        """Move one group, from wherever an earlier run has left it."""
+        one = self._one(name)
+        _, before = self.source.record(name)
+        fresh = before is None or before.moved is None
+        if one.begin() is MoveState.GONE:
+            one.open()
+            return Moving(notes=[f"group {name} was moved already"])
+        try:
+            self._wait(one)
+        except BaseException:
+            if fresh:
+                one.give_up(only_mine=True)
+            raise
+        return one.carry_out()
+
+    def give_up(self, names: Sequence[str]) -> None:
+        """Take back the moves that have not ended."""
+        for name in names:
+            taken_back = False
+            try:
+                taken_back = self._one(name).give_up()
+            except ZkcoordError as error:
+                say("notice", str(error))
+            if self.settings.json:
+                print_json({"group": name, "given_up": taken_back})
+            elif taken_back:
+                click.echo(f"group {name}: goes on here; what was copied stays at {self.target.address}, unread")
+
+    def _one(self, name: str) -> GroupMove:
+        return GroupMove(
+            source=self.source, target=self.target, group=name, asked=who_and_when(), commits=self._commits
+        )
+
+    def _wait(self, one: GroupMove) -> None:
+        address = self.settings.zookeeper_address()
+        wait(
+            f"pause of group {one.group}",
+            self.timeout_ms,
+            lambda: Answer(run=one.run, state="paused") if one.stopped() else None,
+            lambda: who_serves(self.source.tree, address),
+            "it goes on where it is",
+        )
+
+    def _commits(self, group: str) -> Commits:
+        if self.store is None:
+            self.store = KafkaCommits(self.stack.enter_context(kafka_client(self.settings)))
+        answer = self.store.read([group])
+        if group in answer.unknown:
+            raise answer.unknown[group]
+        return answer.found[group]

@@ -1,0 +1,373 @@
+"""Moves one group from a tree to another: to another chroot, layout or ensemble. Both trees are asked at each step.
+
+Each tree's record of the group says how far the move is. The source says `leaving` while the copy is made, and `gone`
+before the copy may be read; so never do both count. The copy says `arriving` until it may. What breaks off anywhere is
+run again, and goes on from what the records say. A second run takes over by writing its name into both records: every
+write checks the record of its own tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.moved import Moved, MoveState
+from zkcoord.core.record import DEFAULT_RECORD, DELETE, PAUSE, REQUESTS, RESET, GroupRecord
+from zkcoord.core.requests import PAUSED
+from zkcoord.core.tenure import Rule, counted
+from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, invariant
+from zkcoord.offsets.ports import Commits
+from zkcoord.offsets.reading import GroupSeen, read_offsets
+from zkcoord.offsets.side import WHY, Side
+from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of, write_offsets
+from zkcoord.tree.bulk import children, data
+from zkcoord.tree.paths import TOPICS, Layout, Place
+from zkcoord.tree.request import requested
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.state import decode_state
+from zkcoord.tree.topic import decode_mark, mark_in_a_copy, topic_of
+from zkcoord.tree.writes import WRITE_BYTES, CheckNode, DeleteNode, parts
+
+TOMBSTONE = "zkcoord-moved"
+"""A registration that no old consumer can read: while it is there, none of them can rebalance, and so read."""
+
+AskKafka = Callable[[str], Commits]
+"""A group's commits in Kafka; raises when Kafka does not tell them."""
+
+
+@dataclass(slots=True)
+class Moving:
+    """What a move did with one group, or would do."""
+
+    offsets: int = 0
+    from_kafka: int = 0  # of them: the commit in Kafka counted
+    nodes: int = 0  # of the group that were made or set in the other tree, beside offsets
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMove:
+    """One run for one group. `asked`: who asks, when, and the run's name, as in a request."""
+
+    source: Side
+    target: Side
+    group: str
+    asked: Mapping[str, str]
+    commits: AskKafka
+
+    @property
+    def run(self) -> str:
+        """The name of this run."""
+        return self.asked["run"]
+
+    # before anything is written
+
+    def survey(self) -> Moving:
+        """Look at both trees; UsageError with the reason when the group cannot be moved."""
+        _, record = self.source.record(self.group)
+        self._refuse_source(record or DEFAULT_RECORD)
+        if record is not None and record.moved is not None and record.moved.state is MoveState.GONE:
+            return Moving()
+        self._refuse_target()
+        seen, wanted = self._counted()
+        found = Moving(offsets=len(wanted), from_kafka=_differing(seen, wanted))
+        self._look_at_topics({partition.topic for partition in wanted}, found.notes)
+        self._refuse_others()
+        adopts = self.target.layout.adopts and not self.source.layout.adopts
+        if adopts:
+            found.notes.append(f"group {self.group}: adopt it there (`zkcoord group adopt`): until then nobody reads")
+        return found
+
+    def _refuse_source(self, record: GroupRecord) -> None:
+        moved = record.moved
+        if moved is not None and (moved.state is MoveState.ARRIVING or moved.tree != self.target.tree_id):
+            raise UsageError(f"group {self.group} {moved.where()}: end that move first")
+        for name in (RESET, DELETE):
+            if record.wish.get(name) is not None:
+                raise UsageError(f"group {self.group}: a {name} is under way: end it first")
+        if (record.wish.get(PAUSE) or {}).get("who") == "coordinator":
+            raise UsageError(f"group {self.group} was paused behind a reset that broke off: end the reset first")
+
+    def _refuse_target(self) -> None:
+        """Nobody is there, unless this group was moved from there, or a copy was begun."""
+        _, there = self.target.record(self.group)
+        if there is not None:
+            self._may_arrive(there)
+            return
+        (seen,) = next(read_offsets(self.target.tree.read, self.target.layout, [self.group]))
+        readers = readers_of(self.target.tree.read, self.target.layout, self.group)
+        names = (*readers.ours, *readers.others)
+        if seen.offsets or names:
+            what = f"consumers ({_some(names)})" if names else "offsets"
+            raise UsageError(f"there is a group {self.group} with {what} at {self.target.address}: remove it first")
+
+    def _may_arrive(self, there: GroupRecord) -> None:
+        moved = there.moved
+        if moved is None:
+            raise UsageError(f"there is a group {self.group} at {self.target.address}: delete it there first")
+        if moved.tree != self.source.tree_id or moved.state is MoveState.LEAVING:
+            raise UsageError(f"group {self.group} at {self.target.address} {moved.where()}: end that move first")
+
+    def _look_at_topics(self, topics: set[str], notes: list[str]) -> None:
+        """A topic that is not there, or is another one, would have its offsets dropped."""
+        (folder,) = children(self.target.tree.read, [TOPICS])
+        if not folder.exists:
+            notes.append(f"{self.target.address} has no {TOPICS} yet: Kafka must be there before consumers start")
+            return
+        named = sorted(topics)
+        here, there = (data(side.tree.read, [f"{TOPICS}/{t}" for t in named]) for side in (self.source, self.target))
+        for topic, old, new in zip(named, here, there, strict=True):
+            if old.exists and not new.exists:
+                raise UsageError(f"group {self.group}: topic {topic} does not exist at {self.target.address}")
+            ids = [topic_of(topic, node.data).topic_id for node in (old, new) if node.exists]
+            if len(ids) == 2 and None not in ids and ids[0] != ids[1]:
+                raise UsageError(f"group {self.group}: topic {topic} at {self.target.address} is another one")
+
+    # step by step
+
+    def begin(self) -> MoveState:
+        """Write this run into the source's record, and ask for a pause. Returns how far an earlier run came."""
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            known = record or DEFAULT_RECORD
+            self._refuse_source(known)
+            if known.moved is not None:
+                going = known.moved.state is MoveState.LEAVING
+                return replace(known, moved=replace(known.moved, run=self.run)) if going else known
+            paused = known.wish.get(PAUSE) is not None
+            moved = Moved(
+                state=MoveState.LEAVING,
+                tree=self.target.tree_id,
+                address=self.target.address,
+                run=self.run,
+                paused=paused,
+            )
+            return replace(known if paused else requested(known, PAUSE, self.asked), moved=moved)
+
+        after = self.source.edit(self.group, edit)
+        invariant(after.moved is not None, "a move that was begun stands in the record")
+        return after.moved.state if after.moved is not None else MoveState.LEAVING
+
+    def stopped(self) -> bool:
+        """True when nobody reads the group; UsageError when somebody does who cannot be paused.
+
+        A coordinator takes a pause back where old members cannot rebalance, and begins nothing there: beside the
+        tombstone, which was made once nobody read, nobody does.
+        """
+        readers = self._refuse_others()
+        return readers.paused or not readers.ours or TOMBSTONE in readers.others
+
+    def give_up(self, *, only_mine: bool = False) -> bool:
+        """Take a move back that has not ended: the group goes on where it was. False: none was begun.
+
+        `only_mine`: leave one alone that another run has taken over.
+        """
+        path = self.source.layout.registration(self.group, TOMBSTONE)
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            moved = None if record is None else record.moved
+            if record is None or moved is None or (only_mine and moved.run != self.run):
+                return record or DEFAULT_RECORD
+            if moved.state is not MoveState.LEAVING:
+                raise UsageError(f"group {self.group} {moved.where()}: run the command there")
+            return replace(record if moved.paused else requested(record, PAUSE, None), moved=None)
+
+        _, before = self.source.record(self.group)
+        if before is None or before.moved is None:
+            return False
+        return self.source.edit(self.group, edit, lambda: self.source.removal(path)).moved is None
+
+    def carry_out(self) -> Moving:
+        """Make the copy, and let it count; called when `stopped`."""
+        found = Moving()
+        self._keep_old_members_out()
+        seen, wanted = self._counted()
+        found.offsets, found.from_kafka = len(wanted), _differing(seen, wanted)
+        write_offsets(self.source.tree, self.source.layout, self.group, wanted, guard=[self._leaving()], why=WHY)
+        self._arrive()
+        found.nodes = self._copy_nodes()
+        self._copy_offsets(wanted)
+        self._compare()
+        self._leave()
+        self.open()
+        return found
+
+    def open(self) -> None:
+        """Let the copy count: the last step, when the source's record says that the group is gone."""
+        path = self.target.layout.registration(self.group, TOMBSTONE)
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            if record is None:
+                raise UsageError(f"group {self.group} is gone from {self.target.address}: restore it from a backup")
+            moved, left = record.moved, self._gone()
+            if moved is None or left is None or (moved.state, moved.run) != (MoveState.ARRIVING, left.run):
+                return record  # another run was faster, and maybe others after it
+            wish, done = (dict(fields) for fields in (record.wish, record.done))
+            if not moved.paused:
+                wish[PAUSE] = None
+                done.pop(PAUSE, None)
+            return replace(record, moved=None, wish=wish, done=done)
+
+        self.target.edit(self.group, edit, lambda: self.target.removal(path))
+
+    def _gone(self) -> Moved | None:
+        """What the source's record says of a move to this target that needs only to be opened; None: it does not."""
+        _, record = self.source.record(self.group)
+        moved = None if record is None else record.moved
+        ended = moved is not None and moved.state is MoveState.GONE and moved.tree == self.target.tree_id
+        return moved if ended else None
+
+    def _refuse_others(self) -> Readers:
+        """Return who may read the group; UsageError for consumers that are not zkcoord's."""
+        readers = readers_of(self.source.tree.read, self.source.layout, self.group)
+        others = [name for name in readers.others if name != TOMBSTONE]
+        if others:
+            names = _some(others)
+            raise UsageError(f"group {self.group} is read by {names}, and cannot be paused: stop these consumers first")
+        return readers
+
+    def _leaving(self) -> CheckNode:
+        return self._guard(self.source, MoveState.LEAVING)
+
+    def _arriving(self) -> CheckNode:
+        return self._guard(self.target, MoveState.ARRIVING)
+
+    def _guard(self, side: Side, state: MoveState) -> CheckNode:
+        """A check of the record; FencedError when it does not name this run any more."""
+        node, record = side.record(self.group)
+        self._mine(None if record is None else record.moved, state, side)
+        return CheckNode(node.path, -1 if node.stat is None else node.stat.version)
+
+    def _mine(self, moved: Moved | None, state: MoveState, side: Side) -> None:
+        if moved is None or moved.state is not state or moved.run != self.run:
+            now = "is not being moved any more" if moved is None else f"{moved.where()}, by another run"
+            raise FencedError(f"group {self.group} at {side.address} {now}: this run ends, and has moved nothing")
+
+    def _keep_old_members_out(self) -> None:
+        layout = self.source.layout
+        if not layout.adopts:
+            return
+        path = layout.registration(self.group, TOMBSTONE)
+        text = f"zkcoord moved this group to {self.target.address}\n".encode()
+        self.source.put({path: text}, self._leaving)
+        if not self.stopped():
+            raise UsageError(f"group {self.group} is read again: run it again")
+
+    def _counted(self) -> tuple[GroupSeen, dict[TopicPartition, int]]:
+        """The offset of each partition that has one, from the store that counts."""
+        ((seen,),) = read_offsets(self.source.tree.read, self.source.layout, [self.group])
+        if seen.problem is not None:
+            raise seen.problem
+        broken = {partition: each.problem for partition, each in seen.offsets.items() if each.problem is not None}
+        for partition, problem in sorted(broken.items()):
+            raise CorruptError(
+                f"{self.source.layout.offset(self.group, partition)}: {problem}; an operator must mend it"
+            )
+        commits = {} if seen.rule is Rule.ZOOKEEPER else self.commits(self.group)
+        found: dict[TopicPartition, int] = {}
+        for partition in sorted({*seen.offsets, *commits}):
+            node = seen.offsets[partition].node if partition in seen.offsets else None
+            incarnation = seen.incarnations.get(partition.topic, 0)
+            value = counted(
+                seen.rule, node, commits.get(partition), tree=self.source.tree_id, incarnation=incarnation
+            ).offset
+            if value is not None:
+                found[partition] = value
+        return seen, found
+
+    def _arrive(self) -> None:
+        """Make the record of the copy, which nobody reads yet."""
+        _, leaving = self.source.record(self.group)
+        invariant(leaving is not None and leaving.moved is not None, "it is leaving")
+        if leaving is None or leaving.moved is None:
+            return
+        self._mine(leaving.moved, MoveState.LEAVING, self.source)
+        moved = replace(leaving.moved, state=MoveState.ARRIVING, tree=self.source.tree_id, address=self.source.address)
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            adoption = leaving.adoption if self.target.layout.adopts else None
+            if record is not None:
+                self._may_arrive(record)
+                adoption = adoption or record.adoption
+            wish = {**dict.fromkeys(REQUESTS), PAUSE: dict(self.asked)}
+            done = {PAUSE: {"run": self.run, "state": PAUSED}}
+            return replace(leaving, adoption=adoption, wish=wish, done=done, moved=moved)
+
+        self.target.edit(self.group, edit)
+
+    def _copy_nodes(self) -> int:
+        """State, static members and marks; what the copy's coordinator has written over them stays."""
+        here, there, group = self.source.layout, self.target.layout, self.group
+        marks, instances = children(self.source.tree.read, [here.marks(group), here.instances(group)])
+        pairs = {here.state(group): there.state(group)}
+        pairs |= {here.mark(group, name): there.mark(group, name) for name in marks.children}
+        pairs |= {here.instance(group, name): there.instance(group, name) for name in instances.children}
+        saved = [node for node in data(self.source.tree.read, list(pairs)) if node.exists]
+        wanted = {pairs[node.path]: _copied(here, node) for node in saved}
+        return self.target.put(wanted, self._arriving, lambda node: _behind(there, node, wanted[node.path]))
+
+    def _copy_offsets(self, wanted: Mapping[TopicPartition, int]) -> None:
+        side = self.target
+        ((seen,),) = read_offsets(side.tree.read, side.layout, [self.group])
+        extra = sorted(seen.offsets.keys() - wanted.keys())
+        deletes = [DeleteNode(side.layout.offset(self.group, p), seen.offsets[p].version) for p in extra]
+        for part in parts(deletes, lambda write: len(write.path) + WRITE_BYTES):
+            side.commit((self._arriving(), *part))
+        write_offsets(side.tree, side.layout, self.group, wanted, guard=[self._arriving()], why=WHY)
+
+    def _compare(self) -> None:
+        """Both trees hold the same, and nobody has read meanwhile."""
+        ((here,),), ((there,),) = (
+            list(read_offsets(side.tree.read, side.layout, [self.group])) for side in (self.source, self.target)
+        )
+        old, new = (
+            {p: each.node.offset for p, each in seen.offsets.items() if each.node.offset is not None}
+            for seen in (here, there)
+        )
+        if old != new or not self.stopped():
+            differing = sorted(p for p in {*old, *new} if old.get(p) != new.get(p))
+            what = f"{', '.join(map(str, differing[:NAMED_MAX]))} differ" if differing else "somebody reads it"
+            raise UnavailableError(f"group {self.group}: somebody wrote meanwhile ({what}): run it again")
+
+    def _leave(self) -> None:
+        """From here on the copy counts: the group's record in the source is a tombstone."""
+
+        def edit(record: GroupRecord | None) -> GroupRecord:
+            moved = None if record is None else record.moved
+            if record is not None and moved is not None and moved.state is MoveState.GONE and moved.run == self.run:
+                return record
+            self._mine(moved, MoveState.LEAVING, self.source)
+            invariant(record is not None and moved is not None, "it is leaving")
+            gone = None if moved is None else replace(moved, state=MoveState.GONE)
+            return replace(record or DEFAULT_RECORD, moved=gone)
+
+        self.source.edit(self.group, edit)
+
+
+def _differing(seen: GroupSeen, wanted: Mapping[TopicPartition, int]) -> int:
+    return sum(p not in seen.offsets or seen.offsets[p].node.offset != offset for p, offset in wanted.items())
+
+
+def _copied(layout: Layout, node: Node) -> bytes:
+    address = layout.parse(node.path)
+    return mark_in_a_copy(node.data) if address is not None and address.place is Place.MARK else node.data
+
+
+def _behind(layout: Layout, present: Node, wanted: bytes) -> bool:
+    """True when the copy's node must be written. What its coordinator makes of a mark or a state is as good."""
+    address = layout.parse(present.path)
+    if not present.exists or address is None or address.place not in (Place.MARK, Place.STATE):
+        return present.data != wanted or not present.exists
+    try:
+        if address.place is Place.STATE:
+            return decode_state(present.data).generation < decode_state(wanted).generation
+        marks = decode_mark(present.data), decode_mark(wanted)
+    except CorruptError:
+        return present.data != wanted
+    return marks[1] is not None and (marks[0] is None or marks[0].incarnation != marks[1].incarnation)
+
+
+def _some(names: Collection[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(sorted(names)[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
