@@ -21,6 +21,7 @@ from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.kafka.client import KafkaClient
+from zkcoord.migrate import current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import DRAFT, LEGACY, parents
@@ -34,6 +35,12 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 @pytest.fixture
 def admin(kafka: EmbeddedKafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
+
+
+def tree_id(tree: Tree) -> str:
+    schema = current(tree)
+    assert schema is not None
+    return schema.tree_id
 
 
 def new_topic(admin: AdminClient, partitions: int) -> str:
@@ -69,7 +76,7 @@ def test_a_group_of_ours_that_commits_to_both_stores(
         stats = [node.stat for node in tree.read([Read(DRAFT.offset(group, each)) for each in p[:3]])]
         mzxids = [stat.mzxid for stat in stats if stat is not None]
         world.put(DRAFT.offset(group, p[1]), b"0")  # a later tenure
-        stamps = [Stamp(tenure=Tenure("", mzxid), at_ms=1_700_000_000_000) for mzxid in mzxids]
+        stamps = [Stamp(tenure=Tenure(tree_id(tree), mzxid), at_ms=1_700_000_000_000) for mzxid in mzxids]
         KafkaCommits(client).commit(group, {p[n]: KafkaCommit(offset=0, stamp=stamps[n]) for n in (0, 1)})
         commit(admin, group, topic, {3: 9})
     found = verified(run, chroot, kafka, group)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import itertools
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -78,16 +80,18 @@ def _never_both(pair: Pair) -> None:
     assert pair.readable() != [True, True]
 
 
-@pytest.mark.parametrize("at", range(1, 12))
+@pytest.mark.parametrize("at", range(12))
 def test_of_two_runs_the_later_one_finishes_and_the_earlier_one_is_told(at: int) -> None:
-    pair, number = Pair.of(LEGACY, LEGACY), iter(range(10_000))
+    """The second run comes in at each write of the first, and a consumer reads in the copy before the first goes on."""
+    pair, number = Pair.of(LEGACY, LEGACY), itertools.count()
+    later = {LEGACY.offset("g", P0): b"500", LEGACY.instance("g", "i1"): b'{"last":"y"}'}
 
     def other(_: int) -> None:
-        _never_both(pair)
         if next(number) == at:
             for tree in (pair.memory(0), pair.memory(1)):
-                tree.meanwhile = lambda _: _never_both(pair)
+                tree.meanwhile = lambda _: None
             whole(pair.move("r2"))
+            put(pair.memory(1), later)
 
     for tree in (pair.memory(0), pair.memory(1)):
         tree.meanwhile = other
@@ -101,8 +105,54 @@ def test_of_two_runs_the_later_one_finishes_and_the_earlier_one_is_told(at: int)
     assert record is not None
     assert record.moved is not None
     assert (record.moved.state, pair.readable()) == (MoveState.GONE, [False, True])
-    assert told is (record.moved.run == "r2")
-    assert pair.offsets(1) == {"0": b"100", "1": b"7"}
+    second = record.moved.run == "r2"
+    assert told is (second and at > 0)  # at its first write it finds the group moved already
+    assert {path: pair.memory(1).data()[path] for path in later} == later or not second
+
+
+def test_a_run_that_another_one_takes_over_from_ends_at_its_next_write() -> None:
+    calm = Pair.of(LEGACY, LEGACY)
+    whole(calm.move())
+    last = calm.writes() - 1
+    for at in range(1, last + 1):
+        pair, number = Pair.of(LEGACY, LEGACY), itertools.count()
+
+        def other(_: int, pair: Pair = pair, number: Iterator[int] = number, at: int = at) -> None:
+            if next(number) == at:
+                pair.move("r2").begin()
+
+        for tree in (pair.memory(0), pair.memory(1)):
+            tree.meanwhile = other
+        with pytest.raises((FencedError, UsageError)) if at < last else nullcontext():
+            whole(pair.move("r1"))
+        assert pair.readable() == [False, at == last]
+        whole(pair.move("r3"))
+        assert pair.readable() == [False, True]
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_a_run_that_was_hung_writes_no_offset_after_the_group_has_come_back(at: int) -> None:
+    pair, number = Pair.of(), itertools.count()
+    pair.memory(0).set(DRAFT.record("g"), encode_record(replace(DEFAULT_RECORD, store_name="kafka")))
+    pair.commits[P0] = KafkaCommit(offset=900, stamp=Stamp(tenure=Tenure("aa", 0)))
+    back: list[bool] = []
+
+    def other(_: int) -> None:
+        if next(number) == at:
+            for tree in (pair.memory(0), pair.memory(1)):
+                tree.meanwhile = lambda _: None
+            whole(pair.move("r2"))
+            pair.commits.clear()
+            whole(pair.back().move("r3"))
+            pair.memory(0).set(DRAFT.offset("g", P0), b"950")
+            back.append(True)
+
+    for tree in (pair.memory(0), pair.memory(1)):
+        tree.meanwhile = other
+    with suppress(FencedError, UsageError, UnavailableError):
+        whole(pair.move("r1"))
+    if back and at > 0:  # at its first write it begins anew
+        assert (pair.readable(), pair.offsets(0)["0"]) == ([True, False], b"950")
 
 
 def test_a_run_that_was_hung_before_its_last_write_does_not_open_a_later_copy() -> None:
