@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -164,8 +165,9 @@ def test_a_seed_of_programs_is_the_same_world_under_every_hash_seed() -> None:
 
 def test_storms_of_programs_reach_work_that_was_told_to_end_and_programs_that_hang() -> None:
     reached = [plain(seed) for seed in range(SEEDS)]
-    assert sum(each.overlaps > 0 for each in reached) >= 1
     assert sum(each.handed > 100 for each in reached) >= SEEDS // 2
+    more = (plain(seed) for seed in range(SEEDS, 10 * SEEDS))  # rare: any line of the product moves it elsewhere
+    assert any(each.overlaps > 0 for each in chain(reached, more))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
