@@ -1,7 +1,8 @@
 """Mutations: what a rule of the product is worth is seen when it is taken away.
 
 A mutation patches one place of the product. It is caught when a storm, or the script of its failure case, breaks a
-checker or an assertion, or does not come to rest; an exception of the mutated product counts, too.
+checker or an assertion, or does not come to rest; an exception of the mutated product counts, too. A case has several
+times the seeds that it needs: any change of the product is another draw.
 """
 
 from __future__ import annotations

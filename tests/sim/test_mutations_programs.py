@@ -128,12 +128,12 @@ def a_stop_commits_what_spark_has_not_completed(patch: Patch) -> None:
 
 
 CAUGHT: tuple[tuple[Callable[[Patch], None], type[Program], int], ...] = (
-    (an_exit_in_a_callback_ends_its_thread, PlainProgram, 120),
-    (a_fenced_batch_begins, SparkProgram, 5),
-    (a_fenced_batch_is_not_cancelled, SparkProgram, 40),
+    (an_exit_in_a_callback_ends_its_thread, PlainProgram, 300),
+    (a_fenced_batch_begins, SparkProgram, 20),
+    (a_fenced_batch_is_not_cancelled, SparkProgram, 120),
     (a_stop_does_not_wait_for_the_batch, SparkProgram, 5),
     (announced_ranges_are_cut_anew, SparkProgram, 5),
-    (a_complete_range_is_passed_over_whoever_went_on, StreamProgram, 20),
+    (a_complete_range_is_passed_over_whoever_went_on, StreamProgram, 60),
     (a_stop_commits_what_spark_has_not_completed, StreamProgram, 5),
 )
 
