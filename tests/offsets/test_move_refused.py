@@ -28,6 +28,7 @@ TOPIC = "/brokers/topics/clicks"
         (1, {DRAFT.registration("g", "c"): OURS}, UsageError, "there is a group g with consumers .c. at zk-bb:2181"),
         (0, {DRAFT.registration("g", "old"): OLD}, UsageError, "is read by old, and cannot be paused"),
         (0, {DRAFT.record("g"): b'{"wish":{"reset":{"run":"x"}}}'}, UsageError, "a reset is under way"),
+        (0, {DRAFT.record("g"): b'{"offsets":{"migration":{"goal":"dual"}}}'}, UsageError, "between stores: end that"),
         (0, {DRAFT.record("g"): b'{"wish":{"pause":{"who":"coordinator"}}}'}, UsageError, "a reset that broke off"),
         (
             0,

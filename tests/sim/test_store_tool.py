@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,8 +15,14 @@ from tests.sim.script import Script, on_seeds
 from tests.sim.store_scene import STORM_STEPS, StoreScene, begin_in
 from tests.sim.store_tool import StoreTool, ToolTree, tools_at_work
 from zkcoord.cli.store_migration import Stage
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import STORES
 from zkcoord.group_report import read_group
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.writes import SetNode
+
+RECORD = DRAFT.record(GROUP)
 
 WAYS = [("zookeeper", "dual"), ("dual", "kafka"), ("kafka", "dual"), ("dual", "zookeeper")]
 
@@ -211,6 +218,24 @@ def test_a_consumer_of_kafkas_own_protocol_in_the_group_id_is_named_and_nothing_
     assert last.why.startswith(
         "consumers of Kafka's own protocol use the group id (console-consumer on host): stop them"
     )
+    assert tool.tree.written == []
+
+
+def test_a_group_of_a_tree_without_an_id_is_not_moved_nor_one_that_goes_to_another_tree() -> None:
+    """The id that such a tree gets later would end every tenure at once."""
+    scene = begin_in(1, "zookeeper")
+    tool = StoreTool(scene, "dual")
+    places, tool.migration.places = tool.migration.places, replace(tool.migration.places, tree_id="")
+    last = tool.migration.turn(scene.world.now_ms)
+    assert (last.stage, "the tree has no id" in last.why) == (Stage.REFUSED, True)
+    tool.migration.places = places
+    moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181", run="r1")
+    node = scene.world.ensemble.stat(RECORD)
+    assert node is not None
+    record = replace(decode_record(scene.world.ensemble.data(RECORD) or b""), moved=moved)
+    scene.world.ensemble.operate(SetNode(RECORD, encode_record(record), node.version))
+    last = tool.migration.turn(scene.world.now_ms)
+    assert (last.stage, last.why) == (Stage.REFUSED, "it was moved to zk2:2181")
     assert tool.tree.written == []
 
 

@@ -89,6 +89,8 @@ class Migration:
         obstacle = _obstacle(view, self.goal)
         if obstacle or not (left := steps(view.record.store_name, self.goal)):
             return view, obstacle
+        if not self.places.tree_id:
+            return view, "the tree has no id, which commits in Kafka must name: run `zkcoord migrate upgrade` first"
         if left[-1] != ZOOKEEPER and (users := self.places.kafka.users(self.group)):
             named = _some(users)
             return (
@@ -208,6 +210,8 @@ def _obstacle(view: GroupView, goal: str) -> str:
     adoption = record.adoption
     if adoption is not None and adoption.store_name not in (ZOOKEEPER, DUAL):
         return "its old members kept their offsets in Kafka alone, which this version cannot move"
+    if record.moved is not None:
+        return f"it {record.moved.where()}"
     for name, what in ((RESET, "its offsets are being reset"), (DELETE, "it is being deleted")):
         if record.wish.get(name) is not None:
             return f"{what}: wait until that is over"

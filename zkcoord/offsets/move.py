@@ -86,6 +86,8 @@ class GroupMove:
         for name in (RESET, DELETE):
             if record.wish.get(name) is not None:
                 raise UsageError(f"group {self.group}: a {name} is under way: end it first")
+        if record.migration is not None:
+            raise UsageError(f"group {self.group}: its offsets are being moved between stores: end that first")
         if (record.wish.get(PAUSE) or {}).get("who") == "coordinator":
             raise UsageError(f"group {self.group} was paused behind a reset that broke off: end the reset first")
 
