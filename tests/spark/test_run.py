@@ -1,9 +1,11 @@
 """How a run begins and how a signal ends it: warm first, then the group; what is wrong is told before that."""
 
 import itertools
+import logging
 import os
 import signal
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,6 +111,24 @@ def test_a_signal_stops_like_stop_and_the_handlers_are_restored(world: World, nu
     assert world.consumer(max_offsets_per_batch=1).run(process) >= 1
     assert world.events[-1] == "leave"
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def levels(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """The levels at which an event was told, in order."""
+    return [each.levelname for each in caplog.records if getattr(each, "zkcoord_event", "") == event]
+
+
+def test_that_a_person_stops_a_run_is_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "zkcoord"):
+        world.consumer().run(lambda frame, batch: os.kill(os.getpid(), signal.SIGINT))
+    assert levels(caplog, "stopping") == ["INFO"]
+
+
+def test_that_all_logs_answer_again_is_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.while_planning = [partial(setattr, world, "away", away) for away in (True, False)]
+    with caplog.at_level(logging.INFO, "zkcoord"):
+        world.consumer().run(lambda frame, batch: None, max_batches=1)
+    assert levels(caplog, "log_ends") == ["WARNING", "INFO"]
 
 
 def interrupt(times: int) -> None:
