@@ -167,3 +167,15 @@ def test_adoptions_that_broke_off_anywhere_are_ended_by_the_next_run_and_none_is
         assert set(run()) <= {"adopted", "unchanged"}
     assert run() == ["unchanged"] * 3
     assert [tree.nodes[LEGACY.record(group)] for group in ("a", "b", "c")] == [(encode_record(ADOPTED), 0)] * 3
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_a_group_whose_offsets_were_moved_is_not_released_before_they_are_back(tree: MemoryTree, store: str) -> None:
+    put(tree, {RECORD: encode_record(replace(ADOPTED, store_name=store, store_step=2)).decode()})
+    before = tree.data()
+    with pytest.raises(UsageError, match=f"moved to the store '{store}': bring them back .* --to zookeeper"):
+        release(tree, LEGACY, "g", refuses)
+    assert tree.data() == before
+    told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")
+    put(tree, {RECORD: encode_record(replace(ADOPTED, adoption=told, store_name="dual", store_step=2)).decode()})
+    assert release(tree, LEGACY, "g", refuses) > 0  # there its old members look for them

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.cli.old_world import ETL, OldWorld
 from tests.cli.program import Run
-from tests.cli.test_releasing import GROUP_OF_THEIRS, OF_OURS, OURS, REGISTERED, put
+from tests.cli.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.cli.uninstall import obstacles_of, take_away
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.migrate import current, upgrade
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.snapshot import Read
 
 
@@ -113,3 +115,14 @@ def test_for_people_and_programs(chroot: str, run: Run) -> None:
             path for path in theirs if not path.startswith("/zkcoord")
         ]
         assert run("uninstall", "--zookeeper", chroot).exit_code == 2
+
+
+def test_a_group_whose_offsets_were_moved_prevents_an_uninstallation() -> None:
+    tree = made()
+    moved = replace(ADOPTED, store_name="kafka", store_step=2)
+    put(tree, {RECORD: encode_record(moved).decode()})
+    (obstacle,) = obstacles_of(tree, current(tree))
+    assert obstacle.startswith("group g: its offsets were moved to the store 'kafka': bring them back first")
+    put(tree, {RECORD: "garbage"})
+    (obstacle,) = obstacles_of(tree, current(tree))
+    assert obstacle.startswith(f"{RECORD}: bad group record")

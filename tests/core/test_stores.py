@@ -112,7 +112,7 @@ def test_a_member_that_cannot_use_the_groups_store_is_given_nothing_and_the_prob
     assert set_aside(view) == {"a": "cannot use the offset store 'dual'"}
     why = (
         "members cannot use the group's offset store 'dual', and are given nothing (a): give them bootstrap servers, or"
-        " upgrade them"
+        " upgrade them, or run `zkcoord offsets migrate g --to zookeeper`"
     )
     (problem,) = [d for d in decided(view) if isinstance(d, SetState) and d.state.problem]
     assert (problem.state.problem, problem.why) == (why, why)

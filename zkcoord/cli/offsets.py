@@ -12,6 +12,7 @@ import click
 from zkcoord.cli.group_waiting import at, count
 from zkcoord.cli.offset_files import export_offsets, import_offsets
 from zkcoord.cli.offset_stores import groups_of, kafka_client, known_logs
+from zkcoord.cli.offsets_migrate import migrate_offsets
 from zkcoord.cli.options import Command, Group, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
 from zkcoord.errors import UsageError, ZkcoordError
@@ -44,7 +45,7 @@ PARQUET = {
 
 @click.group(cls=Group)
 def offsets() -> None:
-    """Compare, export and import the groups' offsets."""
+    """Compare, move, export and import the groups' offsets."""
 
 
 @offsets.command(name="verify", cls=Command)
@@ -170,5 +171,5 @@ def _summary(groups: int, totals: Counter[Verdict]) -> str:
     return f"{everything}: {', '.join(words)}" if words else f"{everything} with an offset"
 
 
-for command in (export_offsets, import_offsets):
+for command in (export_offsets, import_offsets, migrate_offsets):
     offsets.add_command(command)

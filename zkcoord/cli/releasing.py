@@ -8,6 +8,7 @@ from dataclasses import replace
 from zkcoord.cli.requesting import edit_record, read_record
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import consumer_of
+from zkcoord.core.record import ZOOKEEPER, GroupRecord
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.legacy.clients import Library, client_of
 from zkcoord.legacy.modes import named_as_ours
@@ -70,8 +71,25 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
     if record is None or record.adoption is None:
         return None
     adoption = record.adoption
-    edit_record(tree, layout, group, lambda now: replace(now, adoption=None), moved=True)
+
+    def edit(now: GroupRecord) -> GroupRecord:
+        if now.adoption is not None and (why := offsets_elsewhere(group, now)):
+            raise UsageError(f"group {group} is not released: {why}")
+        return replace(now, adoption=None)
+
+    edit_record(tree, layout, group, edit, moved=True)
     return adoption
+
+
+def offsets_elsewhere(group: str, record: GroupRecord) -> str:
+    """Why consumers that do not know zkcoord's record would not find the group's offsets; "": they would."""
+    wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
+    if record.store_name == wanted:
+        return ""
+    return (
+        f"its offsets were moved to the store {record.store_name!r}: bring them back first, with `zkcoord offsets "
+        f"migrate {group} --to {wanted}`"
+    )
 
 
 def _put_back(tree: BlockingTree, layout: Layout, group: str, adoption: Adoption) -> None:

@@ -14,9 +14,9 @@ from zkcoord.cli.group_adopt import named
 from zkcoord.cli.group_waiting import count
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, say, table, warn
-from zkcoord.cli.releasing import below, ours, release, remove
-from zkcoord.cli.requesting import who
-from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.cli.releasing import below, offsets_elsewhere, ours, release, remove
+from zkcoord.cli.requesting import read_record, who
+from zkcoord.errors import CorruptError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.migrate import BlockingTree, Mark, current, plan
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, layout_named
@@ -75,7 +75,17 @@ def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
         layout = layout_named(schema.layout)
         there = {group: members for group in _groups(tree, layout) if (members := ours(tree, layout, group))}
         found += [f"group {group}: {named(members)}: stop them" for group, members in sorted(there.items())]
+        found += [why for group in _groups(tree, layout) if (why := _offsets_elsewhere(tree, layout, group))]
     return found
+
+
+def _offsets_elsewhere(tree: BlockingTree, layout: Layout, group: str) -> str:
+    try:
+        record = read_record(tree, layout, group)
+    except CorruptError as error:
+        return str(error)
+    why = "" if record is None else offsets_elsewhere(group, record)
+    return why and f"group {group}: {why}"
 
 
 def _groups(tree: BlockingTree, layout: Layout) -> Sequence[str]:

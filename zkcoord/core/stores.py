@@ -116,4 +116,5 @@ def store_problem(view: GroupView) -> str | None:
     act = "give them bootstrap servers, or upgrade them"
     if store == ZOOKEEPER:
         act = "start them with ZooKeeper among their offset stores"
-    return f"members cannot use the group's offset store {store!r}, and are given nothing ({named}): {act}"
+    back = "" if store == ZOOKEEPER else f", or run `zkcoord offsets migrate {view.group} --to {ZOOKEEPER}`"
+    return f"members cannot use the group's offset store {store!r}, and are given nothing ({named}): {act}{back}"
