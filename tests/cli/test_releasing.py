@@ -12,6 +12,7 @@ from tests.old_members.groups import static
 from zkcoord.cli.group_adopt import adopt_group
 from zkcoord.cli.releasing import ours, release
 from zkcoord.core.adoption import Adoption
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.errors import UsageError
 from zkcoord.migrate import upgrade
@@ -176,6 +177,9 @@ def test_a_group_whose_offsets_were_moved_is_not_released_before_they_are_back(t
     with pytest.raises(UsageError, match=f"moved to the store '{store}': bring them back .* --to zookeeper"):
         release(tree, LEGACY, "g", refuses)
     assert tree.data() == before
+    gone = Moved(state=MoveState.GONE, tree="5e0b", address="zk2:2181", run="r")
+    put(tree, {RECORD: encode_record(replace(ADOPTED, store_name=store, store_step=2, moved=gone)).decode()})
+    assert release(tree, LEGACY, "g", refuses) > 0  # its offsets are those of another tree
     told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="0.11")
     put(tree, {RECORD: encode_record(replace(ADOPTED, adoption=told, store_name="dual", store_step=2)).decode()})
     assert release(tree, LEGACY, "g", refuses) > 0  # there its old members look for them

@@ -84,7 +84,7 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
 def offsets_elsewhere(group: str, record: GroupRecord) -> str:
     """Why consumers that do not know zkcoord's record would not find the group's offsets; "": they would."""
     wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
-    if record.store_name == wanted:
+    if record.store_name == wanted or record.moved is not None:
         return ""
     return (
         f"its offsets were moved to the store {record.store_name!r}: bring them back first, with `zkcoord offsets "
