@@ -77,6 +77,7 @@ def round_trip(run: Run, source: World, target: World, layouts: tuple[Layout, La
 
     code, rows, text = moving(run, source, target, "--layout", layouts[1].name)
     assert (code, rows[0]["offsets"], rows[0]["state"]) == (0, 2, "moved"), text
+    assert ("group g: adopt it there" in text) is (layouts == (DRAFT, LEGACY))
     assert old.held() == []
     record = decode_record(source.data(layouts[0].record("g")))
     assert record.moved is not None
@@ -146,8 +147,8 @@ def test_groups_go_in_waves_and_if_one_cannot_go_none_does(run: Run, here: World
     assert (code, [row["group"] for row in rows]) == (0, ["g"]), text
     here.remove(DRAFT.registration("h", "c"))
     code, rows, text = moving(run, here, there)
-    assert (code, [(row["group"], row["offsets"]) for row in rows]) == (0, [("g", 0), ("h", 1)]), text
-    assert "group g was moved already" in text
+    told = [(row["group"], row["offsets"], row["state"]) for row in rows]
+    assert (code, told) == (0, [("g", 0, "was moved already"), ("h", 1, "moved")]), text
 
 
 def test_a_pause_that_nobody_carries_out_is_taken_back(run: Run, here: World, there: World) -> None:
@@ -155,8 +156,10 @@ def test_a_pause_that_nobody_carries_out_is_taken_back(run: Run, here: World, th
     member = here.join("g", "clicks")
     wait_until(lambda: member.held() == named("clicks", 0, 1), "it reads")
     coordinator.stop()
+    here.put(DRAFT.offset("a", P0), b"1")
     result = run("migrate", "move", "--to", there.zookeeper, "--zookeeper", here.zookeeper, "--timeout-ms", "300")
     assert (result.exit_code, "pause of group g is not done after 300 ms" in result.stderr) == (5, True), result.stderr
+    assert result.stdout.splitlines()[1].split() == ["a", "1", "0", "0", "moved"]
     record = decode_record(here.data(DRAFT.record("g")))
     assert (record.moved, record.requests) == (None, {})
     assert member.held() == named("clicks", 0, 1)

@@ -189,6 +189,7 @@ def test_a_group_comes_back_with_what_it_did_in_the_other_tree(source: Layout) -
     )
     del pair.memory(1).nodes[there.offset("g", P1)]
 
+    assert pair.back().move("r2").survey().notes == []
     whole(pair.back().move("r2"))
 
     assert pair.readable() == [True, False]

@@ -69,12 +69,19 @@ def move(
             work.give_up(chosen)
             return
         surveys = work.survey(chosen)
-        rows = [_row(settings, name, found, "would be moved") for name, found in surveys.items()] if dry_run else []
+        for found in surveys.values():
+            for note in found.notes:
+                say("notice", note)
         if not dry_run:
             work.target = _target(there, to, target.layout.name, dry_run=False)
-            rows = [_row(settings, name, work.move(name), "moved") for name in surveys]
-    if not settings.json:
-        click.echo(table(COLUMNS, rows))
+        rows: list[list[Any]] = []
+        try:
+            for name, found in surveys.items():
+                done, state = (found, "would be moved") if dry_run else work.move(name)
+                rows.append(_row(settings, name, done, state))
+        finally:  # also where one of them could not be moved
+            if not settings.json:
+                click.echo(table(COLUMNS, rows))
     if dry_run:
         say("notice", "nothing was written: --dry-run")
     elif rows:
@@ -82,8 +89,6 @@ def move(
 
 
 def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
-    for note in found.notes:
-        say("notice", note)
     document = {"offsets": found.offsets, "from_kafka": found.from_kafka, "nodes": found.nodes, "state": state}
     if settings.json:
         print_json({"group": name, **document})
@@ -151,21 +156,21 @@ class _Work:
             raise UsageError("; ".join(refused) + "; nothing was moved")
         return found
 
-    def move(self, name: str) -> Moving:
-        """Move one group, from wherever an earlier run has left it."""
+    def move(self, name: str) -> tuple[Moving, str]:
+        """Move one group, from wherever an earlier run has left it; returns what was done, and in a word."""
         one = self._one(name)
         _, before = self.source.record(name)
         fresh = before is None or before.moved is None
         if one.begin() is MoveState.GONE:
             one.open()
-            return Moving(notes=[f"group {name} was moved already"])
+            return Moving(), "was moved already"
         try:
             self._wait(one)
         except BaseException:
             if fresh:
                 one.give_up(only_mine=True)
             raise
-        return one.carry_out()
+        return one.carry_out(), "moved"
 
     def give_up(self, names: Sequence[str]) -> None:
         """Take back the moves that have not ended."""

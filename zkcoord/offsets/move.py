@@ -74,8 +74,11 @@ class GroupMove:
         found = Moving(offsets=len(wanted), from_kafka=_differing(seen, wanted))
         self._look_at_topics({partition.topic for partition in wanted}, found.notes)
         self._refuse_others()
-        adopts = self.target.layout.adopts and not self.source.layout.adopts
-        if adopts:
+        _, there = self.target.record(self.group)
+        known = (record is not None and record.adoption is not None) or (
+            there is not None and there.adoption is not None
+        )
+        if self.target.layout.adopts and not known:
             found.notes.append(f"group {self.group}: adopt it there (`zkcoord group adopt`): until then nobody reads")
         return found
 
