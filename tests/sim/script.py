@@ -5,6 +5,7 @@ The failure cases (docs/failures.md) are played on these; the options have no fa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from zkcoord.shell.ports import Request
 from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.writes import CreateNode, DeleteNode, SetNode, Transaction
 
+CHANNEL = re.compile("/channels?/")  # of either layout
 SESSION_MS = 6_000
 QUIET = Options(session_timeout_ms=SESSION_MS, call_ms_max=20, read_ms_max=500, reconnect_ms_max=50)
 SETTLE_STEPS = 10_000
@@ -323,12 +325,13 @@ def sends(option: str) -> Chosen:
 
 def acknowledges(transaction: Transaction) -> bool:
     """A consumer's transaction that deletes a command."""
-    return any(isinstance(w, DeleteNode) and "/channel/" in w.path for w in transaction.writes)
+    return any(isinstance(w, DeleteNode) and CHANNEL.search(w.path) for w in transaction.writes)
 
 
 def releases(transaction: Transaction) -> bool:
-    """A consumer's transaction that empties an owner."""
-    return any(isinstance(w, SetNode) and "/owners/" in w.path and not w.data for w in transaction.writes)
+    """A consumer's transaction that empties an owner, or deletes its claim."""
+    owners = [w for w in transaction.writes if "/owners/" in w.path]
+    return any(isinstance(w, DeleteNode) or (isinstance(w, SetNode) and not w.data) for w in owners)
 
 
 def registers(transaction: Transaction) -> bool:
@@ -339,7 +342,7 @@ def registers(transaction: Transaction) -> bool:
 def makes_channel(transaction: Transaction) -> bool:
     """A consumer's transaction that creates its channel."""
     first = transaction.writes[0]
-    return len(transaction.writes) == 1 and isinstance(first, CreateNode) and "/channel/" in first.path
+    return len(transaction.writes) == 1 and isinstance(first, CreateNode) and bool(CHANNEL.search(first.path))
 
 
 def unversioned(transaction: Transaction) -> Iterator[str]:

@@ -6,12 +6,12 @@ What the application has stopped while it is still at the rest is released at on
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
-from zkcoord.core.member.decisions import AskStop, Decision, Leave, ReleasePartitions, Report
+from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.mirroring import awaited
 from zkcoord.core.member.status import standing
@@ -85,6 +85,8 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return [], memory
     held = {p: memory.held[p] for p in released}
     finals = {p: offset for p, offset in memory.finals().items() if p in held}
+    if stop.sequence is None and view.claims and not memory.store.tenured:
+        return _leave_claims(memory, stop, finals)
     if stop.sequence is None:  # an unfinished range: the session's end frees it, at which the status is read
         unfinished = standing(memory.held, memory.batch)
         held = {p: mine for p, mine in held.items() if p not in unfinished or finals.get(p, mine.offset) != mine.offset}
@@ -101,6 +103,16 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         return [fast_replace(release, status=status)], memory
     commands = {received.sequence: received.version}
     return [fast_replace(release, commands=commands, status=status)], memory
+
+
+def _leave_claims(memory: Memory, stop: Stop, finals: Mapping[TopicPartition, int]) -> tuple[list[Decision], Memory]:
+    """Write the final offsets: claims go with the session, together with the registration. Deleted before, they would
+    seem to be taken from a member that reads on."""
+    held = {p: mine for p, mine in memory.held.items() if finals.get(p, mine.offset) != mine.offset}
+    if not held:
+        return _end(memory, stop)
+    offsets = {p: finals[p] for p in held}
+    return [CommitOffsets(held=held, offsets=offsets)], fast_replace(memory, writing=offsets)
 
 
 def _end(memory: Memory, stop: Stop) -> tuple[list[Decision], Memory]:
