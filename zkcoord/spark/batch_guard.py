@@ -279,17 +279,15 @@ class BatchGuard:
             self._cancel(tag)
         return True
 
-    def await_change(self, change: int, timeout_ms: int | None) -> bool:
+    def await_change(self, change: int, timeout_ms: int) -> bool:
         """Wait for a change after `change`; False when none came in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._change != change, _seconds(timeout_ms))
+            return self._changed.wait_for(lambda: self._change != change, timeout_ms / 1000)
 
-    def await_end(self, tag: str, timeout_ms: int | None) -> bool:
+    def await_end(self, tag: str, timeout_ms: int) -> bool:
         """Wait until batch `tag` is over; False when it was not in time."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._running is None or self._running.tag != tag, _seconds(timeout_ms)
-            )
+            return self._changed.wait_for(lambda: self._running is None or self._running.tag != tag, timeout_ms / 1000)
 
     @property
     def fenced(self) -> bool:
@@ -341,7 +339,3 @@ class BatchGuard:
     def _notify(self) -> None:
         self._change += 1
         self._changed.notify_all()
-
-
-def _seconds(timeout_ms: int | None) -> float | None:
-    return None if timeout_ms is None else timeout_ms / 1000
