@@ -24,9 +24,6 @@ UNREADABLE_OWNER = "?"
 HALTING = "!"
 """Before the thread of an owner that knows only the draft, once it was told to stop: illegal in a group's name."""
 
-CLAIM_VERSION = 1
-"""The version of a claim of ours, which is created and set once in one multi. An old consumer's has version 0."""
-
 THREADS_KNOWN = 10_000
 """Owners' data that are kept with their threads: few threads own many partitions."""
 
