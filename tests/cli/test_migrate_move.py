@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from tests.integration.world import World, named
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
-from zkcoord.core.moved import MoveState
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import GroupRecord
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 from zkcoord.migrate import upgrade
 from zkcoord.offsets.move import TOMBSTONE
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
 from zkcoord.tree.record import decode_record, encode_record
+from zkcoord.tree.request import requested
 
 pytestmark = pytest.mark.zookeeper
 
@@ -203,13 +205,21 @@ def test_the_same_tree_another_layout_and_an_unknown_group_are_refused(run: Run,
         assert (found[0], why in found[2]) == (code, True), found
 
 
-def test_what_has_not_ended_is_given_up(run: Run, here: World, there: World) -> None:
+def test_what_has_not_ended_is_given_up_though_the_other_tree_is_away_for_good(
+    run: Run, here: World, there: World
+) -> None:
     set_up(here, DRAFT)
-    there.put(DRAFT.offset("g", P0), b"1")
-    upgrade(there.tree, run_id="test")
     record = decode_record(here.data(DRAFT.record("g")))
-    code, _, text = moving(run, here, there)
-    assert (code, "there is a group g with offsets at" in text) == (2, True)
-    code, rows, _ = moving(run, here, there, "--give-up")
-    assert (code, rows) == (0, [{"group": "g", "given_up": False}])
-    assert decode_record(here.data(DRAFT.record("g"))) == record
+    give_up = ("migrate", "move", "--to", "127.0.0.1:1/gone", "--give-up", "--zookeeper", here.zookeeper)
+    assert run(*give_up).stdout == ""
+    moved = Moved(state=MoveState.LEAVING, tree="bb", address="127.0.0.1:1/gone", run="r1")
+    here.put(DRAFT.record("g"), encode_record(requested(replace(record, moved=moved), "pause", {"run": "r1"})))
+
+    result = run(*give_up)
+
+    assert result.stdout == "group g: goes on here; what was copied stays at 127.0.0.1:1/gone, unread\n"
+    wait_until(lambda: decode_record(here.data(DRAFT.record("g"))) == record, "also the answer to the pause is gone")
+    code, rows, text = moving(run, here, there, "--group", "g")
+    assert (code, rows[0]["state"]) == (0, "moved"), text
+    code, rows, text = moving(run, here, there, "--give-up")
+    assert (code, rows, "run the command there" in text) == (0, [{"group": "g", "given_up": False}], True)

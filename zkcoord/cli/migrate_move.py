@@ -25,7 +25,6 @@ from zkcoord.offsets.side import Side
 from zkcoord.settings import TOOL_TIMEOUT_MS
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.tree.paths import LAYOUTS, layout_named
-from zkcoord.tree.schema import Schema
 
 COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
 
@@ -58,22 +57,22 @@ def move(
     """
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())
+        source, revision = _side(tree, settings.zookeeper_address())
+        chosen = _chosen(tree, source, names)
+        if give_up:  # the other tree is not asked: it may be away for good
+            _Work(settings, stack, source, source, timeout_ms).give_up(chosen, to)
+            return
         there = stack.enter_context(Tree(to, deadline_ms=TOOL_TIMEOUT_MS, config=settings.zookeeper_settings()))
-        source = _side(tree, settings.zookeeper_address())
-        target = _target(there, to, layout or source.layout.name, dry_run=True)
+        target = _target(there, to, layout or source.layout.name, revision)
         if source.tree_id == target.tree_id:
             raise UsageError(f"{to} is the same tree: name another chroot or ensemble")
         work = _Work(settings, stack, source, target, timeout_ms)
-        chosen = _chosen(tree, source, names)
-        if give_up:
-            work.give_up(chosen)
-            return
         surveys = work.survey(chosen)
         for found in surveys.values():
             for note in found.notes:
                 say("notice", note)
         if not dry_run:
-            work.target = _target(there, to, target.layout.name, dry_run=False)
+            work.target = _target(there, to, target.layout.name, revision, dry_run=False)
         rows: list[list[Any]] = []
         try:
             for name, found in surveys.items():
@@ -95,8 +94,8 @@ def _row(settings: Settings, name: str, found: Moving, state: str) -> list[Any]:
     return [cell(name), *document.values()]
 
 
-def _side(tree: BlockingTree, address: str) -> Side:
-    """Return a tree that is there; SchemaError when groups cannot be moved from or to it as it is."""
+def _side(tree: BlockingTree, address: str) -> tuple[Side, str]:
+    """Return a tree that is there, and its revision; SchemaError when groups cannot be moved from or to it as it is."""
     schema = current(tree)
     if schema is None:
         raise SchemaError(f"no zkcoord tree at {address}: run `zkcoord migrate upgrade` there first")
@@ -106,19 +105,16 @@ def _side(tree: BlockingTree, address: str) -> Side:
         raise SchemaError(f"{address}: a migration is in progress: end it first (`zkcoord migrate upgrade`)")
     if not schema.tree_id:
         raise SchemaError(f"the tree at {address} has no id: run `zkcoord migrate upgrade` there first")
-    return _as_side(tree, schema, address)
+    layout = layout_named(schema.layout)
+    return Side(tree=tree, layout=layout, tree_id=schema.tree_id, address=address), schema.revision
 
 
-def _as_side(tree: BlockingTree, schema: Schema, address: str) -> Side:
-    return Side(tree=tree, layout=layout_named(schema.layout), tree_id=schema.tree_id, address=address)
-
-
-def _target(tree: BlockingTree, address: str, layout: str, *, dry_run: bool) -> Side:
-    """Return the other tree, which is made if there is none."""
+def _target(tree: BlockingTree, address: str, layout: str, revision: str, *, dry_run: bool = True) -> Side:
+    """Return the other tree. If there is none it is made, so that coordinators of the same releases serve it."""
     if current(tree) is None:
         tree = Rehearsal(tree) if dry_run else tree
-        upgrade(tree, run_id=uuid.uuid4().hex, layout=layout)
-    side = _side(tree, address)
+        upgrade(tree, run_id=uuid.uuid4().hex, layout=layout, goal=revision)
+    side, _ = _side(tree, address)
     if side.layout.name != layout:
         raise SchemaError(f"the tree at {address} has layout {side.layout.name}, not {layout}: give --layout, or --to")
     return side
@@ -172,7 +168,7 @@ class _Work:
             raise
         return one.carry_out(), "moved"
 
-    def give_up(self, names: Sequence[str]) -> None:
+    def give_up(self, names: Sequence[str], to: str) -> None:
         """Take back the moves that have not ended."""
         for name in names:
             taken_back = False
@@ -183,7 +179,7 @@ class _Work:
             if self.settings.json:
                 print_json({"group": name, "given_up": taken_back})
             elif taken_back:
-                click.echo(f"group {name}: goes on here; what was copied stays at {self.target.address}, unread")
+                click.echo(f"group {name}: goes on here; what was copied stays at {to}, unread")
 
     def _one(self, name: str) -> GroupMove:
         return GroupMove(
