@@ -169,6 +169,35 @@ def zkcoord(hosts: str, *words: str) -> dict[str, Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", OLD_KAFKA_VERSIONS)
+def test_wildcards_of_old_members_and_ours_take_topics_as_they_come_and_as_they_grow(
+    mixed: Mixed, version: str
+) -> None:
+    lab = mixed.lab
+    a = mixed.started(lab.start("a", version, "whitelist=t.*:1", rebalance_backoff_ms=BACKOFF_MS))
+    ours = mixed.start_ours(READER.replace('["t"]', 'include="t.*"'))
+
+    def halves(**sizes: int) -> bool:
+        owners = lab.owners()
+        mine = {p for p, thread in owners.items() if "-z" in thread}
+        everything = {f"{topic}-{n}" for topic, size in sizes.items() for n in range(size)}
+        shares = Counter(p.rpartition("-")[0] for p in mine)
+        half = {topic: size // 2 for topic, size in sizes.items()}
+        return (
+            owners.keys() == everything and shares == half and ours.reads() == mine and a.owned() == everything - mine
+        )
+
+    wait_until(lambda: halves(t=SIZE), "halves", PATIENCE_S)
+    lab.topic("t2", 4)
+    lab.topic("u", 4)  # which neither takes
+    wait_until(lambda: halves(t=SIZE, t2=4), "halves of the new topic, too", PATIENCE_S)
+    lab.topic("t2", 6)
+    wait_until(lambda: halves(t=SIZE, t2=6), "halves of the grown topic", PATIENCE_S)
+    assert gave_up(a) == []
+    assert mixed.overlaps() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", OLD_KAFKA_VERSIONS)
 def test_f100_a_later_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has(
     mixed: Mixed, version: str
 ) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.sim import test_adoption, test_beside, test_modes
 from tests.sim import test_mixed_groups as scenes
+from tests.sim import test_old_commits as old_commits
 from tests.sim.mutations import Case, Patch, must_be_missed
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import decide, sharing, starts, stops
-from zkcoord.core.member.neighbours import Neighbours
+from zkcoord.core.member.former_owners import FormerOwners
+from zkcoord.core.member.neighbours import EARLY_MS, Neighbours
 from zkcoord.core.mode import GroupMode
 from zkcoord.legacy import modes
+from zkcoord.member.joining import Joining
 
 
 def coordinates_beside_old_members(patch: Patch) -> None:
@@ -68,9 +73,52 @@ def forgets_what_others_announced(patch: Patch) -> None:
     patch.setattr(starts, "_taking_over", lambda view, memory, start, offsets: memory)
 
 
+def takes_late_commits_for_resets(patch: Patch) -> None:
+    """A lower offset is somebody's will, also when an old member had the partition just before (F132)."""
+    patch.setattr(FormerOwners, "may_commit", lambda self, partition, now_ms: False)
+
+
+def takes_resets_for_late_commits(patch: Patch) -> None:
+    """A lower offset is written over, whoever had the partition before (F133)."""
+    patch.setattr(FormerOwners, "may_commit", lambda self, partition, now_ms: True)
+
+
+def gives_the_time_of_the_last_change(patch: Patch) -> None:
+    """An old joiner's last attempt does not count, only when a partition was seen to move (F100)."""
+    patch.setattr(
+        Neighbours,
+        "_stopped_by_ms",
+        lambda self, p: self.moved_ms.get(p, self.since_ms) + max(self.mode.patience_ms - EARLY_MS, 0),
+    )
+
+
+def waits_for_no_registration(patch: Patch) -> None:
+    """One that cannot be read makes the group observed at once."""
+    patch.setattr(modes, "GRACE_MS", 0)
+
+
+def joins_whatever_became_of_the_adoption(patch: Patch) -> None:
+    """The multis of a join check the registration's parents only (F92)."""
+    original = Joining._adopted
+    patch.setattr(Joining, "_adopted", lambda self: None if original(self) is None else ())
+
+
 JOINS = scenes.test_an_old_one_joins_a_coordinated_group_at_its_first_tries_and_leaves_it_coordinated
 HUNG = scenes.test_f97_a_hung_application_of_ours_costs_no_old_member_its_share
 FOREIGN = scenes.test_beside_another_library_no_consumer_of_ours_registers_and_it_does_once_that_has_gone
+
+
+RESET = old_commits.test_f133_a_reset_of_what_no_old_member_had_is_adopted_however_soon_after_the_claim
+EMPTY = test_modes.test_a_registration_that_nobody_can_read_is_waited_for_and_observed_ten_seconds_later
+second_join = partial(
+    test_beside.test_f100_a_second_join_gives_a_slow_program_no_more_time_than_the_first_joiner_has, later_ms=1_500
+)
+released = test_adoption.test_f92_a_release_between_the_steps_of_a_join_keeps_the_consumer_out
+
+
+def late(seed: int) -> None:
+    """An old member that hung commits what the coordinator has given to others."""
+    assert old_commits.hung_until_coordinated(seed).world.events("foreign_offset") == []
 
 
 def alone(seed: int) -> None:
@@ -86,6 +134,11 @@ CASES = (
     Case(plans_by_its_own_members_only, alone),
     Case(registers_beside_anybody, FOREIGN),
     Case(forgets_what_others_announced, scenes.batches_across_a_kill, 12),
+    Case(takes_late_commits_for_resets, late),
+    Case(takes_resets_for_late_commits, RESET),
+    Case(gives_the_time_of_the_last_change, second_join),
+    Case(waits_for_no_registration, EMPTY),
+    Case(joins_whatever_became_of_the_adoption, partial(released, step="join")),
 )
 
 
