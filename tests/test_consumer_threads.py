@@ -66,7 +66,7 @@ def test_stop_returns_although_a_callback_hangs() -> None:
     consumer._worker.call(1, "stop", ())  # as the loop does
     stopping = threading.Thread(target=consumer.stop, daemon=True)
     stopping.start()
-    stopping.join(5)
+    stopping.join(60)
     try:
         assert not stopping.is_alive()
     finally:

@@ -210,7 +210,7 @@ def test_a_coordinator_that_resigns_is_replaced_at_once_and_stands_again(chroot:
     resigned = run("coordinators", "resign", "7", *at)
     assert (resigned.stdout, resigned.stderr) == ("coordinator 7 has resigned; coordinator 8 serves\n", "")
     assert "epoch 2" in second.line(having="serves")
-    wait_until(lambda: states() == [("7", "standing by"), ("8", "serving")], "it stands again", 30)
+    wait_until(lambda: states() == [("7", "standing by"), ("8", "serving")], "it stands again")
     assert first.process.poll() is None
     nobody = run("coordinators", "resign", "3", *at)
     assert (nobody.exit_code, said(nobody)) == (

@@ -255,7 +255,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     os.close(read)
     try:
         command = [sys.executable, "-m", "zkcoord.cli.main", "migrate", "history"]
-        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     finally:
         os.close(write)
 
@@ -266,7 +266,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
     command = f'"{sys.executable}" -m zkcoord.cli.main migrate history {closed}'
 
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert ("0001" in done.stdout) is (closed == "2>&-")
@@ -283,7 +283,7 @@ def test_a_full_device_is_told_in_one_line_with_an_exit_code(words: str, format_
     """What it printed before was `[Errno 28] No space left on device`: nobody knew which device."""
     command = f'"{sys.executable}" -m zkcoord.cli.main --log-format {format_} {words} >/dev/full'
 
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
     text = "standard output cannot be written (No space left on device): make room there, or send it elsewhere"
     (line,) = done.stderr.splitlines()
@@ -293,6 +293,6 @@ def test_a_full_device_is_told_in_one_line_with_an_exit_code(words: str, format_
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code() -> None:
     command = f'"{sys.executable}" -m zkcoord.cli.main group describe 2>/dev/full'
 
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
 
     assert (done.returncode, done.stdout) == (2, "")

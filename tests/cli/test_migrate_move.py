@@ -31,8 +31,8 @@ ADOPTED = GroupRecord(adoption=Adoption(offsets="zookeeper", strategy="range", k
 
 
 def chroot_of(hosts: str, path: str) -> str:
-    client = KazooClient(hosts, timeout=10)
-    client.start(timeout=10)
+    client = KazooClient(hosts, timeout=30)
+    client.start(timeout=120)
     client.create(path)
     client.stop()
     client.close()

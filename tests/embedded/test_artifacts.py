@@ -243,7 +243,7 @@ def test_the_program_that_fetches_explains_itself_and_fetches_nothing(tmp_path: 
     environment = {**os.environ, "ZKCOORD_CACHE": str(tmp_path / "cache")}
     for words, code in ((["--help"], 0), (["--halp"], 2)):
         command = [sys.executable, "-m", "zkcoord.embedded", *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
         told = done.stdout if code == 0 else done.stderr
         assert (done.returncode, told.startswith("usage: python -m zkcoord.embedded [-h]")) == (code, True)
         assert "ZKCOORD_CACHE" in told or code

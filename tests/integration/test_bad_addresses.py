@@ -255,7 +255,7 @@ def test_f84_a_consume_with_a_silent_kafka_ends_soon_after_its_time_and_says_it_
     program = spawn("consume", "--group", "g", "--topic", "clicks", "--timeout-ms", "2000", *begins, *servers)
     program.line("stderr", having="kafka_away")
 
-    assert program.process.wait(8) == 5  # the connection's end, and the program's, take their time beside it
+    assert program.process.wait(14) == 5  # the connection's end, and the program's, take their time beside it
 
     told = program.rest("stderr")
     advice = "check that it runs, the address, and security.protocol"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.zookeeper
 
 P0, P1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 ALL = named("clicks", 0, 1, 2, 3)
-MENDED_SECONDS = 5.0  # it is a matter of milliseconds
+MENDED_SECONDS = 20.0  # it is a matter of milliseconds; without its watch the node would be read after 30 s
 
 
 @pytest.fixture

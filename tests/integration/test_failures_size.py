@@ -132,10 +132,10 @@ def test_f19_thousands_of_partitions_with_long_names_go_to_one_member_and_back(w
     world.topic(LONG_TOPIC, PARTITIONS)
     world.coordinate()
     first = world.join(GROUP, LONG_TOPIC)
-    wait_until(lambda: len(first.held()) == PARTITIONS, "the first has all", 60)
+    wait_until(lambda: len(first.held()) == PARTITIONS, "the first has all")
     second = world.join(GROUP, LONG_TOPIC)
-    wait_until(lambda: len(second.held()) == len(first.held()) == PARTITIONS // 2, "they share", 60)
+    wait_until(lambda: len(second.held()) == len(first.held()) == PARTITIONS // 2, "they share")
     first.consumer.stop()
-    wait_until(lambda: len(second.held()) == PARTITIONS, "the second has all", 60)
+    wait_until(lambda: len(second.held()) == PARTITIONS, "the second has all")
     assert world.reports.of("session_lost") == []
     assert world.reports.of("write_refused") == []
