@@ -13,10 +13,11 @@ from tests.cli.program import Run
 from tests.cli.test_releasing import ADOPTED, GROUP_OF_THEIRS, OF_OURS, OURS, RECORD, REGISTERED, put
 from tests.migrate.memory_tree import CrashError, MemoryTree
 from zkcoord.cli.uninstall import obstacles_of, take_away
+from zkcoord.core.moved import Moved, MoveState
 from zkcoord.errors import SchemaError, UsageError
 from zkcoord.migrate import current, upgrade
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.record import encode_record
+from zkcoord.tree.record import decode_record, encode_record
 from zkcoord.tree.snapshot import Read
 
 
@@ -34,6 +35,17 @@ def test_an_uninstallation_leaves_what_stands_below_consumers() -> None:
     tree = made()
     take_away(tree, current(tree))
     assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in GROUP_OF_THEIRS.items()}}
+
+
+def test_the_tombstone_of_a_group_that_was_moved_goes_too_and_what_keeps_old_consumers_out_stays() -> None:
+    tree = made()
+    moved = Moved(state=MoveState.GONE, tree="bb", address="zk2:2181", run="r1")
+    tree.set(RECORD, encode_record(replace(decode_record(tree.data()[RECORD]), moved=moved)))
+    kept = {"/consumers/g/ids/zkcoord-moved": "zkcoord moved this group"}
+    put(tree, kept)
+    take_away(tree, current(tree))
+    left = {**GROUP_OF_THEIRS, **kept}
+    assert tree.data() == {"/consumers": b"", **{path: text.encode() for path, text in left.items()}}
 
 
 @pytest.mark.parametrize("fault", ["crash-before", "crash-after"])
@@ -123,6 +135,13 @@ def test_a_group_whose_offsets_were_moved_prevents_an_uninstallation() -> None:
     put(tree, {RECORD: encode_record(moved).decode()})
     (obstacle,) = obstacles_of(tree, current(tree))
     assert obstacle.startswith("group g: its offsets were moved to the store 'kafka': bring them back first")
+    leaving = Moved(state=MoveState.LEAVING, tree="bb", address="zk2:2181", run="r1")
+    put(tree, {RECORD: encode_record(replace(moved, moved=leaving)).decode()})
+    assert obstacles_of(tree, current(tree)) == [
+        "group g: it is being moved to zk2:2181: end that move first, or give it up"
+    ]
+    put(tree, {RECORD: encode_record(replace(moved, moved=replace(leaving, state=MoveState.GONE))).decode()})
+    assert obstacles_of(tree, current(tree)) == []
     put(tree, {RECORD: "garbage"})
     (obstacle,) = obstacles_of(tree, current(tree))
     assert obstacle.startswith(f"{RECORD}: bad group record")

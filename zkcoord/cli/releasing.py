@@ -8,6 +8,7 @@ from dataclasses import replace
 from zkcoord.cli.requesting import edit_record, read_record
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import consumer_of
+from zkcoord.core.moved import MoveState
 from zkcoord.core.record import ZOOKEEPER, GroupRecord
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.legacy.clients import Library, client_of
@@ -83,8 +84,11 @@ def _take_out(tree: BlockingTree, layout: Layout, group: str) -> Adoption | None
 
 def offsets_elsewhere(group: str, record: GroupRecord) -> str:
     """Why consumers that do not know zkcoord's record would not find the group's offsets; "": they would."""
+    if record.moved is not None:
+        gone = record.moved.state is MoveState.GONE  # what is here does not count any more
+        return "" if gone else f"it {record.moved.where()}: end that move first, or give it up"
     wanted = ZOOKEEPER if record.adoption is None else record.adoption.store_name
-    if record.store_name == wanted or record.moved is not None:
+    if record.store_name == wanted:
         return ""
     return (
         f"its offsets were moved to the store {record.store_name!r}: bring them back first, with `zkcoord offsets "
