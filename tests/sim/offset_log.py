@@ -343,6 +343,8 @@ class LogStore:
 
     def users(self, group: str) -> list[str]:
         """Who uses the group id in Kafka."""
+        if self._log.away:
+            raise UnavailableError("no broker answers")
         return ["console-consumer on host"] if self._log.in_use else []
 
     def forget(self, group: str) -> None:

@@ -173,11 +173,7 @@ def test_f118_who_joins_without_the_store_is_given_nothing_and_named_and_no_furt
 @pytest.mark.parametrize("goal", ["zookeeper", "kafka"])
 @on_seeds()
 def test_a_group_without_members_is_moved_the_whole_way_and_keeps_its_offsets(seed: int, goal: str) -> None:
-    scene = begin_in(seed, "zookeeper")
-    scene.world.run_for(3_000)
-    for n in range(3):
-        scene.leave(f"consumer{n}")
-    scene.world.run_until(lambda: not scene.field.registrations, what="all have left")
+    scene = everybody_left(seed)
     counted = {p: scene.ledger.counted(p) for p in scene.partitions()}
     for run, store in (("r1", "kafka"), ("r2", goal)):
         last = StoreTool(scene, store, run).finish()
@@ -187,6 +183,45 @@ def test_a_group_without_members_is_moved_the_whole_way_and_keeps_its_offsets(se
     assert (
         {p: scene.node(p) for p in scene.partitions()} == counted == {p: scene.in_kafka(p) for p in scene.partitions()}
     )
+
+
+def everybody_left(seed: int) -> StoreScene:
+    """A group that has read, and has no member any more."""
+    scene = begin_in(seed, "zookeeper")
+    scene.world.run_for(3_000)
+    for n in range(3):
+        scene.leave(f"consumer{n}")
+    scene.world.run_until(lambda: not scene.field.registrations and not scene.field.channels, what="all have left")
+    return scene
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("behind", [False, True])
+def test_f115_a_tool_that_died_while_it_made_offsets_equal_has_moved_none_of_them(at: int, behind: bool) -> None:
+    """Its five writes: begin, step, the nodes that nobody holds, step, end. Behind the third Kafka was not told yet."""
+    scene = everybody_left(1)
+    counted = {p: scene.ledger.counted(p) for p in scene.partitions()}
+    tool = StoreTool(scene, "kafka", dies_at=at, behind=behind)
+    tool.finish()
+    assert tool.died
+    last = StoreTool(scene, "kafka", "r2").finish()
+    assert last is not None
+    assert (last.stage, last.store, last.step) == (Stage.DONE, "kafka", 2)
+    assert {p: scene.ledger.counted(p) for p in scene.partitions()} == counted
+    assert {p: scene.in_kafka(p) for p in scene.partitions()} == counted
+
+
+def test_a_kafka_that_is_away_is_waited_for() -> None:
+    scene = begin_in(1, "zookeeper")
+    scene.log.go_away(scene.world.now_ms + 5_000)
+    tool = StoreTool(scene, "kafka")
+    scene.world.run_until(lambda: len(tool.turns) > 3, what="some turns")
+    assert {(turn.stage, turn.why) for turn in tool.turns} == {(Stage.WAITING, "no broker answers")}
+    assert tool.tree.written == []
+    last = tool.finish()
+    assert last is not None
+    assert (last.stage, last.store) == (Stage.DONE, "kafka")
+    settled(scene, "kafka")
 
 
 @on_seeds()
