@@ -295,6 +295,7 @@ def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_
     assert (tool.turns[-1].store, tool.turns[-1].why) == ("dual", f"{slow} has not obeyed yet (dual, step 1)")
     back = StoreTool(scene, "zookeeper", "r2")
     scene.world.run_until(lambda: scene.store() == ("zookeeper", 2), what="the way back")
+    assert (GROUP, slow) in scene.field.registrations  # it hangs on, and was not waited for
     scene.process("consumer0").resume()
     last = back.finish()
     assert last is not None
