@@ -1,0 +1,238 @@
+"""A broker and a ZooKeeper whose groups are moved between offset stores, members that process numbers, and Kafka's own
+tools."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Self
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as Native
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from tests import waiting
+from tests.integration.world import Reports
+from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.waiting import wait_until
+from zkcoord.cli.offset_stores import known_logs
+from zkcoord.cli.requesting import edit_record
+from zkcoord.coordinator import Coordinator
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
+from zkcoord.core.tenure import KafkaCommit
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.errors import ZkcoordError
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.kafka.consumer import KafkaConsumer
+from zkcoord.logs import EVENTS
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.offsets.verdict import Verdict
+from zkcoord.offsets.verify import verify
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
+from zkcoord.tree.schema import decode_schema
+from zkcoord.tree.snapshot import Kind, Read
+from zkcoord.tree.status import decode_status
+
+NUMBERS = itertools.count(1)
+REBALANCE_MS = 9_000  # Kafka is given up after a third
+SESSION_MS = 6_000
+
+
+class Cluster:
+    """Servers, a coordinator, and what is needed to look at them. `group`, `topic`: a fresh one for each test."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._stack = ExitStack()
+        zookeeper = self._stack.enter_context(EmbeddedZooKeeper(fsync=False))
+        self.zookeeper = zookeeper.hosts
+        self.kafka = self._stack.enter_context(EmbeddedKafka(zookeeper.hosts, settings=settings))
+        self.servers = self.kafka.bootstrap_servers
+        self.tree = self._stack.enter_context(Tree(zookeeper.hosts))
+        self.client = self._stack.enter_context(KafkaClient(self.servers))
+        self.admin = AdminClient({"bootstrap.servers": self.servers}, logger=QUIET)
+        self.producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
+        self.commits = KafkaCommits(self.client)
+        coordinator = Coordinator(zookeeper.hosts)
+        coordinator.start()
+        self._stack.callback(coordinator.stop)
+        self.reports = Reports()
+        EVENTS.addHandler(self.reports)
+        self._stack.callback(EVENTS.removeHandler, self.reports)
+        self.begin(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def begin(self, partitions: int) -> None:
+        """A new group, and a new topic with so many partitions."""
+        number = next(NUMBERS)
+        self.group, self.topic = f"etl-{number}", f"clicks-{number}"
+        self.reports.seen.clear()
+        if partitions:
+            self.create(partitions)
+
+    def create(self, partitions: int) -> None:
+        """Create the topic."""
+        self.admin.create_topics([NewTopic(self.topic, partitions)])[self.topic].result(PATIENCE_SECONDS)
+
+    def delete(self) -> None:
+        """Delete the topic, and wait until it may be created again."""
+        self.admin.delete_topics([self.topic])[self.topic].result(PATIENCE_SECONDS)
+        nodes = [Read(f"{TOPICS}/{self.topic}"), Read(f"/admin/delete_topics/{self.topic}")]
+        wait_until(lambda: not any(node.exists for node in self.tree.read(nodes)), "the topic is deleted")
+
+    def produce(self, count: int, *partitions: int) -> None:
+        """Write so many records into each of these."""
+        for partition in partitions:
+            for _ in range(count):
+                self.producer.produce(self.topic, b"x", partition=partition)
+        assert self.producer.flush(PATIENCE_SECONDS) == 0
+
+    def partition(self, number: int) -> TopicPartition:
+        """One of the topic's."""
+        return TopicPartition(self.topic, number)
+
+    # -- the tool
+
+    def move(self, *stores: str) -> None:
+        """Move the group, step by step, each of which ends when all members say so."""
+        for store in stores:
+            record = edit_record(
+                self.tree,
+                DRAFT,
+                self.group,
+                lambda now, store=store: (  # type: ignore[misc]
+                    now if now.store_name == store else replace(now, store_name=store, store_step=now.store_step + 1)
+                ),
+                new=True,
+            )
+            wait_until(lambda record=record: self._told(record), f"{self.group} has come to {store}")  # type: ignore[misc]
+
+    def _told(self, record: GroupRecord) -> bool:
+        ids = DRAFT.ids(self.group)
+        (listed,) = self.tree.read([Read(ids, Kind.CHILDREN)])
+        nodes = self.tree.read([Read(DRAFT.channel(self.group, consumer)) for consumer in listed.children])
+        told = [decode_status(node.data) for node in nodes if node.exists]
+        return all((said.store_name, said.store_step) == (record.store_name, record.store_step) for said in told)
+
+    # -- what stands where
+
+    def nodes(self) -> dict[int, int]:
+        """The offsets in ZooKeeper."""
+        (listed,) = self.tree.read([Read(f"{DRAFT.offsets(self.group)}/{self.topic}", Kind.CHILDREN)])
+        read = self.tree.read([Read(DRAFT.offset(self.group, self.partition(int(n)))) for n in listed.children])
+        return {int(n): int(node.data) for n, node in zip(listed.children, read, strict=True) if node.data}
+
+    def in_kafka(self) -> dict[int, KafkaCommit]:
+        """The commits in Kafka."""
+        return {p.partition: c for p, c in self.commits.read([self.group]).found[self.group].items()}
+
+    def offsets_in_kafka(self) -> dict[int, int]:
+        """Their offsets."""
+        return {number: commit.offset for number, commit in self.in_kafka().items()}
+
+    def verdicts(self) -> dict[int, tuple[Verdict, int | None]]:
+        """What `offsets verify` says, and the offset that counts."""
+        tree = decode_schema(self.tree.read([Read(SCHEMA)])[0].data).tree_id
+        (found,) = verify(self.tree.read, self.commits, known_logs(self.client), DRAFT, [self.group], tree=tree)
+        assert found.problem is None, found.problem
+        return {row.partition.partition: (row.judged.verdict, row.judged.counts.offset) for row in found.partitions}
+
+    def commit_as_stranger(self, offsets: Mapping[int, int]) -> None:
+        """As a program without our metadata."""
+        named = [Native(self.topic, partition, offset) for partition, offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(self.group, named)]
+        self.admin.alter_consumer_group_offsets(request)[self.group].result(PATIENCE_SECONDS)
+
+    def set_node(self, number: int, offset: int) -> None:
+        """As somebody with an editor."""
+        client = KazooClient(self.zookeeper)
+        client.start(PATIENCE_SECONDS)
+        try:
+            client.set(DRAFT.offset(self.group, self.partition(number)), str(offset).encode())
+        finally:
+            client.stop()
+            client.close()
+
+
+class Reader(threading.Thread):
+    """A service on a KafkaConsumer: notes each offset that it is handed, and commits every `commit_seconds`."""
+
+    def __init__(self, cluster: Cluster, **settings: Any) -> None:
+        super().__init__()
+        self._leave = threading.Event()
+        self._lock = threading.Lock()
+        self.seen: dict[int, list[int]] = {}
+        self.failed: list[ZkcoordError] = []
+        self.commits = True
+        self.consumer = KafkaConsumer(
+            *(cluster.zookeeper, cluster.servers, cluster.group, [cluster.topic]),
+            from_beginning=True,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            **settings,
+        )
+        self.start()
+
+    def run(self) -> None:
+        """Read until told to leave."""
+        with self.consumer as consumer:
+            while not self._leave.is_set():
+                messages = consumer.poll_many(50, 0.1)
+                with self._lock:
+                    for message in messages:
+                        self.seen.setdefault(message.partition(), []).append(message.offset())
+                if messages and self.commits:
+                    try:
+                        consumer.commit()
+                    except ZkcoordError as error:
+                        self.failed.append(error)
+
+    def has(self, number: int, offset: int) -> bool:
+        """True once it has read that far."""
+        with self._lock:
+            return bool(self.seen.get(number)) and self.seen[number][-1] >= offset - 1
+
+    def offsets(self, number: int) -> list[int]:
+        """What it has read of a partition, in order."""
+        with self._lock:
+            return list(self.seen.get(number, ()))
+
+    def leave(self) -> None:
+        """Leave cleanly."""
+        self._leave.set()
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive()
+
+
+def soon(
+    cluster: Cluster, what: str, holds: Callable[[], bool], patience_seconds: float = waiting.PATIENCE_SECONDS
+) -> None:
+    """Wait for it; a failure shows where the offsets stand."""
+    try:
+        wait_until(holds, what, patience_seconds)
+    except AssertionError as error:
+        shown = {"verdicts": str(cluster.verdicts()), "events": cluster.reports.seen[-20:]}
+        raise AssertionError(f"{error}: {json.dumps(shown, default=str)}") from error
+
+
+def kafka_tool(*arguments: str) -> str:
+    """Run `kafka-consumer-groups`, and return what it printed."""
+    from zkcoord.embedded.artifacts import kafka_jars, kafka_tools_jars
+    from zkcoord.embedded.java import find_java
+
+    main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    command = find_java().command(main, (*kafka_tools_jars(), *kafka_jars()), *arguments, heap="128m")
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    return ran.stdout + ran.stderr
