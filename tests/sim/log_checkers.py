@@ -98,8 +98,10 @@ class Ledger:
             self._excuse(partition)
             return
         if floor is not None and after.offset < floor:
-            self._world.fail(f"a commit of {change.client} takes {partition} back from {floor} to {after.offset}")
-        self._strangers(partition).clear()
+            if after.offset not in self._strangers(partition):
+                self._world.fail(f"a commit of {change.client} takes {partition} back from {floor} to {after.offset}")
+            self.floors[partition] = after.offset  # a stranger's commit is taken over
+        self._strangers(partition).intersection_update({after.offset})
         if self._holds(change.client, partition):
             self._standing[partition] = change
 
@@ -147,7 +149,8 @@ class Ledger:
     # -- applications, and the calm
 
     def _journaled(self, entry: Entry) -> None:
-        if entry.event == "start" and entry.group == self._log.group:
+        alive = {made.session.client for made in self._field.registrations.values()}
+        if entry.event == "start" and entry.group == self._log.group and entry.client in alive:  # else it reads nothing
             floor = self.floors.get(entry.partition)
             if floor is not None and entry.start < floor:
                 self._world.fail(f"{entry.client} starts {entry.partition} at {entry.start}, {floor} was committed")

@@ -11,7 +11,7 @@ from tests.sim.store_scene import CHECKPOINT_MS, StoreScene, begin_in
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import ANY_VERSION, SetNode, Transaction
 
-P0 = TopicPartition("t", 0)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FATES = [Fate.LATE, Fate.LOST, Fate.REPLY_LOST]
 
 
@@ -215,4 +215,25 @@ def test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_
     reads_on(scene)  # no watch is left that a commit would fire, but for once
     reads_on(scene)
     assert [asked[2] for asked in scene.world.asked[len(before) :]].count(path) <= 1
+    scene.calm()
+
+
+@on_seeds(4)
+def test_f112_a_group_that_was_set_back_in_kafka_while_nobody_read_it_goes_on_there(seed: int) -> None:
+    """As Kafka's own reset tool does it: to Kafka a group without members is empty."""
+    scene = begin_in(seed, "kafka", topics={"t": 4}, consumers=1)
+    world = scene.world
+    reads_on(scene)
+    scene.leave("consumer0")
+    world.run_until(lambda: not scene.registered("consumer0"), what="it has left")
+    scene.process("consumer0").kill()
+    scene.log.stranger_commits(P0, 9)
+    scene.log.stranger_commits(P1, 900_000)
+    begun_ms = world.now_ms
+    scene.join("heir")
+    world.run_until(lambda: 9 in [e.start for e in scene.journal("start", P0, begun_ms)], what="it starts there")
+    scene.settle()
+    reads_on(scene)
+    reads_on(scene, P1)
+    assert max(e.start for e in scene.journal("start", P1, begun_ms)) < 900_000
     scene.calm()

@@ -94,7 +94,7 @@ def _send(view: MemberView, memory: Memory, active: Requests, now_ms: int) -> tu
             before |= commit.before
         sent = Commit(requests=tuple(active), offsets=offsets, before=before)
         if memory.store.name == KAFKA:
-            untaken = {p: offset for p, offset in offsets.items() if p in memory.mirror.failing}
+            untaken = {p: offset for p, offset in offsets.items() if memory.mirror.away or p in memory.mirror.failing}
             if not untaken and memory.mirror.exchange is not None:
                 return [], memory
             if not untaken and mirroring.free(view, memory):

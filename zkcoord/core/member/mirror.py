@@ -36,6 +36,8 @@ class Exchange:
     since_ms: int
     asked_ms: int  # when the present call was made
     sent: bool = False  # False: what stands there is being read
+    adopted: Mapping[TopicPartition, int] = field(default_factory=dict)  # of these a stranger's commit is committed, in
+    # place of this own offset: so it is followed only if Kafka takes commits, and once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ class Mirror:
     acked: Mapping[TopicPartition, Acked] = field(default_factory=dict)
     exchange: Exchange | None = None
     failing: frozenset[TopicPartition] = frozenset()  # Kafka did not take their last commit
+    away: bool = False  # it took nothing of the last commit
     tries: int = 0  # commits of these that failed, one after the other
     retry_ms: int = 0  # the next one comes then
     doubtful: Mapping[TopicPartition, int] = field(default_factory=dict)  # tenures that must end, in the store `kafka`:

@@ -24,6 +24,7 @@ from zkcoord.core.member.status import DUAL, KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, Foreign, KafkaCommit, Stamp, Tenure, foreign
+from zkcoord.errors import UnavailableError, ZkcoordError
 
 Step = tuple[list[Decision], Memory]
 Targets = Mapping[TopicPartition, Target]
@@ -43,8 +44,8 @@ def take_in(view: MemberView, memory: Memory, now_ms: int) -> Step:
         decisions += told
     exchange = memory.mirror.exchange
     if exchange is not None and now_ms >= exchange.asked_ms + _given_up_ms(log):
-        why = f"Kafka did not answer within {_given_up_ms(log)} ms"
-        told, memory = _failed(memory, exchange, exchange.targets, now_ms, why, unknown=exchange.sent)
+        error = UnavailableError(f"Kafka did not answer within {_given_up_ms(log)} ms")
+        told, memory = _unanswered(view, memory, exchange, error, now_ms)
         decisions += told
     return decisions, start_offsets.overdue(view, memory, now_ms)
 
@@ -192,13 +193,14 @@ def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Me
 
 
 def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> Step:
-    """Send these. In `kafka` first look at what stands there: of what was committed here since its start, and not while
-    Kafka takes no commits, since what stands there then is the doing of who keeps it from that."""
+    """Send these. In `kafka` first look at what stands there, but not while Kafka takes no commits: what stands there
+    then is the doing of who keeps it from that."""
     mirror = memory.mirror
-    known = [p for p in targets if p in mirror.acked and p not in mirror.failing] if memory.store.name == KAFKA else []
-    exchange = Exchange(targets=targets, since_ms=now_ms, asked_ms=now_ms, sent=not known)
+    looks = memory.store.name == KAFKA and not mirror.away
+    seen = sorted(p for p in targets if p not in mirror.failing) if looks else []
+    exchange = Exchange(targets=targets, since_ms=now_ms, asked_ms=now_ms, sent=not seen)
     memory = fast_replace(memory, mirror=fast_replace(mirror, exchange=exchange))
-    return [AskCommits(partitions=tuple(known)) if known else _commits(view, memory, targets)], memory
+    return [AskCommits(partitions=tuple(seen)) if seen else _commits(view, memory, targets)], memory
 
 
 def _commits(view: MemberView, memory: Memory, targets: Targets) -> CommitToKafka:
@@ -221,10 +223,18 @@ def _commits(view: MemberView, memory: Memory, targets: Targets) -> CommitToKafk
 
 def _answered(view: MemberView, memory: Memory, exchange: Exchange, answer: LogAnswer, now_ms: int) -> Step:
     if answer.error is not None:
-        return _failed(memory, exchange, exchange.targets, now_ms, str(answer.error), unknown=exchange.sent)
+        return _unanswered(view, memory, exchange, answer.error, now_ms)
     if exchange.sent:
         return _committed(view, memory, exchange, answer.value, now_ms)
     return _read(view, memory, exchange, answer.value, now_ms)
+
+
+def _unanswered(view: MemberView, memory: Memory, exchange: Exchange, error: BaseException, now_ms: int) -> Step:
+    """Nothing is known of what was sent; a question that failed has changed nothing."""
+    if not exchange.sent:
+        return _failed(memory, exchange, exchange.targets, now_ms, str(error))
+    known = error if isinstance(error, ZkcoordError) else UnavailableError(f"{type(error).__name__}: {error}")
+    return _committed(view, memory, exchange, CommitOutcome(unknown=dict.fromkeys(exchange.targets, known)), now_ms)
 
 
 def _read(
@@ -234,23 +244,17 @@ def _read(
     targets = {p: goal for p, goal in exchange.targets.items() if _stands(memory, p, goal)}
     strange = {p: found[p].offset for p in sorted(targets.keys() & found.keys())}
     verdicts = {p: foreign(targets[p].offset, found[p]) for p in strange}
-    decisions: list[Decision] = [
-        _told("foreign_offset" if verdict is Foreign.ADOPT else "offset_overwritten", p, strange[p], targets[p])
-        for p, verdict in verdicts.items()
-        if verdict is not Foreign.IGNORE
-    ]
-    adopted = {p: strange[p] for p, verdict in verdicts.items() if verdict is Foreign.ADOPT}
-    memory = _adopt(memory, adopted)
-    decisions += lost(view, memory, adopted.keys())
-    left = {p: goal for p, goal in targets.items() if p not in adopted}
-    going = fast_replace(exchange, targets=left, asked_ms=now_ms, sent=True) if left else None
+    ahead = [p for p, verdict in verdicts.items() if verdict is Foreign.OVERWRITE]
+    decisions: list[Decision] = [_told("offset_overwritten", p, strange[p], targets[p].offset) for p in ahead]
+    adopted = {p: targets[p].offset for p, verdict in verdicts.items() if verdict is Foreign.ADOPT}
+    targets |= {p: Target(strange[p], targets[p].mzxid) for p in adopted}
+    going = fast_replace(exchange, targets=targets, asked_ms=now_ms, sent=True, adopted=adopted) if targets else None
     memory = fast_replace(memory, mirror=fast_replace(memory.mirror, exchange=going))
-    return [*decisions, *([_commits(view, memory, left)] if left else [])], memory
+    return [*decisions, *([_commits(view, memory, targets)] if targets else [])], memory
 
 
-def _told(event: str, partition: TopicPartition, offset: int, goal: Target) -> Report:
-    fields = {"partitions": [partition], "offset": offset, "own": goal.offset, "level": "warning"}
-    return Report(event=event, fields=fields)
+def _told(event: str, partition: TopicPartition, offset: int, own: int) -> Report:
+    return Report(event=event, fields={"partitions": [partition], "offset": offset, "own": own, "level": "warning"})
 
 
 def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
@@ -261,19 +265,24 @@ def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
     return mine.offset == goal.offset or partition in memory.readable
 
 
-def _adopt(memory: Memory, adopted: Mapping[TopicPartition, int]) -> Memory:
-    """Take over what somebody else committed, as an offset that somebody else set in ZooKeeper; the tenure ends."""
+def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome) -> Step:
+    """Take over what somebody else committed, as an offset that somebody else set in ZooKeeper; the tenure ends. Not
+    while Kafka refuses commits: then it would be there again and again."""
+    taken = _in_tenure(memory, {p: exchange.targets[p] for p in exchange.adopted if p not in outcome.refused})
+    adopted = {p: exchange.targets[p].offset for p in sorted(taken)}
     if not adopted:
-        return memory
+        return [], memory
+    decisions: list[Decision] = [_told("foreign_offset", p, o, exchange.adopted[p]) for p, o in adopted.items()]
     held = {p: memory.held[p]._replace(offset=offset) for p, offset in adopted.items()}
     sent = memory.commit
-    return fast_replace(
+    memory = fast_replace(
         memory,
         held={**memory.held, **held},
         overwritten=memory.overwritten | adopted.keys(),
         commit=None if sent is None else fast_replace(sent, spoiled=sent.spoiled | adopted.keys()),
         mirror=_doubting(memory, adopted),
     )
+    return [*decisions, *lost(view, memory, adopted.keys())], memory
 
 
 def _doubting(memory: Memory, partitions: Collection[TopicPartition]) -> Mirror:
@@ -308,6 +317,7 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
         exchange=None,
         acked={**known, **acked},
         failing=before.failing.difference(done),
+        away=not done,
         tries=0 if done else before.tries,
         due_ms=due_ms if before.due_ms is None or due_ms is None else min(due_ms, before.due_ms),
     )
@@ -315,12 +325,14 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
     decisions: list[Decision] = []
     if before.failing and not mirror.failing:
         decisions.append(Report(event="kafka_commits_work", fields={}))
+    told, memory = _adopt(view, memory, exchange, outcome)
+    decisions += told
     failed = {p: goal for p, goal in targets.items() if p not in done}
     if failed:
         error = outcome.error()
         doubt = {p: goal for p, goal in failed.items() if p not in outcome.refused}
         memory = fast_replace(memory, mirror=_doubting(memory, _in_tenure(memory, doubt)))
-        told, memory = _failed(memory, exchange, failed, now_ms, str(error), unknown=False)
+        told, memory = _failed(memory, exchange, failed, now_ms, str(error))
         decisions += told
     return decisions, memory
 
@@ -329,14 +341,12 @@ def _in_tenure(memory: Memory, targets: Targets) -> list[TopicPartition]:
     return [p for p, goal in targets.items() if p in memory.held and memory.held[p].mzxid == goal.mzxid]
 
 
-def _failed(memory: Memory, exchange: Exchange, targets: Targets, now_ms: int, why: str, *, unknown: bool) -> Step:
+def _failed(memory: Memory, exchange: Exchange, targets: Targets, now_ms: int, why: str) -> Step:
     """Kafka did not take these. With all of a commit failed nothing else is tried there either."""
     every = targets.keys() == exchange.targets.keys()
     before = memory.mirror
-    if unknown:
-        before = _doubting(memory, _in_tenure(memory, targets))
     failed = [p for p in (memory.held if every else targets) if p in memory.held]
-    mirror = fast_replace(before.failed(failed, now_ms), exchange=None)
+    mirror = fast_replace(before.failed(failed, now_ms), exchange=None, away=every)
     memory = fast_replace(memory, mirror=mirror)
     if before.failing or not mirror.failing:
         return [], memory
