@@ -25,6 +25,7 @@ class Ledger:
         self._world, self._field, self._log = world, field, log
         self.floors: dict[TopicPartition, int] = {}
         self._standing: dict[TopicPartition, Change] = {}  # a holder's commit that counted when it came, and may still
+        self._seen: set[str] = set()  # processes that were members
         world.ensemble.on_applied.append(self._applied)
         world.on_journal.append(self._journaled)
         log.on_change.append(self._changed)
@@ -149,8 +150,10 @@ class Ledger:
     # -- applications, and the calm
 
     def _journaled(self, entry: Entry) -> None:
-        alive = {made.session.client for made in self._field.registrations.values()}
-        if entry.event == "start" and entry.group == self._log.group and entry.client in alive:  # else it reads nothing
+        members = {made.session.client for made in self._field.registrations.values()}
+        self._seen |= members
+        is_gone = entry.client in self._seen and entry.client not in members  # what it starts, it may not read
+        if entry.event == "start" and entry.group == self._log.group and not is_gone:
             floor = self.floors.get(entry.partition)
             if floor is not None and entry.start < floor:
                 self._world.fail(f"{entry.client} starts {entry.partition} at {entry.start}, {floor} was committed")

@@ -1,0 +1,146 @@
+"""How a member in the store `kafka` deals with what strangers commit there: view in, every decision out."""
+
+from __future__ import annotations
+
+from tests.core.member.members import NOW, T0, T1, commit, stop
+from tests.core.member.stores import HELD, WORKS, done, failed, reads, to_kafka
+from tests.core.member.test_kafka_store import AWAY, committed, committing, fenced, keeper
+from zkcoord.core.member.decisions import (
+    AnswerRequest,
+    AskStart,
+    AskStop,
+    CommitOffsets,
+    LosePartitions,
+    ReleasePartitions,
+    Report,
+    WatchOffsets,
+)
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome, KafkaCommit
+from zkcoord.errors import FencedError, UsageError
+
+
+def told(event: str, partition: TopicPartition, offset: int, own: int) -> Report:
+    """What is reported of a stranger's commit."""
+    fields = {"partitions": [partition], "offset": offset, "own": own, "level": "warning"}
+    return Report(event=event, fields=fields)
+
+
+def test_f112_a_commit_of_a_stranger_behind_is_where_the_partition_starts_again_with_its_node_set() -> None:
+    member = keeper(T0, T1)
+    member.asks(commit({T0: 8, T1: 9}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=9)})
+    assert member.decides() == [to_kafka({T0: 2, T1: 9})]  # committed as the own: it is followed once only
+    member.kafka_answers(done(T0, T1))
+    assert member.decides() == [told("foreign_offset", T0, 2, 8), LosePartitions(partitions=(T0,))]
+    member.runs(T1)
+    here = HELD._replace(offset=2)
+    assert member.decides() == [CommitOffsets(held={T0: here}, offsets={T0: 2})]
+    member.node(T0, 2, 4, 80)
+    assert member.decides() == [AskStart(positions={T0: 2}, incarnations={T0: 1}, resumes=True)]
+    member.called("start", T0, number=2, resumes=True)
+    why = "taken away, or set by somebody else, meanwhile: t-0"
+    decisions = member.decides()
+    assert AnswerRequest(number=1, error=FencedError, why=why) in decisions
+    member.asks()
+    assert member.decides() == [reads(T0)]
+    member.kafka_answers({})
+    assert member.decides() == [to_kafka({T0: 2}, mzxid=80)]
+
+
+def test_f112_a_commit_of_a_stranger_ahead_is_told_and_written_over() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=9_000)})
+    assert member.decides() == [told("offset_overwritten", T0, 9_000, 8), to_kafka({T0: 8})]
+
+
+def test_f112_a_final_offset_does_not_go_over_what_a_stranger_has_set_back() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.finds(stop(T0))
+    assert member.decides() == [AskStop(partitions=(T0,))]
+    member.called("stop", T0)
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T0: 2})]
+    member.answers({T0: 8})
+    assert member.decides() == [fenced(T0)]
+    member.asks()
+    assert member.decides() == []
+    member.kafka_answers(done(T0))
+    assert member.decides() == [told("foreign_offset", T0, 2, 8)]
+    decisions = member.decides()
+    release = decisions[0]
+    assert isinstance(release, ReleasePartitions)
+    assert (release.offsets, release.held[T0].offset, release.tenured) == ({}, 2, True)
+
+
+def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_there_is_not_followed() -> None:
+    member = committing(T0)
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    assert member.decides() == [failed("in use", T0)]
+    for n, offset in enumerate((8, 9, 10)):
+        member.asks(commit({T0: offset}))
+        [write] = member.decides()
+        assert isinstance(write, CommitOffsets)
+        member.node(T0, offset, 4 + n, 80 + n)
+        assert member.decides() == [committed({T0: offset}), AnswerRequest(number=1)]
+    member.asks()
+    assert member.decides() == []
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 10}, mzxid=82)]  # nothing is read before it
+    member.kafka_answers(done(T0))
+    assert member.decides(NOW + 1_000) == [WORKS]
+    member.asks(commit({T0: 11}))
+    assert member.decides(NOW + 1_000) == [reads(T0)]
+
+
+def test_f112_what_a_stranger_set_back_before_the_start_is_seen_before_the_first_commit_goes_over_it() -> None:
+    member = keeper(T0, T1, level=False)
+    assert member.decides() == [reads(T0, T1)]
+    member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=9_000)})
+    assert member.decides() == [told("offset_overwritten", T1, 9_000, 5), to_kafka({T0: 2, T1: 5})]
+    member.kafka_answers(done(T0, T1))
+    assert member.decides() == [told("foreign_offset", T0, 2, 5), LosePartitions(partitions=(T0,))]
+
+
+def test_f112_a_stranger_is_followed_though_the_commit_in_its_place_has_no_answer_by_the_node() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T0: 2})]
+    member.kafka_answers(error=AWAY)
+    assert member.decides() == [
+        told("foreign_offset", T0, 2, 8),
+        LosePartitions(partitions=(T0,)),
+        failed("no broker answers", T0),
+    ]
+    member.runs()
+    assert CommitOffsets(held={T0: HELD._replace(offset=2)}, offsets={T0: 2}) in member.decides()
+
+
+def test_f113_a_stranger_is_not_followed_while_kafka_refuses_commits() -> None:
+    member = keeper(T0)
+    member.asks(commit({T0: 8}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T0: 2})]
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    assert member.decides() == [failed("in use", T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+
+
+def test_f113_what_is_started_while_kafka_refuses_commits_is_not_looked_at_there_and_commits_to_its_node() -> None:
+    member = committing(T0)
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    member.decides()
+    member.asks()
+    member.memory = member.memory.holding({T1: HELD})
+    member.runs(T0, T1)
+    assert WatchOffsets(partitions=(T1,)) in member.decides()
+    assert member.decides() == [to_kafka({T1: 5})]
+    member.asks(commit({T1: 6}))
+    assert member.decides() == [CommitOffsets(held={T1: HELD}, offsets={T1: 6})]
