@@ -31,7 +31,7 @@ from zkcoord.tree.snapshot import Read
 
 COLUMNS = ("GROUP", "RESULT", "NOTES", "WHY")
 ADOPTED, CHANGED, UNCHANGED, REFUSED = "adopted", "changed", "unchanged", "refused"
-ZOOKEEPER = "zookeeper"  # the only store that consumers of this version use
+ZOOKEEPER = "zookeeper"  # the only store that consumers of this version use beside old ones
 NAMED_MAX = 5  # consumers that a sentence names
 
 
@@ -171,7 +171,9 @@ def adopt_group(
         return Result(group, REFUSED, notes, str(error))
     remarks = [] if found is not None else ["there is no such group yet"]
     if adoption.store_name != ZOOKEEPER:
-        remarks.append(f"consumers of this version wait: they cannot use the offset store {adoption.store_name!r}")
+        until = " while old members are there" if adoption.dual_commit else ""
+        why = f"they cannot use the offset store {adoption.store_name!r}{' beside them' if until else ''}"
+        remarks.append(f"consumers of this version wait{until}: {why}")
     return Result(group, result, notes, "; ".join(remarks))
 
 
