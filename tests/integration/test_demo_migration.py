@@ -34,6 +34,10 @@ def test_a_group_of_old_consumers_is_taken_over_and_every_record_is_processed(tm
         ("zkcoord comes in", []),
         ("consumers are replaced", ["b"]),
         ("the coordinator is killed", ["coordinator"]),
+        ("offsets go to both stores", ["y"]),
+        ("offsets go to Kafka", ["coordinator"]),
+        ("and back to ZooKeeper", ["x"]),
+        ("and to Kafka again", []),
     ]
     assert all(phase["records"] > 0 for phase in phases)
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -49,11 +50,16 @@ def play(stage: MigrationStage) -> MigrationResult:
         ("zkcoord comes in", drama.comes_in),
         ("consumers are replaced", drama.replaces),
         ("the coordinator is killed", drama.fails_over),
+        ("offsets go to both stores", drama.to_both),
+        ("offsets go to Kafka", drama.to_kafka),
+        ("and back to ZooKeeper", drama.to_zookeeper),
+        ("and to Kafka again", drama.to_kafka_again),
     )
     for name, happens in phases:
         with drama.phase(name):
             happens()
     produced = _end_of_records(stage)
+    stage.zkcoord("offsets", "verify", GROUP)
     stage.voice.say("counting")
     return MigrationResult(
         counted=count(produced, stage.read_by(), killed=drama.killed, old=OLD), phases=tuple(drama.phases)
@@ -117,11 +123,46 @@ class _Drama:
         stage.settle(3)
 
     def fails_over(self) -> None:
-        """The coordinator that serves is killed; consumers read on, and the standby takes over."""
-        stage, number = self._stage, self._stage.serving()
+        """The coordinator that serves is killed; consumers read on, and the standby serves. Another one stands by."""
+        stage, number = self._stage, self._stage.serving() or FIRST
         self._kill(f"{COORDINATOR}-{number}")
         standby = SECOND if number == FIRST else FIRST
         stage.wait("the standby to serve", lambda: stage.serving() == standby, status=True)
+        stage.start_coordinator(number)
+
+    def to_both(self) -> None:
+        """Meanwhile a consumer is killed, and another one comes in its place."""
+        with self._moving("dual"):
+            self._kill("y")
+        self._stage.settle(2)
+        self._stage.start_ours("y2")
+        self._stage.settle(3)
+
+    def to_kafka(self) -> None:
+        """Meanwhile the coordinator is killed."""
+        with self._moving("kafka"):
+            self.fails_over()
+
+    def to_zookeeper(self) -> None:
+        """The way back, meanwhile a consumer is killed."""
+        with self._moving("zookeeper"):
+            self._kill("x")
+        self._stage.settle(2)
+        self._stage.start_ours("x2")
+        self._stage.settle(3)
+
+    def to_kafka_again(self) -> None:
+        """Once more, with nobody killed."""
+        with self._moving("kafka"):
+            pass
+
+    @contextmanager
+    def _moving(self, store: str) -> Iterator[None]:
+        """While the group's offsets move to another store."""
+        with ThreadPoolExecutor(1) as pool:
+            moving = pool.submit(self._stage.zkcoord, "offsets", "migrate", GROUP, "--to", store)
+            yield
+            moving.result()
 
     def _kill(self, name: str) -> None:
         self._stage.voice.say(f"{name} is killed (SIGKILL)")

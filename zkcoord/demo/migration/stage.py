@@ -139,8 +139,16 @@ class MigrationStage(Programs):
 
     def describe(self) -> str:
         """How many partitions each consumer has."""
-        owners = list(self.owners().values())
-        return " · ".join(f"{name or 'nobody'} {owners.count(name)}" for name in sorted(set(owners)))
+        names = {self._id(name): name for name in self.children}
+        owners = [names.get(owner, owner) or "nobody" for owner in self.owners().values()]
+        return " · ".join(f"{name} {owners.count(name)}" for name in sorted(set(owners)))
+
+    def _id(self, name: str) -> str | None:
+        """The id that a consumer is registered with; None before it was."""
+        if name in OLD:
+            return f"{GROUP}_{name}"
+        registered = self.logs[name].last("registered")
+        return registered["consumer"] if registered else None
 
     # waiting
 
