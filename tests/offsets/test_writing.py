@@ -6,9 +6,11 @@ import pytest
 
 from tests.old_members.test_walk import Deployment
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import GroupRecord
 from zkcoord.offsets.writing import write_offsets
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.paths import DRAFT, LEGACY, Layout
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -42,3 +44,16 @@ def test_what_is_made_beside_old_consumers_is_open_to_them(layout: Layout, share
         [CreateNode(layout.topic_offsets("g", "u"), shared=shared)],
         [guard, SetNode(layout.offset("g", P0), b"5", 0), CreateNode(layout.offset("g", P1), b"6", shared=shared)],
     ]
+
+
+@pytest.mark.parametrize("store", ["dual", "kafka"])
+def test_f28_an_offset_that_the_node_holds_already_is_written_once_more_where_kafka_may_count(store: str) -> None:
+    """Only a write of the node ends the tenure in which Kafka's commit, maybe another offset, was made."""
+    path = DRAFT.offset("g", P0)
+    record = encode_record(GroupRecord(store_name=store)).decode()
+    tree = Recorder({path: "5", DRAFT.record("g"): record})
+    assert write_offsets(tree, DRAFT, "g", {P0: 5}, guard=(), why="a test") == []
+    assert [list(transaction.writes) for transaction in tree.sent] == [[SetNode(path, b"5", 0)]]
+    plain = Recorder({path: "5", DRAFT.record("g"): "{}"})
+    assert write_offsets(plain, DRAFT, "g", {P0: 5}, guard=(), why="a test") == []
+    assert plain.sent == []

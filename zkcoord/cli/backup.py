@@ -149,8 +149,9 @@ def _compare(again: Restore) -> None:
 
 
 def _print(settings: Settings, work: Restore, dry_run: bool) -> None:
+    further, other_topic = "further in the tree, or may be so in Kafka", "of an earlier topic"
     for name, found in sorted(work.done.items()):
-        for what, left in (("further in the tree", found.kept), ("of an earlier topic", found.other_topic)):
+        for what, left in ((further, found.kept), (other_topic, found.other_topic)):
             if left.count:
                 more = f" and {left.count - len(left.named)} more" if left.count > len(left.named) else ""
                 some = ", ".join(map(str, left.named)) + more

@@ -16,7 +16,7 @@ from zkcoord.core.record import REQUESTS
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.backup_file import Saved
 from zkcoord.offsets.ports import OffsetTree
-from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, changes, readers_of, write_offsets
+from zkcoord.offsets.writing import ATTEMPTS_MAX, NAMED_MAX, Change, by_tenure, changes, readers_of, write_offsets
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.bulk import NODES_AT_ONCE, data
 from zkcoord.tree.offset import decode_offset
@@ -148,17 +148,19 @@ class Restore:
         report = self._of(group)
         other = {topic for topic in {p.topic for p in wanted} if self._is_other(group, topic)}
         report.other_topic.add([p for p in wanted if p.topic in other])
-        found = changes(self.tree.read, self.layout, group, {p: o for p, o in wanted.items() if p.topic not in other})
+        own = {p: offset for p, offset in wanted.items() if p.topic not in other}
+        tenure = by_tenure(self.tree.read, self.layout, group)  # then what stands in Kafka may be further than any node
+        found = changes(self.tree.read, self.layout, group, own, own if tenure and self.rewind else ())
         todo: list[Change] = []
         for change in found:
             back = change.before is not None and change.after < change.before
-            if back and not self.rewind:
+            if (back or (tenure and change.before is not None)) and not self.rewind:
                 report.kept.add([change.partition])
                 continue
             todo.append(change)
             report.created += change.before is None
             report.lowered += back
-            report.raised += change.before is not None and not back
+            report.raised += change.before is not None and change.after > change.before
         if todo and not self.dry_run:
             offsets = {change.partition: change.after for change in todo}
             guard = readers_of(self.tree.read, self.layout, group).guard

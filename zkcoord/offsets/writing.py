@@ -14,8 +14,10 @@ from typing import NamedTuple
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.core.requests import has_paused
+from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.offsets.ports import OffsetTree
+from zkcoord.offsets.reading import rule_of
 from zkcoord.shell.ports import CommitDone, Outcome
 from zkcoord.tree.bulk import Reading, children, data
 from zkcoord.tree.decoders import member_of
@@ -89,15 +91,30 @@ class Change(NamedTuple):
     version: int | None  # of the node; None: it must be created
 
 
-def changes(read: Reading, layout: Layout, group: str, wanted: Mapping[TopicPartition, int]) -> list[Change]:
-    """Return what must be written so that the tree holds these offsets, in order."""
+def changes(
+    read: Reading,
+    layout: Layout,
+    group: str,
+    wanted: Mapping[TopicPartition, int],
+    anew: Collection[TopicPartition] = (),
+) -> list[Change]:
+    """Return what must be written so that the tree holds these offsets, in order.
+
+    `anew`: these are written also where it holds them already.
+    """
     partitions = sorted(wanted)
     nodes = data(read, [layout.offset(group, partition) for partition in partitions])
     found = (
         Change(partition, _before(node), wanted[partition], None if node.stat is None else node.stat.version)
         for partition, node in zip(partitions, nodes, strict=True)
     )
-    return [change for change in found if change.before != change.after]
+    return [change for change in found if change.before != change.after or change.partition in anew]
+
+
+def by_tenure(read: Reading, layout: Layout, group: str) -> bool:
+    """True when a commit in Kafka may count until the offset's node is written, if only with the same value."""
+    (node,) = data(read, [layout.record(group)])
+    return node.exists and rule_of(layout, decode_record(node.data)) is Rule.TENURE
 
 
 def _before(node: Node) -> int | None:
@@ -116,20 +133,23 @@ def write_offsets(
     guard: Sequence[CheckNode],
     why: str,
 ) -> list[Change]:
-    """Make the tree hold these offsets; returns what was changed.
+    """Make the tree hold these offsets, and make them count; returns what was changed.
 
     UsageError when the guard refuses, or the right to write is missing. UnavailableError when others write the same
     offsets all the time, or ZooKeeper does not answer. What was written until then stands; it can be run again.
     """
     done: dict[TopicPartition, Change] = {}
+    anew = set(wanted) if by_tenure(tree.read, layout, group) else set()
     for _ in range(ATTEMPTS_MAX):
-        left = changes(tree.read, layout, group, wanted)
+        left = changes(tree.read, layout, group, wanted, anew)
         if not left:
-            return [done[partition] for partition in sorted(done)]
+            return [done[partition] for partition in sorted(done) if done[partition].before != done[partition].after]
         make_parents(tree, layout, group, {change.partition.topic for change in left if change.version is None})
         done = {change.partition: change for change in left} | done
         for part in parts(left, lambda change: WRITE_BYTES + len(layout.offset(group, change.partition))):
-            commit_part(tree, (*guard, *_writes(layout, group, part)), len(guard), group, why)
+            answer = commit_part(tree, (*guard, *_writes(layout, group, part)), len(guard), group, why)
+            if answer.outcome is Outcome.COMMITTED:
+                anew.difference_update(change.partition for change in part)
         tree.sync()
     raise UnavailableError(f"group {group}: others wrote the same offsets {ATTEMPTS_MAX} times meanwhile: try again")
 
