@@ -64,10 +64,14 @@ class Scene:
             world.rest_checks.append(self.sink.complete)
         if hold_ms:
             self.consumers.are_static(hold_ms)
+        self.begins()
         for n in range(coordinators):
             world.spawn(f"coordinator{n}", coordinates)
         for n in range(consumers):
             self.join(f"consumer{n}")
+
+    def begins(self) -> None:
+        """Called before any program is spawned, for tests that put something into the world."""
 
     def join(self, name: str) -> None:
         """One more consumer starts."""
