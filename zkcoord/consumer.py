@@ -191,7 +191,7 @@ class Consumer:
         self._driver.raise_exit()
 
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit next offsets of held partitions; returns when ZooKeeper has them.
+        """Commit next offsets of held partitions; returns when ZooKeeper has them (in the store `kafka`: Kafka).
 
         `starts`: for each partition the number of the start (`positions.number` in `on_start`) that had named it last
         when its offset was decided; None: the last ones until now. A partition that was lost and started again since
@@ -199,8 +199,8 @@ class Consumer:
 
         Raises UsageError for what are no offsets of partitions. Raises FencedError when any of them is not held, was
         started again since, or its offset was set by somebody else meanwhile: nothing of this call is then written,
-        unless it became several transactions (over 1,000 partitions): what one of these has moved is lost, and started
-        again there; and when this consumer was stopped. Raises UnavailableError when ZooKeeper does not answer within
+        unless it became several transactions (over 1,000 partitions) or went to Kafka: what has moved is lost, and
+        started again there; and when this consumer was stopped. Raises UnavailableError when there is no answer within
         the rebalance timeout, and `error` when this consumer has ended by itself.
         """
         wanted = given_offsets(offsets)
