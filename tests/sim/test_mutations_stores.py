@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.member import test_kafka_store as kafka_store
+from tests.core.member import test_kafka_strangers as kafka_strangers
 from tests.sim import test_failures_offsets as offsets
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.store_scene import store_storm
@@ -104,6 +105,21 @@ def looks_at_nothing(patch: Patch) -> None:
     patch.setattr(mirroring, "foreign", lambda position, commit: Foreign.IGNORE)
 
 
+def follows_a_stranger_that_kafka_does_not_let_it_replace(patch: Patch) -> None:
+    """A stranger's commit is taken over though Kafka refused the own one in its place."""
+    original = mirroring._adopt
+
+    def adopt(view: Any, memory: Any, exchange: Any, outcome: CommitOutcome) -> Any:
+        return original(view, memory, exchange, CommitOutcome(unknown=outcome.refused))
+
+    patch.setattr(mirroring, "_adopt", adopt)
+
+
+def watches_no_node(patch: Patch) -> None:
+    """A member that commits to Kafka does not see that somebody sets a node."""
+    patch.setattr(mirroring, "follow", lambda memory: ([], memory))
+
+
 def makes_no_checkpoint(patch: Patch) -> None:
     """The node of a partition that is held is never set."""
     original = mirroring.renew
@@ -128,6 +144,8 @@ def changes_the_store_over_a_commit(patch: Patch) -> None:
 
 
 in_doubt = kafka_store.test_f111_what_nobody_waits_for_any_more_has_its_tenure_ended_before_it_is_read_again
+refused = kafka_strangers.test_f113_a_stranger_is_not_followed_while_kafka_refuses_commits
+node_set = offsets.test_f112_a_node_that_somebody_sets_is_where_its_reader_starts_again_though_it_commits_to_kafka
 dead = offsets.test_f111_a_commit_of_a_dead_owner_that_lands_late_does_not_count
 released = offsets.test_f110_what_was_released_stands_in_its_node_when_kafka_forgets_it
 strangers = offsets.test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over
@@ -143,6 +161,8 @@ CASES = (
     Case(starts_again_while_a_commit_is_under_way, lambda seed: in_doubt()),
     Case(follows_strangers_forwards, strangers),
     Case(looks_at_nothing, strangers),
+    Case(follows_a_stranger_that_kafka_does_not_let_it_replace, lambda seed: refused()),
+    Case(watches_no_node, node_set),
     Case(makes_no_checkpoint, lost),
     Case(changes_the_store_over_a_commit, moving, 10),
 )
