@@ -40,10 +40,11 @@ def test_f28_a_rewind_in_zookeeper_wins_over_every_commit_in_kafka(store: str, s
     world = scene.world
     world.run_for(A_WHILE_MS)
     assert (scene.in_kafka(P0) or 0) > 1
-    reader, rewound_ms = scene.application(owner(scene, P0)), world.now_ms
+    reader, path = scene.application(owner(scene, P0)), world.layout.offset("g", P0)
+    world.run_until(lambda: reader.positions[P0] > scene.node(P0), what="it has something to commit")
+    rewound_ms = world.now_ms
     reader._read = lambda partition, *, draining: None  # type: ignore[method-assign]  # until its commit was refused
-    reader._committed.clear()
-    world.ensemble.operate(SetNode(world.layout.offset("g", P0), b"1", ANY_VERSION))
+    world.ensemble.operate(SetNode(path, b"1", ANY_VERSION))
     world.run_until(lambda: bool(scene.journal("start", P0, since_ms=rewound_ms)), what="it is started again")
     del reader._read  # type: ignore[method-assign]
     assert scene.journal("start", P0, since_ms=rewound_ms)[0].start == 1
