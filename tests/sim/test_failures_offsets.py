@@ -237,3 +237,18 @@ def test_f112_a_group_that_was_set_back_in_kafka_while_nobody_read_it_goes_on_th
     reads_on(scene, P1)
     assert max(e.start for e in scene.journal("start", P1, begun_ms)) < 900_000
     scene.calm()
+
+
+@on_seeds(2)
+def test_f114_a_change_of_the_store_sets_the_nodes_to_what_kafka_had(seed: int) -> None:
+    scene = begin_in(seed, "kafka", topics={"t": 4})
+    reads_on(scene)
+    for name in ("consumer0", "consumer1", "consumer2"):
+        scene.application(name).commits = False
+    begun_ms = scene.world.now_ms
+    scene.world.run_until(lambda: scene.world.now_ms > begun_ms + 5_000, what="no commit is under way")
+    counted = {p: scene.ledger.counted(p) for p in scene.partitions()}
+    assert scene.node(P0) < (counted[P0] or 0)
+    scene.move("dual", "zookeeper")
+    assert {p: scene.node(p) for p in scene.partitions()} == counted
+    scene.calm()
