@@ -41,6 +41,13 @@ OLD = """#!/usr/bin/env bash
 [[ $1 != --version ]] || echo "Python 3.9.2"
 [[ $1 == --version ]]
 """
+UNTIL_INTERRUPTED = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
+pathlib.Path('waits').touch()
+while True:
+    time.sleep(0.02)
+"""
 WAITS = "until [[ -e go ]]; do read -rt 0.02 <> <(:) || true; done"  # bash's own sleep
 
 
@@ -187,9 +194,9 @@ def test_a_pip_that_fails_is_told_and_tried_again(checkout: Checkout) -> None:
 
 
 def test_an_interrupt_ends_it_with_130(checkout: Checkout) -> None:
-    (checkout.folder / "pip.sh").write_text(f"trap 'exit 1' INT; {WAITS}")
+    (checkout.folder / "pip.sh").write_text(f'exec {sys.executable} -c "{UNTIL_INTERRUPTED}"')
     with checkout.start("demo") as process:
-        await_true(checkout.asked)
+        await_true((checkout.folder / "waits").exists)
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=DEADLINE_S)[1]
     assert process.returncode == 130
