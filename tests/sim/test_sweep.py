@@ -178,7 +178,7 @@ def reset(world: World, middle: Middle = undisturbed) -> None:
     played = scene(world)
     settle(played, 2)
     partition = played.held()[0]
-    path = DRAFT.offset(GROUP, partition)
+    path = world.layout.offset(GROUP, partition)
     played.wish("reset", run="r1")
     middle(played, lambda: played.stopped("r1"))
     world.run_until(lambda: played.stopped("r1"), SETTLE_STEPS, "everything is stopped")
