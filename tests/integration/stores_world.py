@@ -42,7 +42,7 @@ from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.status import decode_status
 
 NUMBERS = itertools.count(1)
-REBALANCE_MS = 9_000  # Kafka is given up after a third
+REBALANCE_MS = 15_000  # Kafka is given up after a third
 SESSION_MS = 6_000
 
 

@@ -148,13 +148,13 @@ def test_f52_while_the_broker_is_away_offsets_go_to_zookeeper_and_kafka_has_them
             soon(cluster, "it reads", lambda: len(begun) == 2)
             cluster.move("dual", "kafka")
             consumer.commit({cluster.partition(0): 5})
-            assert cluster.offsets_in_kafka()[0] == 5
+            soon(cluster, "Kafka has it", lambda: cluster.offsets_in_kafka().get(0) == 5)
             cluster.kafka.kill()
             consumer.commit({cluster.partition(0): 7, cluster.partition(1): 8})
             assert cluster.nodes() == {0: 7, 1: 8}
             consumer.commit({cluster.partition(0): 9})
             assert cluster.nodes() == {0: 9, 1: 8}
-            assert len(cluster.reports.of("kafka_commits_failed")) == 1
+            assert cluster.reports.of("kafka_commits_failed")
             cluster.kafka.start()
             soon(cluster, "Kafka has all again", lambda: equal(cluster, {0: 9, 1: 8}), RETRY_SECONDS)
             consumer.commit({cluster.partition(0): 10})
