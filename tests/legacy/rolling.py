@@ -134,6 +134,7 @@ class Rolling:
         self.ours: list[Ours] = []
         self.died: dict[str, int] = {}  # who was killed or stood still, and when
         self.committed: list[tuple[int, int, int]] = []  # time, partition, offset: as ZooKeeper told them
+        self.unseen: list[tuple[int, int]] = []  # time and partition of a commit right behind one that nobody saw
         self._sent: list[int] = [0] * SIZE
         self._stack, self._over = ExitStack(), threading.Event()
 
@@ -317,9 +318,15 @@ class Rolling:
         return [member.name for member in self.lab.consumers if member.events("gave_up")]
 
     def _noter(self, number: int) -> Callable[[bytes | None, ZnodeStat | None], None]:
+        version = -1
+
         def note(data: bytes | None, stat: ZnodeStat | None) -> None:
+            nonlocal version
             if data is not None and stat is not None:
                 self.committed.append((stat.mtime, number, int(data)))
+                if stat.version > version + 1:
+                    self.unseen.append((stat.mtime, number))
+                version = stat.version
 
         return note
 
