@@ -47,8 +47,10 @@ def equal(cluster: Cluster, offsets: dict[int, int]) -> bool:
     """True when Kafka has these, and they count."""
     verdicts = cluster.verdicts()
     there = cluster.offsets_in_kafka()
-    return there == offsets and all(
-        verdict in (Verdict.EQUAL, Verdict.AHEAD) and at == offsets[n] for n, (verdict, at) in verdicts.items()
+    return (
+        there == offsets
+        and len(verdicts) == len(offsets)
+        and all(verdict in (Verdict.EQUAL, Verdict.AHEAD) and at == offsets[n] for n, (verdict, at) in verdicts.items())
     )
 
 
@@ -156,6 +158,7 @@ def test_f52_while_the_broker_is_away_offsets_go_to_zookeeper_and_kafka_has_them
             assert cluster.nodes() == {0: 9, 1: 8}
             assert cluster.reports.of("kafka_commits_failed")
             cluster.kafka.start()
+            cluster.connect()
             soon(cluster, "Kafka has all again", lambda: equal(cluster, {0: 9, 1: 8}), RETRY_SECONDS)
             consumer.commit({cluster.partition(0): 10})
             soon(cluster, "commits go to Kafka again", lambda: equal(cluster, {0: 10, 1: 8}))

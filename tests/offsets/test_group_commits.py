@@ -47,6 +47,8 @@ class Stored:
 
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         assert group == "g"
+        if self.away:
+            return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("away")))
         self.commits |= commits
         return CommitOutcome(done=frozenset(commits))
 
@@ -69,6 +71,23 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
     commits.close()
     commits.close()
     assert [each.closed for each in opened] == [1]
+
+
+def test_a_client_without_an_answer_is_closed_and_the_next_call_makes_another_one() -> None:
+    made: list[Stored] = []
+
+    def opens() -> Stored:
+        made.append(Stored())
+        made[-1].away = len(made) < 3
+        return made[-1]
+
+    commits = GroupCommits("g", opens, now)
+    with pytest.raises(UnavailableError):
+        commits.read((P0,))
+    assert set(commits.commit(FIVE).unknown) == {P0}
+    assert commits.commit(FIVE).done == {P0}
+    assert commits.read((P0,)) == STAMPED
+    assert [each.closed for each in made] == [1, 1, 0]
 
 
 def test_a_consumer_that_was_stopped_reads_and_commits_nothing_more() -> None:

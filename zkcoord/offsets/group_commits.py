@@ -76,6 +76,7 @@ class GroupCommits:
         """Return the commits of these partitions; those without one are left out."""
         told = self._store().read_some(self._group, partitions)
         for error in told.unknown.values():
+            self._give_up_client()
             raise error
         return told.found[self._group]
 
@@ -87,14 +88,26 @@ class GroupCommits:
             for partition, commit in commits.items()
         }
         try:
-            return self._store().commit(self._group, stamped)
+            outcome = self._store().commit(self._group, stamped)
         except ZkcoordError as error:
             return CommitOutcome(refused=dict.fromkeys(commits, error))
+        if outcome.unknown:
+            self._give_up_client()
+        return outcome
 
     def close(self) -> None:
         """End the client, if there is one. A request that is under way, or is made later, ends with an error."""
         with self._lock:
             self._closed = True
+        self._give_up_client()
+
+    def _give_up_client(self) -> None:
+        """The next call has a client of its own.
+
+        (One whose request had no answer found no broker again, though it ran, when it was asked once in a while: seen
+        with librdkafka 2.16 for minutes after a broker was killed and started again.)
+        """
+        with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
