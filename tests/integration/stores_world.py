@@ -140,8 +140,10 @@ class Cluster:
 
     def in_kafka(self) -> dict[int, KafkaCommit]:
         """The commits in Kafka."""
-        found = self.commits.read([self.group]).found.get(self.group, {})
-        return {p.partition: c for p, c in found.items()}
+        told = self.commits.read([self.group])
+        if told.unknown:
+            self.connect()
+        return {p.partition: c for p, c in told.found.get(self.group, {}).items()}
 
     def offsets_in_kafka(self) -> dict[int, int]:
         """Their offsets."""
