@@ -51,7 +51,7 @@ def _is_there(record: GroupRecord, known: StoreStep) -> bool:
 
 def may_start(view: GroupView, consumer_id: str) -> bool:
     """True when a start that names the record's store finds its receiver at that store."""
-    return True
+    return _is_there(view.record, come_to(view.channels[consumer_id]))
 
 
 def store_changes(view: GroupView, timeouts: AckTimeouts, now_ms: int) -> list[ChangeStore]:

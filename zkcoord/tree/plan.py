@@ -205,7 +205,7 @@ class _Planner:
             record = responded(record, decision)
         deleted = any(d.request == DELETE and d.state == DONE for d in decisions)
         if deleted:
-            record = DEFAULT_RECORD
+            record = record.kept
         writes: list[Write] = [
             CheckNode(EPOCH, self._term.epoch_version),
             SetNode(
