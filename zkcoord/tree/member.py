@@ -173,7 +173,9 @@ def release(
             final = offsets.get(partition, mine.offset)
             path, committed = paths.offset(partition), final == mine.offset and not tenured
             written = paths.store.release(path, final, mine.offset_version, committed=committed)
-            if claimed and not written:  # else it could hit another one's claim
+            if partition in without and not claimed:
+                written = []  # nothing can be set; its next start applies what counts then
+            elif claimed and (partition in without or not written):  # else it could hit another one's claim
                 written = unchanged(path, None if partition in without else mine.offset_version)
             writes += [*written, paths.free(partition, mine.owner_version)]
         transactions.append(Transaction(writes=tuple(writes), why="release"))

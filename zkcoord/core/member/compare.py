@@ -68,7 +68,7 @@ def _compared(view: MemberView, memory: Memory, touched: Collection[TopicPartiti
             continue
         elif at.version is None:
             found.foreign[partition] = DELETED
-        elif at.version != known.offset_version:
+        elif at.version != known.offset_version or at.mzxid != known.mzxid:
             offset = known.offset if at.offset is None else at.offset
             own = at.version == known.offset_version + 1 and offset == memory.writing.get(partition)
             if not own and at.offset is not None:

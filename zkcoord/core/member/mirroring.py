@@ -89,7 +89,9 @@ def committing(memory: Memory) -> set[TopicPartition]:
     """Held partitions of which more than what is committed is being committed to Kafka."""
     exchange, held = memory.mirror.exchange, memory.held
     targets = exchange.targets if exchange is not None else {}
-    return {p for p, goal in targets.items() if p in held and held[p].offset != goal.offset}
+    return {
+        p for p, goal in targets.items() if p in held and held[p].mzxid == goal.mzxid and held[p].offset != goal.offset
+    }
 
 
 def commit(view: MemberView, memory: Memory, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
@@ -119,6 +121,7 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
         ended |= {
             p for p, a in mirror.acked.items() if a.since_ms <= before_ms and p in held and held[p].mzxid == a.mzxid
         }
+    ended = {p for p in ended if not view.deleted(p)}  # only a start can make its node
     if memory.commit is not None:  # what is committed to its node next is set by that
         ended -= (memory.commit.offsets.keys() - memory.commit.spoiled) & mirror.failing & memory.readable
     elif not ended:

@@ -34,11 +34,11 @@ def resume(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
         return [], memory
     stopping = memory.stop.left if memory.stop is not None else ()
     idle = sorted(p for p in memory.idle if p not in stopping)  # what a start names is not held
-    if not idle or (memory.store.tenured and not unsettled(memory).isdisjoint(idle)):
-        return [], memory
     deleted = [str(p) for p in idle if view.deleted(p)]
     if deleted:  # only a start can apply the reset policy
         return [Rejoin(why=f"somebody deleted the offsets of {', '.join(deleted[:5])}")], memory
+    if not idle or (memory.store.tenured and not unsettled(memory).isdisjoint(idle)):
+        return [], memory
     held = memory.held
     offsets = {p: held[p].offset for p in idle}
     return [ask_start(memory, offsets, {p: held[p].incarnation for p in idle}, resumes=True)], memory

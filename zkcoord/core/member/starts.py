@@ -29,7 +29,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.member.memory import Grant, Memory, Start
 from zkcoord.core.member.start_offsets import known, next_offset
-from zkcoord.core.member.status import Held, Sizes, handed_on
+from zkcoord.core.member.status import KAFKA, Held, Sizes, handed_on
 from zkcoord.core.member.view import ANNOUNCED, NOBODY, NOWHERE, STATUSES, MemberView, Position
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.quarantine import BROKER, UNREADABLE_OFFSET
@@ -117,7 +117,7 @@ def cleaned(view: MemberView, memory: Memory) -> tuple[list[Decision], Memory]:
     batch = dict(memory.batch)
     for partition in left:
         owner, at = view.owners.get(partition, NOBODY), view.positions[partition]
-        if owner.thread or at.offset != batch[partition].start:
+        if owner.thread or (memory.store.name != KAFKA and at.offset != batch[partition].start):
             del batch[partition]
     return [LetGo(partitions=tuple(left))], fast_replace(memory, batch=batch, cleaning=False)
 
