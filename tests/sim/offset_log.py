@@ -20,7 +20,7 @@ from tests.sim.process import SimProcess
 from tests.sim.world import World
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
-from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.shell.ports import CallDone
 
@@ -280,7 +280,7 @@ class LogClient:
     def _landed(self, fate: Fate | None, commits: Commits, sent_ms: int) -> CommitOutcome:
         """What the client may learn of these."""
         if fate is None:
-            return CommitOutcome(refused=dict.fromkeys(commits, UsageError("no right to commit this offset")))
+            return CommitOutcome(refused=dict.fromkeys(commits, UnknownPartitionError("no such partition")))
         if fate is Fate.DONE:
             return self._log.commit(self._client, commits)
         if fate is Fate.REPLY_LOST:

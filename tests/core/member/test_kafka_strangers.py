@@ -17,7 +17,7 @@ from zkcoord.core.member.decisions import (
 )
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
-from zkcoord.errors import FencedError, UsageError
+from zkcoord.errors import FencedError, UnknownPartitionError, UsageError
 
 
 def told(event: str, partition: TopicPartition, offset: int, own: int) -> Report:
@@ -144,3 +144,31 @@ def test_f113_what_is_started_while_kafka_refuses_commits_is_not_looked_at_there
     assert member.decides() == [to_kafka({T1: 5})]
     member.asks(commit({T1: 6}))
     assert member.decides() == [CommitOffsets(held={T1: HELD}, offsets={T1: 6})]
+
+
+def test_f135_a_partition_that_kafka_does_not_know_keeps_only_its_own_commits_in_its_node() -> None:
+    member = committing(T0, T1)
+    member.kafka_answers(CommitOutcome(refused={T0: UnknownPartitionError("gone")}))
+    assert member.decides() == [failed("gone", T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 8})]
+    member.node(T0, 8, 4, 80)
+    assert member.decides() == [committed({T0: 8}), AnswerRequest(number=1)]
+    member.asks(commit({T1: 9}))
+    assert member.decides() == [reads(T1)]
+    member.kafka_answers({T1: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T1: 2})]
+
+
+def test_f135_that_kafka_does_not_know_a_partition_does_not_end_its_refusal_of_the_group() -> None:
+    member = keeper(T0, level=False)
+    member.decides()
+    member.kafka_answers({})
+    member.decides()
+    member.kafka_answers(CommitOutcome(refused={T0: UsageError("in use")}))
+    assert member.decides() == [failed("in use", T0)]
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 5})]
+    member.kafka_answers(CommitOutcome(refused={T0: UnknownPartitionError("gone")}))
+    member.memory = member.memory.holding({T1: HELD})
+    member.runs(T0, T1)
+    member.decides(NOW + 1_000)
+    assert member.decides(NOW + 1_000) == [to_kafka({T1: 5})]  # nothing is read before it

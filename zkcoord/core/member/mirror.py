@@ -47,7 +47,7 @@ class Mirror:
     acked: Mapping[TopicPartition, Acked] = field(default_factory=dict)
     exchange: Exchange | None = None
     failing: frozenset[TopicPartition] = frozenset()  # Kafka did not take their last commit
-    away: bool = False  # it took nothing of the last commit
+    away: bool = False  # it took nothing of the last commit, and not because it does not know the partitions
     tries: int = 0  # commits of these that failed, one after the other
     retry_ms: int = 0  # the next one comes then
     doubtful: Mapping[TopicPartition, int] = field(default_factory=dict)  # tenures that must end, in the store `kafka`:

@@ -24,7 +24,7 @@ from zkcoord.core.member.status import DUAL, KAFKA
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, Foreign, KafkaCommit, Stamp, Tenure, foreign
-from zkcoord.errors import UnavailableError, ZkcoordError
+from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
 
 Step = tuple[list[Decision], Memory]
 Targets = Mapping[TopicPartition, Target]
@@ -235,7 +235,8 @@ def _answered(view: MemberView, memory: Memory, exchange: Exchange, answer: LogA
 def _unanswered(view: MemberView, memory: Memory, exchange: Exchange, error: BaseException, now_ms: int) -> Step:
     """Nothing is known of what was sent; a question that failed has changed nothing."""
     if not exchange.sent:
-        return _failed(memory, exchange, exchange.targets, now_ms, str(error))
+        every = not isinstance(error, UnknownPartitionError)
+        return _failed(memory, exchange.targets, now_ms, str(error), every=every)
     known = error if isinstance(error, ZkcoordError) else UnavailableError(f"{type(error).__name__}: {error}")
     return _committed(view, memory, exchange, CommitOutcome(unknown=dict.fromkeys(exchange.targets, known)), now_ms)
 
@@ -320,7 +321,7 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
         exchange=None,
         acked={**known, **acked},
         failing=before.failing.difference(done),
-        away=not done,
+        away=before.away and not done,
         tries=0 if done else before.tries,
         due_ms=due_ms if before.due_ms is None or due_ms is None else min(due_ms, before.due_ms),
     )
@@ -332,10 +333,10 @@ def _committed(view: MemberView, memory: Memory, exchange: Exchange, outcome: Co
     decisions += told
     failed = {p: goal for p, goal in targets.items() if p not in done}
     if failed:
-        error = outcome.error()
+        every = not done and not all(isinstance(outcome.refused.get(p), UnknownPartitionError) for p in failed)
         doubt = {p: goal for p, goal in failed.items() if p not in outcome.refused}
         memory = fast_replace(memory, mirror=_doubting(memory, _in_tenure(memory, doubt)))
-        told, memory = _failed(memory, exchange, failed, now_ms, str(error))
+        told, memory = _failed(memory, failed, now_ms, str(outcome.error()), every=every)
         decisions += told
     return decisions, memory
 
@@ -344,12 +345,11 @@ def _in_tenure(memory: Memory, targets: Targets) -> list[TopicPartition]:
     return [p for p, goal in targets.items() if p in memory.held and memory.held[p].mzxid == goal.mzxid]
 
 
-def _failed(memory: Memory, exchange: Exchange, targets: Targets, now_ms: int, why: str) -> Step:
-    """Kafka did not take these. With all of a commit failed nothing else is tried there either."""
-    every = targets.keys() == exchange.targets.keys()
+def _failed(memory: Memory, targets: Targets, now_ms: int, why: str, *, every: bool) -> Step:
+    """Kafka did not take these. `every`: not for what they are, so nothing else is tried there either."""
     before = memory.mirror
     failed = [p for p in (memory.held if every else targets) if p in memory.held]
-    mirror = fast_replace(before.failed(failed, now_ms), exchange=None, away=every)
+    mirror = fast_replace(before.failed(failed, now_ms), exchange=None, away=before.away or every)
     memory = fast_replace(memory, mirror=mirror)
     if before.failing or not mirror.failing:
         return [], memory
