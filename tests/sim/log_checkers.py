@@ -16,6 +16,8 @@ from tests.sim.places import OFFSET, place_of
 from tests.sim.world import Entry, World
 from tests.sim.zookeeper import Txn
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import KafkaCommit, Tenure
+from zkcoord.tree.paths import SCHEMA
 
 
 class Ledger:
@@ -42,14 +44,15 @@ class Ledger:
         incarnation = self._field.incarnations.get((self._log.group, partition.topic), 0)
         if commit.stamp is not None and 0 < commit.stamp.incarnation < incarnation:
             return node
-        if stat is None or (commit.stamp is not None and commit.stamp.tenure.mzxid == stat.mzxid):
-            return commit.offset
-        return node
+        return commit.offset if stat is None or self._in_tenure(partition, commit) else node
 
     # -- ZooKeeper
 
     def _applied(self, txn: Txn) -> None:
         for path, _, after in txn.changes:
+            if path == SCHEMA:  # with another id of the tree no commit of before counts
+                for partition in self.floors:
+                    self._excuse(partition)
             place = place_of(path)
             if place is None or place.kind != OFFSET or place.group != self._log.group or place.partition is None:
                 continue
@@ -95,7 +98,7 @@ class Ledger:
         covered = self._field.covered.get((self._log.group, partition))
         if counts is not None and covered is not None and counts > covered:
             self._world.fail(f"{change.client} commits {partition} at {counts}: beyond what was processed ({covered})")
-        if not self._in_tenure(change):
+        if not self._in_tenure(partition, after):
             self._excuse(partition)
             return
         if floor is not None and after.offset < floor:
@@ -119,15 +122,14 @@ class Ledger:
             self._world.fail(f"{change.client} is told that {partition} is committed at {offset}, and {counts} counts")
         self.floors[partition] = max(self.floors.get(partition, 0), offset)
 
-    def _in_tenure(self, change: Change) -> bool:
-        stat = self._field.ensemble.stat(self._world.layout.offset(self._log.group, change.partition))
-        after = change.after
-        return (
-            stat is not None
-            and after is not None
-            and after.stamp is not None
-            and (after.stamp.tenure.mzxid == stat.mzxid)
-        )
+    def _in_tenure(self, partition: TopicPartition, commit: KafkaCommit | None) -> bool:
+        """It names this tree, and the last write of the partition's node."""
+        ensemble = self._field.ensemble
+        stat = ensemble.stat(self._world.layout.offset(self._log.group, partition))
+        if stat is None or commit is None or commit.stamp is None:
+            return False
+        tree = str(parsed(ensemble.data(SCHEMA) or b"").get("tree_id", ""))
+        return commit.stamp.tenure == Tenure(tree, stat.mzxid)
 
     def _holds(self, client: str, partition: TopicPartition) -> bool:
         holding = self._field.holdings.get((self._log.group, partition))
@@ -171,6 +173,5 @@ class Ledger:
             commit = self._log.commits.get(partition)
             counts = self.counted(partition)
             stat = ensemble.stat(self._world.layout.offset(group, partition))
-            tenure = commit.stamp.tenure.mzxid if commit is not None and commit.stamp is not None else None
-            if commit is None or stat is None or tenure != stat.mzxid:
+            if not self._in_tenure(partition, commit):
                 yield f"Kafka has {commit} of {partition}, whose node was written at {stat and stat.mzxid} ({counts})"

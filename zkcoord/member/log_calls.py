@@ -3,6 +3,7 @@ shape. They do not count among the calls that wait for the application."""
 
 from __future__ import annotations
 
+from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.decisions import AskCommits, CommitToKafka
 from zkcoord.core.member.log import CommitLog, LogCall
 from zkcoord.member.calls import Calls
@@ -34,3 +35,7 @@ class LogCalls:
     def heard(self) -> None:
         """A decision has seen all answers."""
         self.log = self.log.heard()
+
+    def named(self, tree: str) -> None:
+        """The tree has this id from now on."""
+        self.log = fast_replace(self.log, tree=tree)

@@ -102,6 +102,15 @@ class Registered:
         others = [node for node in nodes if not node.path.startswith(self._mine)] if len(mine) < len(nodes) else []
         return [node for node in others if not self.statuses.take(node)] if others else others
 
+    def tree_named(self, tree: str) -> bool:
+        """Commits in Kafka name this tree from now on. False if some name another one: they do not count any more."""
+        if self._log is None or self._log.log.tree == tree:
+            return True
+        if self.memory.mirror.acked or self.memory.mirror.exchange is not None:
+            return False
+        self._log.named(tree)
+        return True
+
     def called(self, done: CallDone) -> None:
         """The application answered; answers to an earlier registration's calls change nothing."""
         self.application = self.application.answered(done.token, done.value, done.error, part=done.part)

@@ -83,6 +83,7 @@ class MembershipRole:
         self._session_id = 0
         self._joining: Joining | None = None
         self._schema: Node | None = None
+        self._renamed = False  # the tree has another id than the one that commits in Kafka name
         self._told_waiting: str | None = None
         self._neighbourhood: Neighbourhood | None = None  # where groups may have old members
         self._neighbours = ALONE  # as they were last known
@@ -157,10 +158,20 @@ class MembershipRole:
             self._absences.take(node, self._loop.tracker)
             if node.path == SCHEMA:
                 self._schema = node
+                self._tree_named(node)
             if self._joining is not None:
                 self._joining.take(node)
         if registered is not None:
             self._extend_lease(registered)
+
+    def _tree_named(self, schema: Node) -> None:
+        """A migration may give the tree an id while members are registered. What cannot be read changes nothing."""
+        if self.registered is None or not schema.exists:
+            return
+        try:
+            self._renamed = not self.registered.tree_named(decode_schema(schema.data).tree_id)
+        except ZkcoordError:
+            return
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """An outcome: one that a server gave counts for the lease. What became of the write is learned by reading."""
@@ -227,6 +238,8 @@ class MembershipRole:
         except SchemaError as error:
             self._loop.fail(error, now_ms)
             return None
+        if self._renamed and not self._parting.leaving:
+            self._rejoin("the tree has another id than the one that its commits in Kafka name", now_ms)
         registered, wake_at_ms = self.registered, None
         if self.member and registered is not None:
             idle = not registered.memory.held
