@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.member.members import NOW, T0, T1, commit, stop
-from tests.core.member.stores import HELD, WORKS, done, failed, reads, to_kafka
+from tests.core.member.stores import HELD, PATIENCE_MS, WORKS, done, failed, reads, to_kafka
 from tests.core.member.test_kafka_store import AWAY, committed, committing, fenced, keeper
 from zkcoord.core.member.decisions import (
     AnswerRequest,
@@ -76,6 +76,28 @@ def test_f112_a_final_offset_does_not_go_over_what_a_stranger_has_set_back() -> 
     release = decisions[0]
     assert isinstance(release, ReleasePartitions)
     assert (release.offsets, release.held[T0].offset, release.tenured) == ({}, 2, True)
+
+
+def test_f136_a_release_that_waits_for_kafka_no_longer_follows_what_a_stranger_set_back_of_it() -> None:
+    member = keeper(T0, T1)
+    member.asks(commit({T0: 8, T1: 9}))
+    member.decides()
+    member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=3)})
+    assert member.decides() == [to_kafka({T0: 2, T1: 3})]
+    member.finds(stop(T0))
+    member.decides()
+    member.called("stop", T0)
+    member.runs(T1)
+    member.answers({T0: 8})
+    assert member.decides() == [fenced(T0)]
+    member.asks()
+    assert member.decides(NOW + PATIENCE_MS - 1) == []
+    assert member.decides(NOW + PATIENCE_MS) == [told("foreign_offset", T0, 2, 8)]
+    [release] = member.decides(NOW + PATIENCE_MS)
+    assert isinstance(release, ReleasePartitions)
+    assert (release.offsets, release.held[T0].offset, release.tenured) == ({}, 2, True)
+    member.kafka_answers(done(T0, T1))
+    assert member.decides(NOW + PATIENCE_MS) == [told("foreign_offset", T1, 3, 9), LosePartitions(partitions=(T1,))]
 
 
 def test_f113_while_kafka_refuses_commits_the_nodes_are_set_and_what_stands_there_is_not_followed() -> None:

@@ -289,6 +289,18 @@ def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: Commit
     return [*decisions, *lost(view, memory, adopted.keys())], memory
 
 
+def follow_unanswered(view: MemberView, memory: Memory, released: Collection[TopicPartition]) -> Step:
+    """Take over what strangers committed of these, though it is open whether Kafka takes the own commits in its place:
+    their release waits no longer."""
+    exchange = memory.mirror.exchange
+    if exchange is None or exchange.adopted.keys().isdisjoint(released):
+        return [], memory
+    adopted = {p: own for p, own in exchange.adopted.items() if p in released}
+    decisions, memory = _adopt(view, memory, fast_replace(exchange, adopted=adopted), CommitOutcome())
+    going = fast_replace(exchange, adopted={p: own for p, own in exchange.adopted.items() if p not in adopted})
+    return decisions, fast_replace(memory, mirror=fast_replace(memory.mirror, exchange=going))
+
+
 def _doubting(memory: Memory, partitions: Collection[TopicPartition]) -> Mirror:
     mirror, held = memory.mirror, memory.held
     if memory.store.name != KAFKA:

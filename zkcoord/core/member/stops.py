@@ -13,7 +13,7 @@ from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
-from zkcoord.core.member.mirroring import awaited
+from zkcoord.core.member.mirroring import awaited, follow_unanswered
 from zkcoord.core.member.status import standing
 from zkcoord.core.member.view import MemberView
 from zkcoord.core.model import TopicPartition
@@ -81,8 +81,12 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         if given_back:
             return let_go(memory, given_back)
     released = stop.left if stop.answered else early
-    if memory.mirror.exchange is not None and not awaited(view, memory, now_ms).isdisjoint(released):
-        return [], memory
+    if memory.mirror.exchange is not None:
+        if not awaited(view, memory, now_ms).isdisjoint(released):
+            return [], memory
+        followed, memory = follow_unanswered(view, memory, released)
+        if followed:
+            return followed, memory
     held = {p: memory.held[p] for p in released}
     finals = {p: offset for p, offset in memory.finals().items() if p in held}
     if stop.sequence is None and view.claims and not memory.store.tenured:
