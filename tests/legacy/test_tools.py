@@ -138,7 +138,9 @@ def test_tools_of_1_1_delete_topics_and_groups_beside_adopted_ones(beside: Besid
 def test_a_member_of_1_1_goes_on_through_the_release_of_its_group(beside: Beside) -> None:
     """It does not notice: no rebalance is caused, and it owns what it owned."""
     lab, member = beside.lab, beside.member
+    before = member.rebalances()
     beside.ours.consumer.stop()
+    wait_until(lambda: member.rebalances() > before, "it has seen that our member has gone")
     wait_until(lambda: member.owned() == {"t-0", "t-1"}, "it owns all after our member has gone")
     wait_until(lambda: lab.owners() == {"t-0": "g_old-0", "t-1": "g_old-0"}, "the tree says so")
     before = member.rebalances()

@@ -28,6 +28,7 @@ from tests.sim.garbage import collect_between, collect_never
 from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
+from tests.sim.store_scene import store_storm
 from tests.sim.test_beside_storms import beside
 from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_claims import claiming
@@ -40,6 +41,7 @@ from tests.sim.test_mixed_storms import mixed_storm
 from tests.sim.test_old_storms import old_storm
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_room import narrow
+from tests.sim.test_store_tool import tools_storm
 from tests.sim.test_strange import strange
 from tests.sim.world import SimulationError
 
@@ -84,6 +86,12 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",
     ),
     "beside": (beside, "tests/sim/test_beside_storms.py::test_a_storm_of_old_members_and_ours_ends_in_a_calm"),
+    "stores": (store_storm, "tests/sim/test_store_storms.py::test_offsets_survive_a_storm_while_the_group_is_moved"),
+    "tools": (
+        tools_storm,
+        "tests/sim/test_store_tool.py::"
+        "test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store",
+    ),
     "plain": (plain, "tests/sim/test_programs.py::test_a_storm_of_plain_programs_ends_in_a_calm"),
     "polling": (polling, "tests/sim/test_programs.py::test_a_storm_of_polling_programs_ends_in_a_calm"),
     "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),

@@ -305,6 +305,10 @@ def test_a_step_that_is_not_done_is_waited_for_before_the_next_and_the_way_back_
 
 @on_seeds(6)
 def test_whoever_runs_the_tool_in_a_storm_moves_no_offset_and_the_last_run_comes_to_its_store(seed: int) -> None:
+    tools_storm(seed)
+
+
+def tools_storm(seed: int) -> None:
     """Coordinators, consumers and tools die; Kafka answers late, in part or not at all; strangers commit."""
     drawn = Random(f"tools {int(seed)}")
     scene = begin_in(seed, drawn.choice(STORES), None, topics={"t": 6})
