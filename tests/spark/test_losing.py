@@ -31,6 +31,29 @@ def world() -> World:
     return made
 
 
+@pytest.mark.parametrize(
+    ("moment", "announce"), [("while_planning", True), ("while_planning", False), ("before_announcement", True)]
+)
+def test_f126_a_batch_whose_lease_ended_before_it_was_begun_is_not_handed_out(
+    world: World, moment: str, announce: bool
+) -> None:
+    seen: list[bool] = []
+
+    def lease_ends() -> None:  # the command that tells of it is still on its way
+        world.leased = False
+
+    getattr(world, moment).append(lease_ends)
+    running = InThread(
+        lambda: world.consumer(announce=announce).run(lambda frame, batch: seen.append(world.leased), max_batches=1)
+    )
+    wait_until(lambda: world.lost == 1 or seen != [], what="the batch is dropped")
+    assert seen == []
+    world.leased = True
+    assert running.result() == 1
+    assert seen == [True]
+    assert world.commits == [{A: 10}]
+
+
 def test_a_batch_that_kafka_left_is_read_again_when_kafka_answers(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

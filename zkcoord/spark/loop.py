@@ -298,7 +298,7 @@ class DriverLoop:
                 self._jobs.running(tag, description),
                 slow_batch_alarm(batch, self._group, self._options.rebalance_timeout_ms),
             ):
-                if self._holdings.fenced:  # before its tag was known: its cancellation found nothing
+                if not self._allowed_still(batch, tag):
                     return False
                 process(self._meter.watch(self._reader.read(batch.ranges)), batch)
         except Exception as error:
@@ -306,6 +306,13 @@ class DriverLoop:
                 raise
             self._tell(logging.DEBUG, "batch_cancelled", f"batch {batch.seq} ended with: {error}")
         return not self._holdings.fenced
+
+    def _allowed_still(self, batch: Batch, tag: str) -> bool:
+        """False when something of it was lost since it was planned. Kafka and ZooKeeper were asked meanwhile, so the
+        lease may have ended, and the loss may still wait for its turn: the batch is fenced here then."""
+        if not all(self._membership.allowed(each.topic_partition) for each in batch.ranges):
+            self._holdings.fence(tag, "the lease ended before it was begun")
+        return not self._holdings.fenced  # a cancellation before its tag was known found nothing
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> End:
         """Commit the batch. A broken connection is waited for until the lease ends."""
