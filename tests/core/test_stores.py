@@ -14,7 +14,7 @@ from zkcoord.core.ack_timeouts import REBALANCE_BACKOFF_MS, AckTimeouts
 from zkcoord.core.decisions import ChangeStore, GrantPartitions, SetState, StopFetching
 from zkcoord.core.eligibility import set_aside
 from zkcoord.core.record import DUAL, KAFKA, STORES, ZOOKEEPER
-from zkcoord.core.stores import lagging, store_changes
+from zkcoord.core.stores import come_to, lagging, store_changes
 from zkcoord.core.view import Channel, GroupView, Member, Owner, QueuedCommand
 
 ALL = (T0, T1, T2, T3)
@@ -56,6 +56,12 @@ def test_in_a_group_that_was_never_moved_nobody_is_told_of_a_store() -> None:
     assert decided(reading(able("a"))) == []
     assert decided(reading(able("a"), channels={"a": at_store("a", ZOOKEEPER, 0)})) == []
     assert lagging(reading(able("a"))) == {}
+
+
+def test_a_change_that_was_refused_is_none_that_the_member_comes_to() -> None:
+    refused = replace(change(DUAL, 1), error="this consumer does not offer offset-store")
+    assert come_to(at_store("a", ZOOKEEPER, 0, refused)) == (ZOOKEEPER, 0)
+    assert come_to(at_store("a", ZOOKEEPER, 0, change(DUAL, 1))) == (DUAL, 1)
 
 
 def test_each_member_is_told_of_the_records_store_once_and_again_of_the_next_step() -> None:

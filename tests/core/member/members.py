@@ -70,6 +70,7 @@ class Member:
     def __init__(self, *held: TopicPartition, offset: int = 5, sizes: Roomy | None = None) -> None:
         """It holds these, and runs them by start 1."""
         self.sizes = sizes or Roomy()
+        self.wake_at_ms: int | None = None  # by the last step
         self.memory = Memory().holding({p: Held(ME, 0, offset, 3, 1) for p in held}) if held else Memory()
         self.view = MemberView(
             owners=dict.fromkeys(held, Owner(ME, 0)),
@@ -84,7 +85,7 @@ class Member:
         first = decide(self.view, self.memory, now_ms, self.sizes)
         assert pickle.dumps((self.view, self.memory)) == handed_in
         assert decide(self.view, self.memory, now_ms, self.sizes) == first
-        self.memory = first.memory
+        self.memory, self.wake_at_ms = first.memory, first.wake_at_ms
         self.view = self.view.taken_in(self.memory.held)
         self.has(application=self.view.application.heard())
         return list(first.decisions)
