@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.application import Application
 from tests.sim.offset_log import TIMEOUT_MS, Fate
 from tests.sim.script import on_seeds
 from tests.sim.store_scene import CHECKPOINT_MS, StoreScene, begin_in
+from tests.sim.test_replay import ask
 from zkcoord.core.model import TopicPartition
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
@@ -222,3 +224,27 @@ def test_f125_commits_for_an_earlier_topic_of_that_name_do_not_count(store: str,
     kill_owner(scene, P0)
     scene.calm()
     assert equal(scene)
+
+
+@on_seeds(2)
+def test_a_commit_to_kafka_is_answered_as_soon_as_kafka_answers_though_nothing_else_comes_in(seed: int) -> None:
+    scene = begin_in(seed, "kafka")
+    world = scene.world
+    world.run_for(A_WHILE_MS)
+    name = owner(scene, P0)
+    application = scene.application(name)
+    application.commits, application._read = False, lambda partition, *, draining: None  # type: ignore[method-assign]
+    offset = application.positions[P0]
+    world.run_until(lambda: equal(scene), what="Kafka has all")
+    world.run_for(A_WHILE_MS)
+    note(application, P0, offset)
+    began_ms = world.now_ms
+    ask(scene, name, "commit", {P0: offset + 1}).result()
+    assert world.now_ms - began_ms < TIMEOUT_MS / 2
+    assert scene.in_kafka(P0) == offset + 1
+
+
+def note(application: Application, partition: TopicPartition, offset: int) -> None:
+    """It has processed one record more."""
+    application._note("read", partition, offset, offset + 1)
+    application.positions[partition] = offset + 1
