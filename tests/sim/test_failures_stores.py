@@ -163,6 +163,34 @@ def test_f123_another_programs_commit_is_followed_backwards(seed: int) -> None:
     assert equal(scene)
 
 
+@on_seeds(2)
+def test_f137_what_a_stranger_set_back_is_not_followed_again_by_each_owner_while_kafka_takes_no_commits(
+    seed: int,
+) -> None:
+    scene = begin_in(seed, "kafka", consumers=1)
+    world = scene.world
+    world.run_for(A_WHILE_MS)
+    scene.log.fates += [(f"consumer{n}", "commit", Fate.LOST) for n in range(4)] * 1_000
+    world.run_for(TIMEOUT_MS)
+    behind, set_ms = scene.node(P0) // 2, world.now_ms
+    scene.log.stranger_commits(P0, behind)
+
+    def followed() -> int:
+        return [start.start for start in scene.journal("start", P0, since_ms=set_ms)].count(behind)
+
+    for n in range(1, 4):
+        world.stop(f"consumer{n - 1}")
+        scene.join(f"consumer{n}")
+        world.run_until(lambda n=n: len(scene.journal("start", P0, since_ms=set_ms)) >= n, what="a successor")
+        world.run_for(3 * TIMEOUT_MS)
+    assert followed() <= 1
+    scene.log.fates.clear()
+    world.run_until(lambda: followed() >= 1, what="it is followed once Kafka takes commits")
+    scene.calm()
+    assert followed() <= 2
+    assert equal(scene)
+
+
 @IN_KAFKA
 @on_seeds(1)
 def test_f123_another_programs_commit_that_is_ahead_is_overwritten(store: str, seed: int) -> None:

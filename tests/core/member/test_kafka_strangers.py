@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.core.member.members import NOW, T0, T1, commit, stop
-from tests.core.member.stores import HELD, PATIENCE_MS, WORKS, done, failed, reads, to_kafka
+from tests.core.member.stores import HELD, PATIENCE_MS, WORKS, Keeper, done, failed, reads, stamped, to_kafka
 from tests.core.member.test_kafka_store import AWAY, committed, committing, fenced, keeper
 from zkcoord.core.member.decisions import (
     AnswerRequest,
@@ -78,8 +80,9 @@ def test_f112_a_final_offset_does_not_go_over_what_a_stranger_has_set_back() -> 
     assert (release.offsets, release.held[T0].offset, release.tenured) == ({}, 2, True)
 
 
-def test_f136_a_release_that_waits_for_kafka_no_longer_follows_what_a_stranger_set_back_of_it() -> None:
-    member = keeper(T0, T1)
+@pytest.mark.parametrize("level", [True, False])
+def test_f136_a_release_that_waits_for_kafka_no_longer_follows_what_a_stranger_set_back_of_it(level: bool) -> None:
+    member = keeper(T0, T1, level=level)
     member.asks(commit({T0: 8, T1: 9}))
     member.decides()
     member.kafka_answers({T0: KafkaCommit(offset=2), T1: KafkaCommit(offset=3)})
@@ -194,3 +197,58 @@ def test_f135_that_kafka_does_not_know_a_partition_does_not_end_its_refusal_of_t
     member.runs(T0, T1)
     member.decides(NOW + 1_000)
     assert member.decides(NOW + 1_000) == [to_kafka({T1: 5})]  # nothing is read before it
+
+
+def behind_without_an_answer() -> Keeper:
+    """A new owner has found a stranger's commit behind, and its own one in that place had no answer."""
+    member = keeper(T0, level=False)
+    assert member.decides() == [reads(T0)]
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides() == [to_kafka({T0: 2})]
+    member.kafka_answers(CommitOutcome(unknown={T0: AWAY}))
+    assert member.decides() == [failed("no broker answers", T0)]
+    assert member.decides() == [CommitOffsets(held={T0: HELD}, offsets={T0: 5})]
+    member.node(T0, 5, 4, 80)
+    assert member.decides() == []
+    assert member.decides(NOW + 1_000) == [reads(T0)]
+    return member
+
+
+@pytest.mark.parametrize("found", [KafkaCommit(offset=2), stamped(2)], ids=["the stranger's", "the own one, late"])
+def test_f137_what_a_new_owner_finds_set_back_is_followed_once_kafka_takes_the_commit_in_its_place(
+    found: KafkaCommit,
+) -> None:
+    member = behind_without_an_answer()
+    member.kafka_answers({T0: found})
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 2}, mzxid=80)]
+    member.kafka_answers(done(T0))
+    assert member.decides(NOW + 1_000) == [WORKS, told("foreign_offset", T0, 2, 5), LosePartitions(partitions=(T0,))]
+    member.runs()
+    member.node(T0, 2, 5, 90)
+    assert AskStart(positions={T0: 2}, incarnations={T0: 1}, resumes=True) in member.decides(NOW + 1_000)
+    assert not member.memory.mirror.unfollowed
+
+
+def test_f137_what_is_not_there_any_more_at_the_next_look_is_not_followed() -> None:
+    member = behind_without_an_answer()
+    member.kafka_answers({T0: stamped(4, mzxid=60)})
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 5}, mzxid=80)]
+    member.kafka_answers(done(T0))
+    assert member.decides(NOW + 1_000) == [WORKS]
+    assert not member.memory.mirror.unfollowed
+
+
+def test_f137_a_commit_to_the_node_meanwhile_does_not_make_it_forgotten() -> None:
+    member = behind_without_an_answer()
+    member.kafka_answers({T0: KafkaCommit(offset=2)})
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 2}, mzxid=80)]
+    member.asks(commit({T0: 6}))
+    member.decides(NOW + 1_000)
+    member.node(T0, 6, 5, 90)
+    member.decides(NOW + 1_000)
+    member.asks()
+    member.kafka_answers(done(T0))
+    assert member.decides(NOW + 1_000) == [WORKS]
+    assert member.decides(NOW + 1_000) == [reads(T0)]
+    member.kafka_answers({T0: stamped(2, mzxid=80)})
+    assert member.decides(NOW + 1_000) == [to_kafka({T0: 2}, mzxid=90)]

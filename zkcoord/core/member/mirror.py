@@ -52,6 +52,8 @@ class Mirror:
     retry_ms: int = 0  # the next one comes then
     doubtful: Mapping[TopicPartition, int] = field(default_factory=dict)  # tenures that must end, in the store `kafka`:
     # a commit in them may land late, or the offset is not what Kafka has
+    unfollowed: Mapping[TopicPartition, int] = field(default_factory=dict)  # strangers' offsets: the commits in their
+    # place had no answer, so they are looked for, also under the own stamp, until one is taken
     due_ms: int | None = None  # no checkpoint is due before
     watched: frozenset[TopicPartition] = frozenset()  # nodes: in the store `kafka` no commit would notice a stranger's
     followed: tuple[int, str] = (0, "")  # `Memory.turns` and the store by which these were last chosen
@@ -67,6 +69,7 @@ class Mirror:
             acked={p: acked for p, acked in self.acked.items() if p not in partitions},
             doubtful={p: mzxid for p, mzxid in self.doubtful.items() if p not in partitions},
             failing=self.failing.difference(partitions),
+            unfollowed={p: offset for p, offset in self.unfollowed.items() if p not in partitions},
             watched=self.watched.difference(partitions),
         )
 

@@ -197,10 +197,10 @@ def _lacking(view: MemberView, memory: Memory, now_ms: int) -> tuple[Targets, Me
 
 def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> Step:
     """Send these. In `kafka` first look at what stands there, but not while Kafka takes no commits: what stands there
-    then is the doing of who keeps it from that."""
-    mirror = memory.mirror
-    looks = memory.store.name == KAFKA and not mirror.away
-    seen = sorted(p for p in targets if p not in mirror.failing) if looks else []
+    then is the doing of who keeps it from that, or is to be followed once it takes some."""
+    mirror, looks = memory.mirror, memory.store.name == KAFKA
+    unseen = targets.keys() if mirror.away else mirror.failing
+    seen = sorted(p for p in targets if p not in unseen or p in mirror.unfollowed) if looks else []
     exchange = Exchange(targets=targets, since_ms=now_ms, asked_ms=now_ms, sent=not seen)
     memory = fast_replace(memory, mirror=fast_replace(mirror, exchange=exchange))
     return [AskCommits(partitions=tuple(seen)) if seen else _commits(view, memory, targets)], memory
@@ -247,7 +247,11 @@ def _read(
     """Judge what stands in Kafka, and commit over the rest."""
     targets = {p: goal for p, goal in exchange.targets.items() if _stands(memory, p, goal)}
     strange = {p: found[p].offset for p in sorted(targets.keys() & found.keys())}
-    verdicts = {p: foreign(targets[p].offset, found[p]) for p in strange}
+    again = memory.mirror.unfollowed
+    verdicts = {
+        p: foreign(targets[p].offset, KafkaCommit(offset=o) if again.get(p) == o else found[p])
+        for p, o in strange.items()
+    }
     ahead = [p for p, verdict in verdicts.items() if verdict is Foreign.OVERWRITE]
     decisions: list[Decision] = [_told("offset_overwritten", p, strange[p], targets[p].offset) for p in ahead]
     adopted = {p: targets[p].offset for p, verdict in verdicts.items() if verdict is Foreign.ADOPT}
@@ -272,8 +276,13 @@ def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
 def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome) -> Step:
     """Take over what somebody else committed, as an offset that somebody else set in ZooKeeper; the tenure ends. Not
     while Kafka refuses commits: then it would be there again and again."""
-    taken = _in_tenure(memory, {p: exchange.targets[p] for p in exchange.adopted if p not in outcome.refused})
-    adopted = {p: exchange.targets[p].offset for p in sorted(taken)}
+    mirror, strange = memory.mirror, {p: exchange.targets[p] for p in exchange.adopted}
+    taken = [p for p in _in_tenure(memory, strange) if p in outcome.done or _new(memory, p, outcome)]
+    adopted = {p: strange[p].offset for p in sorted(taken)}
+    unfollowed = {p: offset for p, offset in mirror.unfollowed.items() if p not in exchange.targets}
+    left = strange.keys() & memory.held.keys() - adopted.keys() - outcome.refused.keys()
+    unfollowed |= {p: strange[p].offset for p in left}
+    memory = fast_replace(memory, mirror=fast_replace(mirror, unfollowed=unfollowed))
     if not adopted:
         return [], memory
     decisions: list[Decision] = [_told("foreign_offset", p, o, exchange.adopted[p]) for p, o in adopted.items()]
@@ -289,6 +298,14 @@ def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: Commit
     return [*decisions, *lost(view, memory, adopted.keys())], memory
 
 
+def _new(memory: Memory, partition: TopicPartition, outcome: CommitOutcome) -> bool:
+    """True if a stranger's commit came after an own one of this tenure, so nobody has followed it yet. (Another one may
+    have been followed by an earlier owner whose commit in its place Kafka did not take, either.)"""
+    known = memory.mirror.acked.get(partition)
+    in_tenure = known is not None and known.mzxid == memory.held[partition].mzxid
+    return in_tenure and partition not in outcome.refused
+
+
 def follow_unanswered(view: MemberView, memory: Memory, released: Collection[TopicPartition]) -> Step:
     """Take over what strangers committed of these, though it is open whether Kafka takes the own commits in its place:
     their release waits no longer."""
@@ -296,7 +313,8 @@ def follow_unanswered(view: MemberView, memory: Memory, released: Collection[Top
     if exchange is None or exchange.adopted.keys().isdisjoint(released):
         return [], memory
     adopted = {p: own for p, own in exchange.adopted.items() if p in released}
-    decisions, memory = _adopt(view, memory, fast_replace(exchange, adopted=adopted), CommitOutcome())
+    as_done = CommitOutcome(done=frozenset(adopted))
+    decisions, memory = _adopt(view, memory, fast_replace(exchange, adopted=adopted), as_done)
     going = fast_replace(exchange, adopted={p: own for p, own in exchange.adopted.items() if p not in adopted})
     return decisions, fast_replace(memory, mirror=fast_replace(memory.mirror, exchange=going))
 
