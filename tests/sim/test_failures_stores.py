@@ -155,8 +155,12 @@ def test_f123_another_programs_commit_is_followed_backwards(seed: int) -> None:
     scene = begin_in(seed, "kafka")
     world = scene.world
     world.run_for(A_WHILE_MS)
+    reader = scene.application(owner(scene, P0))
+    reader.commits = False  # what comes between its look and its commit is written over unseen
+    world.run_for(1_000)
     behind, set_ms = scene.node(P0) // 2, world.now_ms
     scene.log.stranger_commits(P0, behind)
+    reader.commits = True
     world.run_until(lambda: bool(scene.journal("start", P0, since_ms=set_ms)), what="it is read again from there")
     assert scene.journal("start", P0, since_ms=set_ms)[0].start == behind
     scene.calm()
