@@ -52,7 +52,7 @@ def test_f138_a_group_moves_to_kafka_though_its_tree_got_its_id_after_its_member
 def test_f138_commits_count_again_soon_after_the_tree_has_another_id(store: str, seed: int) -> None:
     scene = begin_in(seed, store, checkpoint_ms=600_000)
     scene.world.run_for(A_WHILE_MS)
-    assert equal(scene)
+    scene.world.run_until(lambda: equal(scene), what="Kafka has all")
     name_tree(scene, "77aa")
     scene.world.run_until(lambda: equal(scene), what="commits name the new id")
     kill_owner(scene, P0)
