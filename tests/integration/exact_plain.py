@@ -34,6 +34,7 @@ from zkcoord.spark.stream.parts import UnseenMeter
 SESSION_TIMEOUT_MS = 2_000
 LOCK_S = 60.0
 TOTAL = "total"  # the file
+NO_BROKER = "127.0.0.1:9"  # nobody asks it: the group keeps its offsets in ZooKeeper
 WORK_S = 0.03  # a range's, at most
 
 
@@ -85,7 +86,7 @@ class PlainParts:
     limits = Limits()
 
     def __init__(self, zookeeper: str, log_ends: Logs, options: Options) -> None:
-        self._real = Dependencies(None, zookeeper, "", GROUP, [TOPIC], options)  # type: ignore[arg-type]
+        self._real = Dependencies(None, zookeeper, NO_BROKER, GROUP, [TOPIC], options)  # type: ignore[arg-type]
         self._log_ends = log_ends
         self._cancelled = threading.Event()
 
