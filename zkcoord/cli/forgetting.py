@@ -38,10 +38,6 @@ def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupS
     schema, readers = current(tree), readers_of(tree.read, layout, group)
     if readers.ours or readers.others:
         return  # its coordinator refuses the deletion
-    answer = kafka.read([group])
-    if group in answer.unknown:
-        raise answer.unknown[group]
-    commits = answer.found[group]
     equality = Equality(
         tree=tree,
         commits=kafka,
@@ -49,7 +45,7 @@ def forget_commits(tree: BlockingTree, layout: Layout, group: str, kafka: GroupS
         tree_id="" if schema is None else schema.tree_id,
         group=group,
         goal=ZOOKEEPER,
-        existing=frozenset(commits),
+        existing=frozenset(kafka.read([group]).of(group)),
     )
     for _ in range(2):  # the first look writes, the second sees what it wrote
         left = equality.look((), readers.guard, int(time.time() * 1000))

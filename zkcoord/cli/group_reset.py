@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,14 +20,14 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, PAUSE, RESET, GroupRecord
 from zkcoord.core.requests import STOPPED
 from zkcoord.core.resetting import EXPIRED
-from zkcoord.core.tenure import KafkaCommit, Rule, counted
+from zkcoord.core.tenure import KafkaCommit, Rule
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 from zkcoord.group_report import may_name_a_group, no_such_group, read_tree
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import current
 from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.ports import Commits, OffsetTree
-from zkcoord.offsets.reading import GroupSeen, read_offsets
+from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.targets import Goal, Targets, Where, chosen, from_file, targets
 from zkcoord.offsets.writing import Change, changes, readers_of, write_offsets
 from zkcoord.tree.paths import LEGACY, Layout
@@ -214,9 +214,7 @@ def reset_offsets(
             named=named,
             tree_id="" if schema is None else schema.tree_id,
         )
-        reset = Reset(
-            tree=tree, layout=layout, group=name, compute=wanted.targets, to_kafka=wanted.to_kafka, goal=goal.where
-        )
+        reset = wanted.reset()
         readers = readers_of(tree.read, layout, name)
         if not dry_run:
             reset.check_shift()
@@ -285,18 +283,12 @@ class _Wanted:
         found = dict(self.named or {})
         if self.goal.where is Where.DATETIME:
             found = self.client.reset_positions(partitions, self.goal.number)
-        return targets(self.goal, self._current(seen, commits, partitions), logs, found)
+        counting = {p: seen.counts(p, commits.get(p), self.tree_id) for p in partitions}
+        return targets(self.goal, counting, logs, found)
 
     def _read(self) -> tuple[GroupSeen, Commits]:
-        ((seen,),) = read_offsets(self.tree.read, self.layout, [self.group])
-        if seen.problem is not None:
-            raise seen.problem
-        if seen.rule is Rule.ZOOKEEPER:
-            return seen, {}
-        answer = self.store.read([self.group])
-        if self.group in answer.unknown:
-            raise answer.unknown[self.group]
-        return seen, answer.found[self.group]
+        seen = read_group_offsets(self.tree.read, self.layout, self.group)
+        return seen, {} if seen.rule is Rule.ZOOKEEPER else self.store.read([self.group]).of(self.group)
 
     def _partitions(self, seen: GroupSeen, commits: Commits) -> list[TopicPartition]:
         existing = self.client.partitions()
@@ -310,20 +302,6 @@ class _Wanted:
         if not found:
             raise UsageError(f"group {self.group} has no offset of a topic that exists: name topics (--topic)")
         return found
-
-    def _current(
-        self, seen: GroupSeen, commits: Commits, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, int | None]:
-        return {
-            p: counted(
-                seen.rule,
-                seen.offsets[p].node if p in seen.offsets else None,
-                commits.get(p),
-                tree=self.tree_id,
-                incarnation=seen.incarnations.get(p.topic, 0),
-            ).offset
-            for p in partitions
-        }
 
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set them in Kafka, too, where old consumers read them there. Consumers of ours go by ZooKeeper's."""

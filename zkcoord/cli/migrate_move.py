@@ -199,7 +199,4 @@ class _Work:
     def _commits(self, group: str) -> Commits:
         if self.store is None:
             self.store = KafkaCommits(self.stack.enter_context(kafka_client(self.settings)))
-        answer = self.store.read([group])
-        if group in answer.unknown:
-            raise answer.unknown[group]
-        return answer.found[group]
+        return self.store.read([group]).of(group)

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from zkcoord.core.model import TopicPartition, consumer_of
 from zkcoord.core.record import KAFKA
-from zkcoord.core.tenure import KafkaCommit, OffsetNode, Rule, Stamp, Tenure, counted, in_tenure
+from zkcoord.core.tenure import KafkaCommit, Rule, Stamp, Tenure, in_tenure
 from zkcoord.errors import ZkcoordError
 from zkcoord.offsets.ports import Commits, CommitStore, OffsetTree
-from zkcoord.offsets.reading import GroupSeen, OffsetSeen, read_offsets
+from zkcoord.offsets.reading import GroupSeen, OffsetSeen, read_group_offsets
 from zkcoord.offsets.writing import commit_part, make_parents
 from zkcoord.shell.ports import Outcome
 from zkcoord.tree.offset import encode_offset
@@ -56,10 +56,7 @@ class Equality:
         """Look once, and return what was never seen equal. What none of the `members` holds is made equal, while the
         `guard` holds: UsageError when it does not. Raises what Kafka or ZooKeeper answers about the whole group."""
         before = self._read()
-        answer = self.commits.read([self.group])
-        if self.group in answer.unknown:
-            raise answer.unknown[self.group]
-        commits, after = answer.found[self.group], self._read()
+        commits, after = self.commits.read([self.group]).of(self.group), self._read()
         wanted = {p for p in {*before.offsets, *after.offsets, *commits} if p in self.existing}
         left = sorted(p for p in wanted - self.equal if not self._is_equal(p, before, after, commits))
         self.equal |= wanted - set(left)
@@ -68,36 +65,27 @@ class Equality:
         return [self._difference(p, after, commits) for p in left]
 
     def _read(self) -> GroupSeen:
-        ((seen,),) = read_offsets(self.tree.read, self.layout, [self.group])
-        if seen.problem is not None:
-            raise seen.problem
-        return seen
+        return read_group_offsets(self.tree.read, self.layout, self.group)
 
     def _is_equal(self, partition: TopicPartition, before: GroupSeen, after: GroupSeen, commits: Commits) -> bool:
         """True by either reading of the node: the owner may have committed to both stores in between."""
         commit, found = commits.get(partition), after.offsets.get(partition)
         if found is not None and found.problem is not None:
             return False
-        return any(self._agree(_node(seen, partition), commit, seen, partition) for seen in (before, after))
+        return any(self._agree(seen, partition, commit) for seen in (before, after))
 
-    def _agree(
-        self, node: OffsetNode | None, commit: KafkaCommit | None, seen: GroupSeen, partition: TopicPartition
-    ) -> bool:
-        counts = self._counts(node, commit, seen, partition)
+    def _agree(self, seen: GroupSeen, partition: TopicPartition, commit: KafkaCommit | None) -> bool:
+        node, counts = seen.node(partition), self._counts(seen, partition, commit)
         if counts is None:
             return True  # the reset policy decides, in either store
         if node is None or node.offset != counts:
             return False
-        return self.goal != KAFKA or (commit is not None and commit.offset == counts and self._own(node, commit))
+        if self.goal != KAFKA:
+            return True
+        return commit is not None and commit.offset == counts and in_tenure(node, commit, self.tree_id)
 
-    def _own(self, node: OffsetNode, commit: KafkaCommit) -> bool:
-        return in_tenure(node, commit, self.tree_id)
-
-    def _counts(
-        self, node: OffsetNode | None, commit: KafkaCommit | None, seen: GroupSeen, partition: TopicPartition
-    ) -> int | None:
-        incarnation = seen.incarnations.get(partition.topic, 0)
-        return counted(Rule.TENURE, node, commit, tree=self.tree_id, incarnation=incarnation).offset
+    def _counts(self, seen: GroupSeen, partition: TopicPartition, commit: KafkaCommit | None) -> int | None:
+        return seen.counts(partition, commit, self.tree_id, Rule.TENURE)
 
     def _make_equal(
         self,
@@ -114,7 +102,7 @@ class Equality:
             if found is not None and found.problem is not None:
                 self._why[partition] = f"{found.problem}: an operator must set it to a number"
                 continue
-            counts = self._counts(_node(seen, partition), commits.get(partition), seen, partition)
+            counts = self._counts(seen, partition, commits.get(partition))
             if counts is not None:
                 wanted[partition] = counts
         if not wanted:
@@ -146,16 +134,11 @@ class Equality:
         self._why |= {p: str(error) for p, error in failed.items()}
 
     def _difference(self, partition: TopicPartition, seen: GroupSeen, commits: Commits) -> Difference:
-        node, commit = _node(seen, partition), commits.get(partition)
-        counts = self._counts(node, commit, seen, partition)
+        node, commit = seen.node(partition), commits.get(partition)
+        counts = self._counts(seen, partition, commit)
         why = self._why.get(partition, "")
         here = None if node is None else node.offset
         return Difference(partition, here, None if commit is None else commit.offset, counts, why)
-
-
-def _node(seen: GroupSeen, partition: TopicPartition) -> OffsetNode | None:
-    found = seen.offsets.get(partition)
-    return None if found is None else found.node
 
 
 def _holders(partition: TopicPartition, *seen: GroupSeen) -> set[str]:

@@ -15,10 +15,10 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.moved import Moved, MoveState
 from zkcoord.core.record import DEFAULT_RECORD, DELETE, PAUSE, REQUESTS, RESET, GroupRecord
 from zkcoord.core.requests import PAUSED
-from zkcoord.core.tenure import Rule, counted
+from zkcoord.core.tenure import Rule
 from zkcoord.errors import CorruptError, FencedError, UnavailableError, UsageError, invariant
 from zkcoord.offsets.ports import Commits
-from zkcoord.offsets.reading import GroupSeen, read_offsets
+from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.side import WHY, Side
 from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of, write_offsets
 from zkcoord.tree.bulk import children, data
@@ -100,7 +100,7 @@ class GroupMove:
         if there is not None:
             self._may_arrive(there)
             return
-        (seen,) = next(read_offsets(self.target.tree.read, self.target.layout, [self.group]))
+        seen = read_group_offsets(self.target.tree.read, self.target.layout, self.group)
         readers = readers_of(self.target.tree.read, self.target.layout, self.group)
         names = (*readers.ours, *readers.others)
         if seen.offsets or names:
@@ -261,9 +261,7 @@ class GroupMove:
 
     def _counted(self) -> tuple[GroupSeen, dict[TopicPartition, int]]:
         """The offset of each partition that has one, from the store that counts."""
-        ((seen,),) = read_offsets(self.source.tree.read, self.source.layout, [self.group])
-        if seen.problem is not None:
-            raise seen.problem
+        seen = read_group_offsets(self.source.tree.read, self.source.layout, self.group)
         broken = {partition: each.problem for partition, each in seen.offsets.items() if each.problem is not None}
         for partition, problem in sorted(broken.items()):
             raise CorruptError(
@@ -272,11 +270,7 @@ class GroupMove:
         commits = {} if seen.rule is Rule.ZOOKEEPER else self.commits(self.group)
         found: dict[TopicPartition, int] = {}
         for partition in sorted({*seen.offsets, *commits}):
-            node = seen.offsets[partition].node if partition in seen.offsets else None
-            incarnation = seen.incarnations.get(partition.topic, 0)
-            value = counted(
-                seen.rule, node, commits.get(partition), tree=self.source.tree_id, incarnation=incarnation
-            ).offset
+            value = seen.counts(partition, commits.get(partition), self.source.tree_id)
             if value is not None:
                 found[partition] = value
         return seen, found
@@ -314,7 +308,7 @@ class GroupMove:
 
     def _copy_offsets(self, wanted: Mapping[TopicPartition, int]) -> None:
         side = self.target
-        ((seen,),) = read_offsets(side.tree.read, side.layout, [self.group])
+        seen = read_group_offsets(side.tree.read, side.layout, self.group)
         extra = sorted(seen.offsets.keys() - wanted.keys())
         deletes = [DeleteNode(side.layout.offset(self.group, p), seen.offsets[p].version) for p in extra]
         for part in parts(deletes, lambda write: len(write.path) + WRITE_BYTES):
@@ -323,8 +317,8 @@ class GroupMove:
 
     def _compare(self) -> None:
         """Both trees hold the same, and nobody has read meanwhile."""
-        ((here,),), ((there,),) = (
-            list(read_offsets(side.tree.read, side.layout, [self.group])) for side in (self.source, self.target)
+        here, there = (
+            read_group_offsets(side.tree.read, side.layout, self.group) for side in (self.source, self.target)
         )
         old, new = (
             {p: each.node.offset for p, each in seen.offsets.items() if each.node.offset is not None}

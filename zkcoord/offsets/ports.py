@@ -23,6 +23,12 @@ class ReadCommits:
     found: Mapping[str, Commits]
     unknown: Mapping[str, ZkcoordError]
 
+    def of(self, group: str) -> Commits:
+        """Return the group's commits; raises why they are not known."""
+        if group in self.unknown:
+            raise self.unknown[group]
+        return self.found[group]
+
 
 class CommitStore(Protocol):
     """Offsets of consumer groups in Kafka. Raises nothing that concerns single groups or partitions."""

@@ -9,7 +9,7 @@ from itertools import islice
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import DEFAULT_RECORD, GroupRecord
-from zkcoord.core.tenure import OffsetNode, Rule
+from zkcoord.core.tenure import KafkaCommit, OffsetNode, Rule, counted
 from zkcoord.errors import CorruptError
 from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
 from zkcoord.tree.offset import decode_offset
@@ -47,6 +47,21 @@ class GroupSeen:
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> number; missing: not known
     problem: CorruptError | None = None  # why its record cannot be read
 
+    def node(self, partition: TopicPartition) -> OffsetNode | None:
+        """Return the partition's offset node; None: there is none."""
+        found = self.offsets.get(partition)
+        return None if found is None else found.node
+
+    def counts(
+        self, partition: TopicPartition, commit: KafkaCommit | None, tree: str, rule: Rule | None = None
+    ) -> int | None:
+        """Return the partition's offset that counts beside this commit in Kafka; None: the reset policy decides.
+
+        `tree`: this tree's id; `rule`: another one than the group's present one.
+        """
+        incarnation = self.incarnations.get(partition.topic, 0)
+        return counted(rule or self.rule, self.node(partition), commit, tree=tree, incarnation=incarnation).offset
+
 
 def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
     """Return how the stores of a group with this record are read. `record` None: there is none."""
@@ -59,6 +74,14 @@ def rule_of(layout: Layout, record: GroupRecord | None) -> Rule:
         if known.store_name == "zookeeper":
             return Rule.OLD_DUAL
     return Rule.ZOOKEEPER if known.store_name == "zookeeper" else Rule.TENURE
+
+
+def read_group_offsets(read: Reading, layout: Layout, group: str) -> GroupSeen:
+    """Return one group; CorruptError when its record cannot be read."""
+    ((seen,),) = read_offsets(read, layout, [group])
+    if seen.problem is not None:
+        raise seen.problem
+    return seen
 
 
 def read_offsets(read: Reading, layout: Layout, groups: Sequence[str]) -> Iterator[list[GroupSeen]]:
