@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from zkcoord.cli.wave_file import WAVE, no_group, read_tables, wave_of, wrong_wave
 from zkcoord.core.adoption import Adoption
 from zkcoord.errors import CorruptError, UsageError
 from zkcoord.tree.adoption import KEYS, read_adoption
@@ -15,9 +15,6 @@ from zkcoord.tree.codec import Document, corrupt, shown
 
 UNTOLD = "?"
 """Stands in the file for what somebody must tell."""
-
-WAVE = "wave"
-"""The key that says in which wave a group is adopted: 1 unless the file says otherwise."""
 
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
 
@@ -32,31 +29,24 @@ class Told(NamedTuple):
 def read_adoptions(name: str, waves: Collection[int]) -> dict[str, Told]:
     """Return the groups of these waves (none: all), in the file's order; UsageError names line and key of what is
     wrong with any of them."""
-    try:
-        text = Path(name).read_text(encoding="utf-8")
-        tables = tomllib.loads(text).get("groups", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--from {name}: {error}") from None
-    if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
-        raise UsageError(f"--from {name}: there is no table [groups.NAME]; `zkcoord inventory --write FILE` makes them")
+    text, tables = read_tables(name, "`zkcoord inventory --write FILE` makes them")
     lines = _lines(text)
     found, wrong = dict[str, Told](), list[str]()
     for group, table in tables.items():
-        wave = table.get(WAVE, 1)
         told = {key: value for key, value in table.items() if key != WAVE}
         complaints: dict[str, str] = {}  # key -> what is wrong with its value
-        if not isinstance(wave, int) or isinstance(wave, bool) or wave < 1:
-            complaints[WAVE] = f"{WAVE} is {shown(wave)}, allowed is an integer from 1"
-        elif not waves or wave in waves:
+        if wrong_one := wrong_wave(table):
+            complaints[WAVE] = wrong_one
+        elif not waves or wave_of(table) in waves:
             complaints = _complaints(told)
             if not complaints:
-                found[group] = Told(adoption_of(told), wave)
+                found[group] = Told(adoption_of(told), wave_of(table))
         table_line = lines.get((group, ""), "?")
         wrong += [f"line {lines.get((group, k), table_line)}: group {shown(group)}: {c}" for k, c in complaints.items()]
     if wrong:
         raise UsageError(f"--from {name}: nothing was adopted:\n" + "\n".join(wrong))
     if not found:
-        raise UsageError(f"--from {name}: it has no group of wave {' or '.join(map(str, sorted(waves)))}")
+        raise no_group(name, waves)
     return found
 
 

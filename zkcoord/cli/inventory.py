@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.adoption_file import UNTOLD, WAVE
+from zkcoord.cli.adoption_file import UNTOLD
 from zkcoord.cli.group_waiting import at, count
 from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import cell, print_json, table, warn
+from zkcoord.cli.wave_file import WAVE
 from zkcoord.core.model import TopicPartition
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.legacy.findings import Question, problems_of, questions_of

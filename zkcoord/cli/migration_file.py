@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any
 
-from zkcoord.cli.adoption_file import WAVE
+from zkcoord.cli.wave_file import WAVE, Table, no_group, read_tables, wave_of, wrong_wave
 from zkcoord.core.record import STORES
 from zkcoord.errors import UsageError
 from zkcoord.tree.codec import shown
@@ -20,32 +17,26 @@ def read_goals(name: str, waves: Collection[int], goal: str | None) -> list[dict
 
     UsageError names each group whose table is wrong.
     """
-    try:
-        tables = tomllib.loads(Path(name).read_text(encoding="utf-8")).get("groups")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--from {name}: {error}") from None
-    if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
-        raise UsageError(f"--from {name}: there is no table [groups.NAME]; write one for each group, with to and wave")
+    _, tables = read_tables(name, "write one for each group, with to and wave")
     wrong = [f"group {shown(group)}: {why}" for group, table in tables.items() if (why := _complaint(table, goal))]
     if wrong:
         raise UsageError(f"--from {name}: nothing was moved:\n" + "\n".join(wrong))
     found: dict[int, dict[str, str]] = {}
     for group, table in tables.items():
-        wave = table.get(WAVE, 1)
+        wave = wave_of(table)
         if not waves or wave in waves:
-            found.setdefault(wave, {})[group] = table.get(TO, goal)
+            found.setdefault(wave, {})[group] = str(table.get(TO, goal))
     if not found:
-        raise UsageError(f"--from {name}: it has no group of wave {' or '.join(map(str, sorted(waves)))}")
+        raise no_group(name, waves)
     return [found[wave] for wave in sorted(found)]
 
 
-def _complaint(table: dict[str, Any], goal: str | None) -> str:
+def _complaint(table: Table, goal: str | None) -> str:
     unknown = sorted(table.keys() - {TO, WAVE})
     if unknown:
         return f"{shown(unknown[0])} is no key: choose from {TO}, {WAVE}"
-    wave = table.get(WAVE, 1)
-    if not isinstance(wave, int) or isinstance(wave, bool) or wave < 1:
-        return f"{WAVE} is {shown(wave)}, allowed is an integer from 1"
+    if wrong := wrong_wave(table):
+        return wrong
     store = table.get(TO, goal)
     if store is None:
         return f"{TO} is missing, or give --to"
