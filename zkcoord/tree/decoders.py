@@ -29,7 +29,7 @@ from zkcoord.tree.command import (
 from zkcoord.tree.instance import decode_instance
 from zkcoord.tree.registration import BLACK_LIST, MARKER, STATIC, Registration, decode_registration
 from zkcoord.tree.snapshot import Node, Stat
-from zkcoord.tree.status import Status, decode_status, held_partitions
+from zkcoord.tree.status import decode_status, held_partitions
 
 OFFSET_TEXT_MAX = 40
 """Characters of an offset that is shown: more than a number of 63 bits takes."""
@@ -104,24 +104,16 @@ def outstanding(sequence: str, node: Node) -> QueuedCommand:
 
 def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
     """The channel with the status that its node holds, and what is wrong with that (then progress stays as it was)."""
-    problem = None
+    version = channel.version if node.stat is None else node.stat.version
     try:
         status = decode_status(node.data)
         held = held_partitions(status)
     except CorruptError as error:
-        status = Status(
-            progress=channel.progress,
-            lag=channel.lag,
-            pinged=channel.pinged,
-            batch=channel.announced,
-            store_name=channel.store_name,
-            store_step=channel.store_step,
-        )
-        held = channel.held
-        problem = f"{error}: its consumer must be mended; its status is left out"
+        unread = fast_replace(channel, version=version, refusals={}, status_unreadable=True)
+        return unread, f"{error}: its consumer must be mended; its status is left out"
     read = fast_replace(
         channel,
-        version=channel.version if node.stat is None else node.stat.version,
+        version=version,
         refusals=status.refused,
         held=held,
         announced=status.batch,
@@ -130,9 +122,9 @@ def with_status(channel: Channel, node: Node) -> tuple[Channel, str | None]:
         lag=status.lag,
         store_name=status.store_name,
         store_step=status.store_step,
-        status_unreadable=problem is not None,
+        status_unreadable=False,
     )
-    return read, problem
+    return read, None
 
 
 def offset_seen(data: bytes, version: int) -> OffsetSeen:

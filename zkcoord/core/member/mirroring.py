@@ -207,13 +207,10 @@ def _begin(view: MemberView, memory: Memory, targets: Targets, now_ms: int) -> S
 
 
 def _commits(view: MemberView, memory: Memory, targets: Targets) -> CommitToKafka:
-    tree, held, commits = (
-        view.log.tree if view.log is not None else "",
-        memory.held,
-        dict[TopicPartition, KafkaCommit](),
-    )
+    tree = "" if view.log is None else view.log.tree
+    commits: dict[TopicPartition, KafkaCommit] = {}
     for p, goal in sorted(targets.items()):
-        mine = held[p]
+        mine = memory.held[p]
         stamp = Stamp(
             tenure=Tenure(tree, goal.mzxid),
             incarnation=mine.incarnation,
