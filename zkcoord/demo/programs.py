@@ -20,6 +20,8 @@ from zkcoord.embedded.child import Child
 from zkcoord.errors import UnavailableError
 from zkcoord.kafka.client import NATIVE_LOG, KafkaClient, native_errors
 from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.snapshot import Read
 
 POLL_S = 0.02
 STATUS_MS = 5_000  # how often a person hears how it goes
@@ -34,6 +36,8 @@ Found = TypeVar("Found")
 
 class Programs(ABC):
     """Everything that runs. A context manager: entering sets all up, leaving ends all of it."""
+
+    layout: Layout  # of the tree
 
     def __init__(
         self, options: Options, places: Places, voice: Voice, *, partitions: int, kafka_version: str = KAFKA_VERSION
@@ -116,6 +120,17 @@ class Programs(ABC):
         """Where the servers are, as options of a program."""
         return ["--zookeeper", self.zookeeper.hosts, "--bootstrap-servers", self.kafka.bootstrap_servers]
 
+    def start_coordinator(self, number: int) -> None:
+        """A coordinator of zkcoord."""
+        command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--layout", self.layout.name]
+        where = ["--zookeeper", self.zookeeper.hosts]
+        self.run_module(f"{COORDINATOR}-{number}", [*command, *where, "--log-format", "json"])
+
+    def serving(self) -> int | None:
+        """The number of the coordinator that serves, None while there is none."""
+        (node,) = self.tree.read([Read(self.layout.coordinator)])
+        return int(node.data) if node.exists else None
+
     def start_spark(self, name: str) -> None:
         """A PySpark consumer, which waits for its word when it is warm."""
         scratch = str(self.places.scratch)
@@ -174,6 +189,20 @@ class Programs(ABC):
             if status:
                 self._tell_status()
             time.sleep(POLL_S)
+
+    def calm(self, what: str, holds: Callable[[], bool], ms: int) -> None:
+        """Wait until this holds for so long without a break."""
+        since_ns: int | None = None
+
+        def held() -> bool:
+            nonlocal since_ns
+            if not holds():
+                since_ns = None
+                return False
+            since_ns = since_ns or time.monotonic_ns()
+            return time.monotonic_ns() - since_ns > ms * 1_000_000
+
+        self.wait(what, held, status=True)
 
     def flow(self, ms: int) -> None:
         """Let records flow for so long, and say how it goes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -13,13 +12,14 @@ from zkcoord.demo.say import Voice
 from zkcoord.demo.watch import Watch
 from zkcoord.group_report import GroupReport, read_group
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.snapshot import Read
 
 CALM_MS = 500  # a group that stays settled this long has come to rest
 
 
 class Stage(Programs):
     """The demo's servers and programs."""
+
+    layout = DRAFT
 
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
         super().__init__(options, places, voice, partitions=options.partitions)
@@ -29,8 +29,7 @@ class Stage(Programs):
         self.voice.say("starting ZooKeeper and Kafka")
         self.start_servers()
         for number in COORDINATORS:
-            command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--zookeeper", self.zookeeper.hosts]
-            self.run_module(f"{COORDINATOR}-{number}", [*command, "--log-format", "json"])
+            self.start_coordinator(number)
         self.watch = Watch(self.zookeeper.hosts)
         self.stack.callback(self.watch.close)
         self.start_producer()
@@ -44,11 +43,6 @@ class Stage(Programs):
             self.voice.say(f"consumer {name} is warm")
 
     # looking
-
-    def serving(self) -> int | None:
-        """The number of the coordinator that serves, None while there is none."""
-        (node,) = self.tree.read([Read(DRAFT.coordinator)])
-        return int(node.data) if node.exists else None
 
     def group(self) -> GroupReport:
         """The group as it stands in ZooKeeper."""
@@ -90,18 +84,12 @@ class Stage(Programs):
     def settle(self, names: Iterable[str]) -> None:
         """Wait until the group consists of these consumers, each reading its share, and stays like that."""
         expected = {self.consumer_id(name) for name in names}
-        since_ns: int | None = None
 
-        def calm() -> bool:
-            nonlocal since_ns
+        def settled() -> bool:
             report = self.group()
-            if not report.settled or set(report.view.members) != expected:
-                since_ns = None
-                return False
-            since_ns = since_ns or time.monotonic_ns()
-            return time.monotonic_ns() - since_ns > CALM_MS * 1_000_000
+            return report.settled and set(report.view.members) == expected
 
-        self.wait("the group to settle", calm, status=True)
+        self.calm("the group to settle", settled, CALM_MS)
 
     def stable_ms(self, since_ms: int) -> int:
         """When a coordinator last said that the group is stable, after `since_ms`."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from zkcoord.demo.migration.counting import Counted, Record, RecordLog, count
+from zkcoord.demo.migration.counting import Counted, OutputLog, Record, RecordLog, count
 
 FIRST, SECOND, THIRD = (Record(0, offset) for offset in range(3))
 
@@ -31,4 +31,14 @@ def test_a_line_that_is_being_written_is_read_when_it_is_complete(tmp_path: Path
     assert log.look() == [FIRST]
     with path.open("ab") as more:
         more.write(b'tion":0,"offset":1}\n{"event":"offsets_committed","offsets":{"t-0":2}}\n')
+    assert log.look() == [SECOND]
+    assert log.records == [FIRST, SECOND]
+
+
+def test_a_file_of_pyspark_holds_the_records_of_its_range(tmp_path: Path) -> None:
+    log = OutputLog(tmp_path)
+    assert log.look() == []
+    (tmp_path / "clicks-0-0-2.parquet").touch()
     assert log.look() == [FIRST, SECOND]
+    (tmp_path / "clicks-0-2-3.parquet").touch()
+    assert (log.look(), log.records) == ([THIRD], [FIRST, SECOND, THIRD])

@@ -1,4 +1,4 @@
-"""Who processed which record, and why some were processed twice. Pure but for `RecordLog`, which reads a log."""
+"""Who processed which record, and why some were processed twice. Pure but for what reads logs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from zkcoord.demo.accounting import parse_range
 
 
 class Record(NamedTuple):
@@ -76,15 +78,34 @@ class RecordLog:
         self.records: list[Record] = []
 
     def look(self) -> list[Record]:
-        """All records so far; a line that is being written comes with the next look."""
-        if self._path.exists():
-            with self._path.open("rb") as log:
-                log.seek(self._offset)
-                new = log.read()
-            complete = new[: new.rfind(b"\n") + 1]
-            self._offset += len(complete)
-            self.records += filter(None, map(parse_record, complete.splitlines()))
-        return self.records
+        """The records since the last look; a line that is being written comes with the next one."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as log:
+            log.seek(self._offset)
+            new = log.read()
+        complete = new[: new.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        found = [record for line in complete.splitlines() if (record := parse_record(line)) is not None]
+        self.records += found
+        return found
+
+
+class OutputLog:
+    """The records in the files of PySpark, each of which is named by its range."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._taken: set[str] = set()
+        self.records: list[Record] = []
+
+    def look(self) -> list[Record]:
+        """The records of the files that are new."""
+        new = sorted({path.stem for path in self._folder.glob("*.parquet")} - self._taken)
+        self._taken.update(new)
+        found = [Record(r.partition, o) for r in map(parse_range, new) for o in range(r.start, r.end)]
+        self.records += found
+        return found
 
 
 def parse_record(line: bytes) -> Record | None:

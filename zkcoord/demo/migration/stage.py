@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 
 from zkcoord.core.model import TopicPartition, consumer_of
-from zkcoord.demo.accounting import parse_range
-from zkcoord.demo.migration.counting import Record, RecordLog
+from zkcoord.demo.migration.counting import OutputLog, Record, RecordLog
 from zkcoord.demo.migration.options import AUTO_COMMIT_MS, BACKOFF_MS, OLD, OLD_VERSION, OURS, RETRIES, SPARK
 from zkcoord.demo.options import GROUP, SESSION_TIMEOUT_MS, TOPIC, Options, Places
-from zkcoord.demo.programs import COORDINATOR, ORPHAN_MS, SOON_MS, Programs
+from zkcoord.demo.programs import ORPHAN_MS, SOON_MS, Programs
 from zkcoord.demo.say import Voice
 from zkcoord.embedded.child import Child
 from zkcoord.embedded.old_consumer import old_consumer_command
@@ -26,9 +24,12 @@ CALM_MS = 1_000
 class MigrationStage(Programs):
     """What runs. `zkcoord` runs a command as its user does."""
 
+    layout = LEGACY
+
     def __init__(self, options: Options, places: Places, voice: Voice) -> None:
         super().__init__(options, places, voice, partitions=options.partitions, kafka_version=OLD_VERSION)
-        self._records: dict[str, RecordLog] = {}
+        self._records: dict[str, RecordLog | OutputLog] = {SPARK: OutputLog(places.output)}
+        self._seen: set[Record] = set()
 
     def set_up(self) -> None:
         """Servers, three old consumers that read, and a Spark that is warm."""
@@ -60,11 +61,6 @@ class MigrationStage(Programs):
         }
         command = old_consumer_command(OLD_VERSION, words)
         self.run(Child(name, command, self.places.log(name), grace_ms=ORPHAN_MS, listens=True))
-
-    def start_coordinator(self, number: int) -> None:
-        """A coordinator of zkcoord, which works in place."""
-        command = ["zkcoord.cli.main", COORDINATOR, "--id", str(number), "--layout", "legacy", "--log-format", "json"]
-        self.run_module(f"{COORDINATOR}-{number}", [*command, "--zookeeper", self.zookeeper.hosts])
 
     def start_ours(self, name: str) -> None:
         """A consumer of zkcoord: `zkcoord consume`."""
@@ -113,24 +109,19 @@ class MigrationStage(Programs):
         threads = [node.data.decode() if node.exists else "" for node in nodes]
         return {p: consumer_of(thread) if thread else "" for p, thread in zip(self.partitions, threads, strict=True)}
 
-    def serving(self) -> int | None:
-        """The number of the coordinator that serves."""
-        (node,) = self.tree.read([Read(LEGACY.coordinator)])
-        return int(node.data) if node.exists else None
-
     def read_by(self) -> dict[str, Sequence[Record]]:
         """What each reader has processed."""
-        found: dict[str, Sequence[Record]] = {}
-        for name, child in self.children.items():
-            if name in OLD or name.startswith(OURS):
-                found[name] = self._records.setdefault(name, RecordLog(child.log)).look()
-        written = [parse_range(path.stem) for path in sorted(self.places.output.glob("*.parquet"))]
-        found[SPARK] = [Record(r.partition, offset) for r in written for offset in range(r.start, r.end)]
-        return found
+        self.processed()
+        return {name: log.records for name, log in self._records.items()}
 
     def processed(self) -> int:
-        """How many different records were processed."""
-        return len({record for records in self.read_by().values() for record in records})
+        """How many different records were processed. Looks at what is new alone: it is asked again and again."""
+        for name, child in self.children.items():
+            if name in OLD or name.startswith(OURS):
+                self._records.setdefault(name, RecordLog(child.log))
+        for log in self._records.values():
+            self._seen.update(log.look())
+        return len(self._seen)
 
     def status(self) -> str:
         """What was produced and is still to be processed, and the group."""
@@ -154,19 +145,13 @@ class MigrationStage(Programs):
 
     def settle(self, members: int) -> None:
         """Wait until so many consumers are registered, and have equal shares, for a moment."""
-        since_ns: int | None = None
 
-        def calm() -> bool:
-            nonlocal since_ns
+        def shared() -> bool:
             registered, owners = self.members(), list(self.owners().values())
             shares = {owners.count(name) for name in registered}
-            if len(registered) != members or shares != {len(self.partitions) // members}:
-                since_ns = None
-                return False
-            since_ns = since_ns or time.monotonic_ns()
-            return time.monotonic_ns() - since_ns > CALM_MS * 1_000_000
+            return len(registered) == members and shares == {len(self.partitions) // members}
 
-        self.wait(f"{members} consumers with equal shares", calm, status=True)
+        self.calm(f"{members} consumers with equal shares", shared, CALM_MS)
 
     def catch_up(self) -> None:
         """Wait until what was produced until now is processed."""
