@@ -125,11 +125,12 @@ def test_a_registration_with_our_marker_or_more_of_small_values_is_a_member_like
     a = lab.join("a", version)
     lab.await_owners(shares("t", *"aaaa"))
     for text in (MARKED, TOLERATED):
+        before = a.tries(1)
         other = lab.register("z", text)
         lab.await_owners(shares("t", *"aa"))
-        lab.zk.delete(other)
+        assert a.tries(1) == before
+        lab.zk.delete(other)  # right behind a rebalance: another one may list it, and not find it any more
         lab.await_owners(shares("t", *"aaaa"))
-    assert a.tries(1) == 0
 
 
 @pytest.mark.parametrize(
