@@ -39,6 +39,7 @@ class Member:
 
     def __init__(self, zookeeper: str, servers: str, group: str) -> None:
         self.positions: dict[TopicPartition, int] = {}
+        self.starts = 0  # of partitions
         self.consumer = Consumer(
             *(zookeeper, group, [TOPIC]),
             on_start=self._start,
@@ -51,6 +52,7 @@ class Member:
 
     def _start(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions = {**self.positions, **positions}
+        self.starts += len(positions)
 
     def _stop(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
         gone = {p: self.positions[p] for p in partitions if p in self.positions}

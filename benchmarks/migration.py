@@ -1,0 +1,161 @@
+"""A migration of offsets from ZooKeeper to Kafka while all groups commit: how long it takes, and what the groups feel.
+
+    python benchmarks/migration.py [--quick] [--json FILE]
+
+Groups of one topic, each with one real consumer that does nothing, a coordinator, an embedded ZooKeeper and broker: all
+in one process. Threads go round the groups, and commit every partition of each, before the migration and during it.
+
+migration   from the first look to the last group's end: zookeeper > dual > kafka
+commits     partitions committed in a second during the migration, against those before it; the longest commit of each
+disturbed   how many partitions were stopped or lost meanwhile
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from kafka_log import create_topic
+from stores import DEADLINE_SECONDS, Member, await_that
+from verdict import Measure, arguments, conclude
+
+from zkcoord import Coordinator
+from zkcoord.cli.offset_stores import groups_of
+from zkcoord.cli.offsets_migrate import TIMEOUT_MS, Movers
+from zkcoord.cli.requesting import edit_record, who_and_when, who_serves
+from zkcoord.cli.store_migration import Migration, Places
+from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.kafka.client import KafkaClient
+from zkcoord.offsets.kafka_store import KafkaCommits
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT
+
+COMMITTERS = 4
+
+
+class Commit(NamedTuple):
+    """One commit of every partition of a group."""
+
+    began: float
+    seconds: float
+
+
+class Load:
+    """Threads that commit, group by group, until they are told to stop. A context manager."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self._turns = itertools.cycle(members)
+        self._busy: set[Member] = set()
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(COMMITTERS)]
+        self.commits: list[Commit] = []
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with self._lock:
+                member = next(each for each in self._turns if each not in self._busy)
+                self._busy.add(member)
+            began = time.monotonic()
+            member.commit_all()
+            self.commits.append(Commit(began, time.monotonic() - began))
+            with self._lock:
+                self._busy.discard(member)
+
+    def between(self, began: float, end: float) -> tuple[float, float]:
+        """Commits a second, and the seconds of the longest."""
+        found = [each for each in self.commits if began <= each.began < end]
+        return len(found) / (end - began), max(each.seconds for each in found)
+
+
+class World(NamedTuple):
+    """What a run needs."""
+
+    tree: Tree
+    client: KafkaClient
+    zookeeper: str
+    servers: str
+
+    def migrate(self) -> None:
+        """As `zkcoord offsets migrate --all-groups --to kafka`."""
+        layout, tree_id, groups = groups_of(self.tree, self.zookeeper)
+        existing = frozenset(self.client.partitions())
+        places = Places(
+            tree=self.tree, layout=layout, tree_id=tree_id, kafka=KafkaCommits(self.client), existing=existing
+        )
+        runs = [Migration(places=places, group=name, goal="kafka", run=who_and_when(), force=False) for name in groups]
+        results = Movers(runs, TIMEOUT_MS, lambda: who_serves(self.tree, self.zookeeper)).carry_out()
+        assert {(each.store, each.result) for each in results} == {("kafka", "moved")}, results
+
+
+def committed(world: World, members: dict[str, Member]) -> None:
+    """Every group's last commit stands in Kafka."""
+    store = KafkaCommits(world.client, timeout_ms=60_000)
+    for group, member in members.items():
+        found = store.read([group]).found[group]
+        assert {p: found[p].offset for p in member.positions} == member.positions, group
+
+
+def measured(world: World, groups: int, partitions: int, before_s: float) -> list[Measure]:
+    """All figures."""
+    names = [f"g{number:03}" for number in range(groups)]
+    with ExitStack() as stack:
+        for name in names:
+            edit_record(world.tree, DRAFT, name, lambda record: record, new=True)
+        members = {name: Member(world.zookeeper, world.servers, name) for name in names}
+        for member in members.values():
+            stack.callback(member.consumer.stop)
+        await_that(list(members.values()), partitions)
+        with Load(list(members.values())) as load:
+            began = time.monotonic()
+            threading.Event().wait(before_s)
+            step = time.monotonic()
+            world.migrate()
+            end = time.monotonic()
+        committed(world, members)
+        disturbed = sum(member.starts - partitions for member in members.values())
+    rate_before, longest_before = load.between(began, step)
+    rate, longest = load.between(step, end)
+    return [
+        Measure("migration_s", end - step),
+        Measure("migrated_offsets_per_s", groups * partitions / (end - step)),
+        Measure("commits_before_per_s", rate_before * partitions),
+        Measure("commits_meanwhile_per_s", rate * partitions),
+        Measure("longest_commit_before_ms", 1000 * longest_before),
+        Measure("longest_commit_meanwhile_ms", 1000 * longest),
+        Measure("disturbed_partitions", disturbed, 0, at_most=True),
+    ]
+
+
+def main() -> int:
+    """Run it; the exit code."""
+    options = arguments(__doc__).parse_args()
+    groups, partitions, before_s = (5, 100, 2.0) if options.quick else (100, 1_000, 20.0)
+    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
+        create_topic(kafka.bootstrap_servers, partitions)
+        serving = threading.Event()
+        coordinator = Coordinator(zookeeper.hosts, on_serving=lambda _number, _epoch: serving.set())
+        coordinator.start()
+        assert serving.wait(DEADLINE_SECONDS)
+        servers = kafka.bootstrap_servers
+        with Tree(zookeeper.hosts) as tree, KafkaClient(servers, timeout_ms=60_000) as client:
+            measures = measured(World(tree, client, zookeeper.hosts, servers), groups, partitions, before_s)
+        coordinator.stop()
+    return conclude(measures, {"groups": groups, "partitions": partitions, "before_s": before_s}, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
