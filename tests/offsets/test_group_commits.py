@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 import pytest
 
@@ -11,8 +12,8 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS
-from zkcoord.offsets.group_commits import TIMEOUT_MS_MIN, GroupCommits, KafkaStore
-from zkcoord.offsets.ports import Commits, ReadCommits
+from zkcoord.offsets.group_commits import TIMEOUT_MS_MIN, GroupCommits, request_ms
+from zkcoord.offsets.ports import Commits
 from zkcoord.shell.ports import CallDone
 from zkcoord.shell.worker import Worker
 
@@ -26,27 +27,19 @@ def now() -> int:
     return NOW_MS
 
 
-NOWHERE = "127.0.0.1:1"
-
-
 class Stored:
-    """A store in memory, and how often it was closed."""
+    """A group's commits in memory, and how often they were closed."""
 
     def __init__(self) -> None:
         self.commits: dict[TopicPartition, KafkaCommit] = {}
         self.away, self.closed = False, 0
-        self.store = self
 
-    def read(self, groups: object) -> ReadCommits:
-        raise AssertionError("a member reads what it holds")
-
-    def read_some(self, group: str, partitions: tuple[TopicPartition, ...]) -> ReadCommits:
+    def read(self, partitions: Collection[TopicPartition]) -> Commits:
         if self.away:
-            return ReadCommits(found={}, unknown={group: UnavailableError("away")})
-        return ReadCommits(found={group: {p: c for p, c in self.commits.items() if p in partitions}}, unknown={})
+            raise UnavailableError("away")
+        return {p: c for p, c in self.commits.items() if p in partitions}
 
-    def commit(self, group: str, commits: Commits) -> CommitOutcome:
-        assert group == "g"
+    def commit(self, commits: Commits) -> CommitOutcome:
         if self.away:
             return CommitOutcome(unknown=dict.fromkeys(commits, UnavailableError("away")))
         self.commits |= commits
@@ -63,7 +56,7 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
         opened.append(Stored())
         return opened[-1]
 
-    commits = GroupCommits("g", opens, now)
+    commits = GroupCommits(opens, now)
     assert not opened
     assert commits.read((P0, P1)) == {}
     assert commits.commit(FIVE) == CommitOutcome(done=frozenset({P0}))
@@ -73,26 +66,9 @@ def test_the_client_is_made_at_the_first_call_and_only_once() -> None:
     assert [each.closed for each in opened] == [1]
 
 
-def test_a_client_without_an_answer_is_closed_and_the_next_call_makes_another_one() -> None:
-    made: list[Stored] = []
-
-    def opens() -> Stored:
-        made.append(Stored())
-        made[-1].away = len(made) < 3
-        return made[-1]
-
-    commits = GroupCommits("g", opens, now)
-    with pytest.raises(UnavailableError):
-        commits.read((P0,))
-    assert set(commits.commit(FIVE).unknown) == {P0}
-    assert commits.commit(FIVE).done == {P0}
-    assert commits.read((P0,)) == STAMPED
-    assert [each.closed for each in made] == [1, 1, 0]
-
-
 def test_a_consumer_that_was_stopped_reads_and_commits_nothing_more() -> None:
     made: list[Stored] = []
-    commits = GroupCommits("g", lambda: made.append(Stored()) or made[0], now)  # type: ignore[func-returns-value]
+    commits = GroupCommits(lambda: made.append(Stored()) or made[0], now)  # type: ignore[func-returns-value]
     commits.close()
     with pytest.raises(UsageError, match="was stopped"):
         commits.read((P0,))
@@ -104,21 +80,19 @@ def test_a_read_without_an_answer_raises_and_a_client_that_cannot_be_made_refuse
     stored = Stored()
     stored.away = True
     with pytest.raises(UnavailableError):
-        GroupCommits("g", lambda: stored, now).read((P0,))
+        GroupCommits(lambda: stored, now).read((P0,))
 
     def opens() -> Stored:
         raise UsageError("Kafka needs an extra package")
 
-    assert str(GroupCommits("g", opens, now).commit(FIVE).refused[P0]) == "Kafka needs an extra package"
+    assert str(GroupCommits(opens, now).commit(FIVE).refused[P0]) == "Kafka needs an extra package"
 
 
 @pytest.mark.parametrize(
     ("patience_ms", "timeout_ms"), [(20_000, TIMEOUT_MS), (8_000, 8_000 - LATE_MS), (2_000, TIMEOUT_MS_MIN)]
 )
 def test_a_request_ends_before_its_member_gives_it_up(patience_ms: int, timeout_ms: int) -> None:
-    store = KafkaStore(NOWHERE, {}, patience_ms=patience_ms)
-    assert store.store._timeout_ms == timeout_ms  # type: ignore[attr-defined]
-    store.close()
+    assert request_ms(patience_ms) == timeout_ms
 
 
 def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
@@ -133,7 +107,7 @@ def test_commits_have_a_thread_of_their_own_and_wait_for_no_callback() -> None:
         answers.append((threading.current_thread().name, done))
 
     stored = Stored()
-    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits("g", lambda: stored, now).functions())
+    worker = Worker({"stop": stop}, {"reset": stop}, answer, print, GroupCommits(lambda: stored, now).functions())
     worker.start()
     worker.call(1, "stop", ())
     worker.call(2, "reset", ())

@@ -72,9 +72,6 @@ def test_commits_of_many_partitions_come_back_with_what_they_say_of_themselves(
     commits = {TopicPartition(topic, n): ours(n * 7) for n in range(PARTITIONS)}
     assert on_real_broker(store, group, commits) == CommitOutcome(done=frozenset(commits))
     assert store.read([group]).found == {group: commits}
-    some = [TopicPartition(topic, 3), TopicPartition(topic, 4)]
-    assert store.read_some(group, some).found == {group: {p: commits[p] for p in some}}
-    assert store.read_some(group, []).found == {group: {}}
 
 
 @pytest.mark.kafka

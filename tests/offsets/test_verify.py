@@ -37,9 +37,6 @@ class MemoryCommits:
             unknown={group: UnavailableError("it is away") for group in groups if group in self.silent},
         )
 
-    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
-        raise NotImplementedError
-
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         raise NotImplementedError
 

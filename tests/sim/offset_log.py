@@ -330,10 +330,6 @@ class LogStore:
         """All commits of these groups."""
         return self._told({group: self._log.read() if group == self._log.group else {} for group in groups})
 
-    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
-        """The commits of these partitions."""
-        return self._told({group: self._log.read(partitions) if group == self._log.group else {}})
-
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit, as no member of the group."""
         assert group == self._log.group, group

@@ -1,4 +1,9 @@
-"""Offsets of consumer groups in Kafka, asked for and committed through the admin client, as no member of the group."""
+"""Offsets of any consumer groups in Kafka, for tools: asked for and committed through the admin client.
+
+librdkafka 2.16 may abort the whole process when a broker comes back after an admin request to a group's coordinator
+timed out (its issue 4605). So nothing is asked of a coordinator unless a broker has just answered another question. The
+rest is left to tools, which can be run again; consumers use `group_consumer`.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,11 @@ from typing import Any
 
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit
-from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
-from zkcoord.kafka.client import LATE_MS, TIMEOUT_MS, KafkaClient, librdkafka
-from zkcoord.offsets.metadata import MAX_BYTES, decode_commit, encode_metadata
+from zkcoord.errors import ZkcoordError
+from zkcoord.kafka.client import AWAY, LATE_MS, TIMEOUT_MS, KafkaClient, librdkafka
+from zkcoord.offsets.commit_parts import NoGroupError, native_parts, outcome_of, refusal
+from zkcoord.offsets.metadata import MAX_BYTES, decode_commit
 from zkcoord.offsets.ports import Commits, ReadCommits
-from zkcoord.tree.writes import parts
-
-COMMIT_BYTES = 64
-"""Of one partition in a request and in the broker's log, beside its group, topic and metadata. A request's commits
-become one batch of the broker's log, which takes 1 MB by default: they are cut as a multi is."""
-
-IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
-
-
-class NoGroupError(ZkcoordError):
-    """Kafka knows nothing of the group: nobody has committed there."""
 
 
 class KafkaCommits:
@@ -34,22 +29,14 @@ class KafkaCommits:
 
     def read(self, groups: Collection[str]) -> ReadCommits:
         """Return all commits of these groups."""
-        asked = [librdkafka().ConsumerGroupTopicPartitions(group) for group in groups]
-        return self._read(asked)
-
-    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
-        """Return the commits of these partitions of one group."""
-        if not partitions:  # librdkafka would take it for all
-            return ReadCommits(found={group: {}}, unknown={})
-        module = librdkafka()
-        named = [module.TopicPartition(*partition) for partition in sorted(partitions)]
-        return self._read([module.ConsumerGroupTopicPartitions(group, named)])
-
-    def _read(self, asked: Collection[Any]) -> ReadCommits:
-        admin = self._client.admin()
+        module, admin = librdkafka(), self._client.admin()
+        away = self._away(f"tell the offsets of {len(groups)} groups")
+        if away is not None:
+            return ReadCommits(found={}, unknown=dict.fromkeys(groups, away))
         futures: dict[str, Any] = {}
-        for one in asked:
-            futures |= admin.list_consumer_group_offsets([one], request_timeout=self._timeout_ms / 1000)
+        for group in groups:
+            asked = [module.ConsumerGroupTopicPartitions(group)]
+            futures |= admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_ms / 1000)
         found: dict[str, Commits] = {}
         unknown: dict[str, ZkcoordError] = {}
         for group, future in futures.items():
@@ -73,10 +60,11 @@ class KafkaCommits:
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit these offsets, in requests that the broker's log takes; all of them under way at once."""
         module, admin = librdkafka(), self._client.admin()
-        metadata = {p: encode_metadata(commit, self._metadata_max_bytes) for p, commit in commits.items()}
+        away = self._away(f"commit offsets of group {group}")
+        if away is not None:
+            return outcome_of((), dict.fromkeys(commits, away))
         sent: list[tuple[list[TopicPartition], Any]] = []
-        for part in parts(sorted(commits), lambda p: COMMIT_BYTES + len(group) + len(p.topic) + len(metadata[p])):
-            named = [module.TopicPartition(*p, commits[p].offset, metadata[p]) for p in part]
+        for part, named in native_parts(group, commits, self._metadata_max_bytes):
             request = [module.ConsumerGroupTopicPartitions(group, named)]
             (future,) = admin.alter_consumer_group_offsets(request, request_timeout=self._timeout_ms / 1000).values()
             sent.append((part, future))
@@ -94,16 +82,16 @@ class KafkaCommits:
                     done.add(p)
                 else:
                     failed[p] = self._refusal(error, f"commit the offset of {p} of group {group}", group)
-        # a cluster that cannot be reached may have taken the commit, or take it late
-        unknown = {p: error for p, error in failed.items() if isinstance(error, UnavailableError)}
-        refused = {p: error for p, error in failed.items() if p not in unknown}
-        return CommitOutcome(done=frozenset(done), refused=refused, unknown=unknown)
+        return outcome_of(done, failed)
 
     def users(self, group: str) -> list[str]:
         """Return the consumers of Kafka's own protocol in this group."""
-        admin = self._client.admin()
+        admin, doing = self._client.admin(), f"tell the members of group {group}"
+        away = self._away(doing)
+        if away is not None:
+            raise away
         (future,) = admin.describe_consumer_groups([group], request_timeout=self._timeout_ms / 1000).values()
-        answer = self._answer(future, f"tell the members of group {group}", group)
+        answer = self._answer(future, doing, group)
         if isinstance(answer, ZkcoordError):
             if isinstance(answer, NoGroupError):
                 return []
@@ -112,11 +100,28 @@ class KafkaCommits:
 
     def forget(self, group: str) -> None:
         """Remove the group, and with it all its commits."""
-        admin = self._client.admin()
+        admin, doing = self._client.admin(), f"delete the offsets of group {group}"
+        away = self._away(doing)
+        if away is not None:
+            raise away
         (future,) = admin.delete_consumer_groups([group], request_timeout=self._timeout_ms / 1000).values()
-        answer = self._answer(future, f"delete the offsets of group {group}", group)
+        answer = self._answer(future, doing, group)
         if isinstance(answer, ZkcoordError) and not isinstance(answer, NoGroupError):
             raise answer
+
+    def _away(self, doing: str) -> ZkcoordError | None:
+        """Why no broker answers; None: one did just now."""
+        module = librdkafka()
+        try:
+            asked = self._client.admin().describe_cluster(request_timeout=self._timeout_ms / 1000)
+            asked.result((self._timeout_ms + LATE_MS) / 1000)
+        except module.KafkaException as failed:
+            error = failed.args[0]
+        except TimeoutError:
+            error = module.KafkaError(module.KafkaError._TIMED_OUT)
+        else:
+            return None
+        return self._client.as_error(error, doing) if error.name() in AWAY else None
 
     def _answer(self, future: Any, doing: str, group: str = "") -> Any:
         """Return the answer, or why there is none."""
@@ -129,16 +134,4 @@ class KafkaCommits:
             return self._client.as_error(module.KafkaError(module.KafkaError._TIMED_OUT), doing)
 
     def _refusal(self, error: Any, doing: str, group: str) -> ZkcoordError:
-        if error.name() == "GROUP_ID_NOT_FOUND":
-            return NoGroupError(f"Kafka failed to {doing}: it has no such group")
-        if error.name() in IN_USE:
-            return UsageError(
-                f"Kafka refused to {doing}: consumers of Kafka's own protocol use the group id {group}; stop them, or"
-                " give them a group id of their own"
-            )
-        if error.name() == "OFFSET_METADATA_TOO_LARGE":
-            return UsageError(
-                f"Kafka refused to {doing}: the brokers' setting offset.metadata.max.bytes is less than"
-                f" {self._metadata_max_bytes}; raise it"
-            )
-        return self._client.as_error(error, doing)
+        return refusal(error, doing, group, self._metadata_max_bytes, self._client.as_error)

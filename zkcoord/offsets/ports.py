@@ -36,9 +36,6 @@ class CommitStore(Protocol):
     def read(self, groups: Collection[str]) -> ReadCommits:
         """Return all commits of these groups; one request a group, all of them at once."""
 
-    def read_some(self, group: str, partitions: Collection[TopicPartition]) -> ReadCommits:
-        """Return the commits of these partitions of one group."""
-
     def commit(self, group: str, commits: Commits) -> CommitOutcome:
         """Commit these offsets. Kafka refuses while a consumer of Kafka's own protocol uses the group id."""
 

@@ -1,0 +1,62 @@
+"""How commits of a group go to Kafka: cut into requests that the brokers take, and judged by their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome
+from zkcoord.errors import UnavailableError, UsageError, ZkcoordError
+from zkcoord.kafka.client import librdkafka
+from zkcoord.offsets.metadata import encode_metadata
+from zkcoord.offsets.ports import Commits
+from zkcoord.tree.writes import parts
+
+COMMIT_BYTES = 64
+"""Of one partition in a request and in the broker's log, beside its group, topic and metadata. A request's commits
+become one batch of the broker's log, which takes 1 MB by default: they are cut as a multi is."""
+
+IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
+
+
+class NoGroupError(ZkcoordError):
+    """Kafka knows nothing of the group: nobody has committed there."""
+
+
+def native_parts(group: str, commits: Commits, metadata_max_bytes: int) -> list[tuple[list[TopicPartition], list[Any]]]:
+    """Return what one request each takes: the partitions, and their commits as librdkafka takes them."""
+    module = librdkafka()
+    metadata = {p: encode_metadata(commit, metadata_max_bytes) for p, commit in commits.items()}
+    cut = parts(sorted(commits), lambda p: COMMIT_BYTES + len(group) + len(p.topic) + len(metadata[p]))
+    return [(part, [module.TopicPartition(*p, commits[p].offset, metadata[p]) for p in part]) for part in cut]
+
+
+def outcome_of(
+    done: Collection[TopicPartition],
+    failed: Mapping[TopicPartition, ZkcoordError],
+    unanswered: Collection[TopicPartition] = (),
+) -> CommitOutcome:
+    """Tell refused from unknown: a cluster that cannot be reached may have taken a commit, or take it late."""
+    unknown = {p: error for p, error in failed.items() if p in unanswered or isinstance(error, UnavailableError)}
+    refused = {p: error for p, error in failed.items() if p not in unknown}
+    return CommitOutcome(done=frozenset(done), refused=refused, unknown=unknown)
+
+
+def refusal(
+    error: Any, doing: str, group: str, metadata_max_bytes: int, translate: Callable[[Any, str], ZkcoordError]
+) -> ZkcoordError:
+    """Turn a confluent_kafka.KafkaError about a group into zkcoord's error. `translate` knows what is not of groups."""
+    if error.name() == "GROUP_ID_NOT_FOUND":
+        return NoGroupError(f"Kafka failed to {doing}: it has no such group")
+    if error.name() in IN_USE:
+        return UsageError(
+            f"Kafka refused to {doing}: consumers of Kafka's own protocol use the group id {group}; stop them, or"
+            " give them a group id of their own"
+        )
+    if error.name() == "OFFSET_METADATA_TOO_LARGE":
+        return UsageError(
+            f"Kafka refused to {doing}: the brokers' setting offset.metadata.max.bytes is less than"
+            f" {metadata_max_bytes}; raise it"
+        )
+    return translate(error, doing)
