@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.core.member.members import FIRST, ME, SECOND, T0, T1, T2, Member, Roomy, commit, other, start
+from tests.core.member.stores import Keeper, failed
 from zkcoord.core.command import Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member.decisions import CommitOffsets, LookUp, RefuseCommand, Report, SwitchStore
+from zkcoord.core.member.decisions import (
+    CommitOffsets,
+    CommitToKafka,
+    LookUp,
+    RefuseCommand,
+    Report,
+    SwitchStore,
+)
 from zkcoord.core.member.log import CommitLog
+from zkcoord.core.member.mirror import NO_MIRROR
 from zkcoord.core.member.status import Held, MemberStatus, Store
 from zkcoord.core.member.view import Position
+from zkcoord.errors import UnavailableError
 
 HELD = Held(ME, 0, 5, 3, 1, mzxid=70)
 
@@ -165,3 +175,17 @@ def test_a_commit_that_waits_goes_on_in_the_new_store() -> None:
     assert member.decides() == [changed("dual")]
     now = HELD._replace(offset_version=4, mzxid=80)
     assert member.decides() == [CommitOffsets(held={T0: now}, offsets={T0: 8})]
+
+
+def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
+    """It has nothing to try there again; what fails when it has come back is told anew."""
+    member = Keeper(T0, store="dual", level=False)
+    assert [type(each) for each in member.decides()] == [CommitToKafka]
+    member.kafka_answers(error=UnavailableError("no broker answers"))
+    assert member.decides() == [failed("no broker answers", T0)]
+    member.finds(switch("zookeeper", 2))
+    assert [type(each) for each in member.decides()] == [SwitchStore]
+    member.finds()
+    member.node(T0, 5, 4, 80)
+    assert member.decides() == [changed("zookeeper", 2)]
+    assert (member.memory.mirror, member.wake_at_ms) == (NO_MIRROR, None)
