@@ -258,7 +258,7 @@ def test_a_release_is_refused_while_a_consumer_of_ours_is_registered(world: OldW
     assert adopted(world, "g") is not None
 
 
-def test_an_adoption_with_offsets_in_kafka_says_that_consumers_wait(world: OldWorld, run: Run) -> None:
+def test_an_adoption_with_offsets_in_kafka_says_that_consumers_need_brokers(world: OldWorld, run: Run) -> None:
     done = run("group", "adopt", "g", "--offsets", "kafka", *RANGE[2:], "--zookeeper", world.address)
     why = done.stdout.splitlines()[1].split(maxsplit=3)[3]
-    assert why == "consumers of this version wait: they cannot use the offset store 'kafka'"
+    assert why == "its consumers of zkcoord use the store 'kafka', too: give them brokers' addresses"

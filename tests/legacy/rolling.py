@@ -21,12 +21,14 @@ from confluent_kafka import KafkaError, Message, Producer
 from kazoo.protocol.states import ZnodeStat
 
 from tests.integration.processes import Child, now_ms
-from tests.legacy.lab import RETRIES, SESSION_MS, START_S, V11, Lab, OldConsumer
+from tests.legacy.lab import LOOK_EVERY_S, RETRIES, SESSION_MS, START_S, V11, Lab, OldConsumer
 from tests.legacy.test_traffic import broker, create
 from tests.waiting import wait_until
 from zkcoord import Coordinator
 from zkcoord.cli.main import cli
+from zkcoord.kafka.client import KafkaClient
 from zkcoord.migrate import upgrade
+from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.shell.zk.blocking import Tree
 
 TOPIC, SIZE = "t", 12  # two, three and four members have equal shares
@@ -128,12 +130,13 @@ M = TypeVar("M", OldConsumer, Ours)
 class Rolling:
     """The group, its traffic, and everything that was noted of it. A context manager."""
 
-    def __init__(self, chroot: str, folder: Path) -> None:
-        self.hosts = chroot
+    def __init__(self, chroot: str, folder: Path, *, store: str = "zookeeper", version: str = V11) -> None:
+        """`store`: where offsets are kept; `dual`: old members commit to both. `version`: of the broker."""
+        self.hosts, self.store, self._version = chroot, store, version
         self.lab = Lab(chroot, folder)
         self.ours: list[Ours] = []
         self.died: dict[str, int] = {}  # who was killed or stood still, and when
-        self.committed: list[tuple[int, int, int]] = []  # time, partition, offset: as ZooKeeper told them
+        self.committed: list[tuple[int, int, int]] = []  # time, partition, offset: as ZooKeeper told them, or Kafka
         self.unseen: list[tuple[int, int]] = []  # time and partition of a commit right behind one that nobody saw
         self._sent: list[int] = [0] * SIZE
         self._stack, self._over = ExitStack(), threading.Event()
@@ -141,14 +144,18 @@ class Rolling:
     def __enter__(self) -> Rolling:
         with ExitStack() as stack:
             stack.enter_context(self.lab)
-            kafka = stack.enter_context(broker(self.hosts, V11))
+            kafka = stack.enter_context(broker(self.hosts, self._version))
             create(self.lab, kafka, TOPIC, SIZE)
             self._servers = kafka.bootstrap_servers
-            for number in range(SIZE):
-                self.lab.zk.DataWatch(self.lab.path("offsets", TOPIC, str(number)), self._noter(number))
-            sender = threading.Thread(target=self._send, name="sender")
-            sender.start()
-            stack.callback(sender.join)
+            threads = [threading.Thread(target=self._send, name="sender")]
+            if self.store == "kafka":
+                threads.append(threading.Thread(target=self._note_kafka, name="noter"))
+            else:
+                for number in range(SIZE):
+                    self.lab.zk.DataWatch(self.lab.path("offsets", TOPIC, str(number)), self._noter(number))
+            for thread in threads:
+                thread.start()
+                stack.callback(thread.join)
             stack.callback(self._over.set)
             self._stack = stack.pop_all()
         return self
@@ -169,7 +176,8 @@ class Rolling:
     def adopt(self) -> None:
         """The operator says what its old members are, as soon as their offsets show where they are kept."""
         wait_until(lambda: len({partition for _, partition, _ in self.committed}) == SIZE, "all offsets are there")
-        told = ("--offsets", "zookeeper", "--strategy", "range", "--kafka", "0.8", "--retries", str(RETRIES))
+        where = {"zookeeper": ("zookeeper",), "dual": ("kafka", "--dual-commit"), "kafka": ("kafka",)}[self.store]
+        told = ("--offsets", *where, "--strategy", "range", "--kafka", "0.8", "--retries", str(RETRIES))
         self.run("adopt", *told, "--backoff-ms", str(BACKOFF_MS), "--auto-commit-interval-ms", str(COMMIT_MS))
 
     def run(self, command: str, *words: str) -> str:
@@ -181,9 +189,10 @@ class Rolling:
 
     def old(self, name: str, version: str) -> OldConsumer:
         """Start an old member."""
-        return self.lab.start(
-            name, version, fetch=True, rebalance_backoff_ms=BACKOFF_MS, auto_commit_interval_ms=COMMIT_MS
-        )
+        words: dict[str, object] = {"rebalance_backoff_ms": BACKOFF_MS, "auto_commit_interval_ms": COMMIT_MS}
+        if self.store != "zookeeper":
+            words |= {"offsets_storage": "kafka", "dual_commit_enabled": str(self.store == "dual").lower()}
+        return self.lab.start(name, version, fetch=True, **words)
 
     def our(self, name: str) -> Ours:
         """Start a consumer of zkcoord."""
@@ -298,7 +307,7 @@ class Rolling:
         return found
 
     def committed_before(self, row: Row) -> bool:
-        """Whether it stood in ZooKeeper already that this record is processed."""
+        """Whether it was committed already that this record is processed."""
         return any(
             at_ms < row.at_ms - LATE_MS and partition == row.partition and offset > row.offset
             for at_ms, partition, offset in self.committed
@@ -329,6 +338,20 @@ class Rolling:
                 version = stat.version
 
         return note
+
+    def _note_kafka(self) -> None:
+        """Ask Kafka again and again: a commit is noted a little later than it was made."""
+        last: dict[int, int] = {}
+        client = KafkaClient(self._servers, {})
+        try:
+            while not self._over.wait(LOOK_EVERY_S):
+                for partition, commit in KafkaCommits(client).read(["g"]).found.get("g", {}).items():
+                    number = partition.partition
+                    if last.get(number) != commit.offset:
+                        last[number] = commit.offset
+                        self.committed.append((wall_ms(), number, commit.offset))
+        finally:
+            client.close()
 
     def _send(self) -> None:
         """A record to each partition, again and again; its number is its offset."""

@@ -10,8 +10,10 @@ from typing import Any
 
 from tests.sim.actors import GROUP, ConsumerFactory, ProductActor, coordinator
 from tests.sim.application import Application
+from tests.sim.offset_log import Change, LogClient, LogFaults, OffsetLog
 from tests.sim.old_scene import OldScene
 from tests.sim.script import QUIET, ScriptWorld
+from tests.sim.store_scene import CHECKPOINT_MS, PATIENCE_MS
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
@@ -70,6 +72,25 @@ class MixedScene(OldScene):
         self.world.ensemble.operate(
             SetNode(RECORD, encode_record(replace(DEFAULT_RECORD, adoption=adoption)), ANY_VERSION)
         )
+
+    def keep_in_kafka(self, *, dual_commit: bool, faults: LogFaults | None = None) -> OffsetLog:
+        """There is a Kafka for offsets: old members keep theirs there, or in both stores, and ours can."""
+        self.old_offsets = {"offsets": "kafka", "dual_commit": dual_commit}
+        self.log = log = OffsetLog(self.world, faults=faults)
+        self.ours.commit_to(partial(LogClient, log=log), checkpoint_ms=CHECKPOINT_MS, patience_ms=PATIENCE_MS)
+        log.on_change.append(self._changed)
+        return log
+
+    def _changed(self, change: Change) -> None:
+        """Commits of ours name their tenure, and nothing that nobody has processed."""
+        if change.how == "old" and change.after is not None:
+            self.rules.in_kafka.setdefault(change.partition, set()).add(change.after.offset)
+        elif change.how == "commit" and change.after is not None:
+            offset, covered = change.after.offset, self.rules.covered.get(change.partition)
+            if change.after.stamp is None:
+                self.world.fail(f"{change.client} commits {change.partition} without its tenure")
+            if covered is not None and offset > covered:
+                self.world.fail(f"{change.client} commits {change.partition} at {offset}, beyond {covered}")
 
     def start_ours(self, *names: str) -> None:
         """Consumers of ours start."""

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -73,7 +73,7 @@ class LogFaults:
 class Change(NamedTuple):
     """Something that happened to one partition's commit. `client`: the process's incarnation, "" a stranger or tool."""
 
-    how: str  # commit | acknowledged | stranger | expired | deleted
+    how: str  # commit | acknowledged | old | stranger | expired | deleted
     client: str
     partition: TopicPartition
     before: KafkaCommit | None
@@ -122,6 +122,11 @@ class OffsetLog:
     def stranger_commits(self, partition: TopicPartition, offset: int) -> None:
         """Another program commits: Kafka's own reset tool, or a consumer that somebody used for a look."""
         self._put("stranger", "", partition, KafkaCommit(offset=offset))
+
+    def old_member_commits(self, client: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """An old member commits, without zkcoord's metadata."""
+        for partition, offset in sorted(offsets.items()):
+            self._put("old", client, partition, KafkaCommit(offset=offset))
 
     def expire(self, partitions: Collection[TopicPartition]) -> None:
         """The brokers remove these commits for their age."""

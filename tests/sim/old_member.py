@@ -13,17 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.sim.blocking import Blocking, Sleep, Threads, Until
+from tests.sim.old_kafka import OldCommits
 from tests.sim.old_settings import OldSettings, registration_text
 from tests.sim.old_share import read_share
 from tests.sim.old_zkclient import Listener, NodeExistsError, ZkClient
 from zkcoord.core.model import TopicPartition
-from zkcoord.shell.ports import FromStore, Input, Request
+from zkcoord.shell.ports import CallDone, FromStore, Input, Request
 from zkcoord.tree.paths import BROKERS, TOPICS
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic_filter import matches, normal_filter
 
 if TYPE_CHECKING:
     from tests.sim.application import Logs
+    from tests.sim.offset_log import OffsetLog
     from tests.sim.process import SimProcess
 
 READ_RECORDS_MAX = 500
@@ -45,7 +47,8 @@ class Position:
 class OldMember:
     """One connector and the program behind it, which reads what the fetchers bring."""
 
-    def __init__(self, process: SimProcess, logs: Logs, settings: OldSettings) -> None:
+    def __init__(self, process: SimProcess, logs: Logs, settings: OldSettings, log: OffsetLog | None) -> None:
+        """`log`: where its commits to Kafka go, if it makes some."""
         self._process, self._logs, self.settings = process, logs, settings
         self.name = process.name
         self.consumer_id = f"{settings.group}_{process.name}-{process.world.now_ms}-{process.random_hex()}"
@@ -60,6 +63,9 @@ class OldMember:
         process.group, process.application = settings.group, self
         self._threads = Threads(self._died)
         self.client = ZkClient(process, self._threads, self._new_session)
+        in_kafka = settings.offsets == "kafka"
+        self._kafka = OldCommits(process, log) if in_kafka and log is not None else None
+        self._in_nodes = not in_kafka or settings.dual_commit
         self._threads.start("main", self._main())
         self._threads.start("watcher", self._watcher())
         if settings.auto_commit:
@@ -74,6 +80,8 @@ class OldMember:
                 item.future.set_result(None)
             elif isinstance(item, FromStore):
                 self.client.take(item)
+            elif isinstance(item, CallDone):
+                self._threads.answer(item.token, item.value)
         return self._threads.run(now_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -217,16 +225,23 @@ class OldMember:
             yield from self.client.delete(self._owner(partition))
             self.registry.pop(partition, None)
         share = yield from read_share(self.client, self.settings, self.consumer_id)
-        offsets = {}
-        for partition in share:  # before the claim: what the former owner commits in between is not seen
-            text = yield from self.client.read_or_none(self._offset(partition))
-            offsets[partition] = NO_OFFSET if text is None else int(text)
-            self._checkpoints[partition] = offsets[partition]
+        offsets = yield from self._committed(share)  # before the claim: what is committed in between is not seen
+        self._checkpoints.update(offsets)
         if not (yield from self._claim(share)):
             return False
         self.registry = {partition: Position(offset) for partition, offset in offsets.items()}
         self._start_reading()
         return True
+
+    def _committed(self, share: dict[TopicPartition, str]) -> Blocking:
+        """Where it starts each of these: at the larger of what its stores have."""
+        found = dict.fromkeys(share, NO_OFFSET)
+        if self._kafka is not None:
+            found |= yield from self._kafka.read(list(share))
+        for partition in share if self._in_nodes else ():
+            text = yield from self.client.read_or_none(self._offset(partition))
+            found[partition] = max(found[partition], NO_OFFSET if text is None else int(text))
+        return found
 
     def _claim(self, share: dict[TopicPartition, str]) -> Blocking:
         claimed, taken = [], False
@@ -271,6 +286,13 @@ class OldMember:
 
     def _commit(self) -> Blocking:
         """Write what it has consumed now, one node after the other, whatever stands there and whoever owns it then."""
+        if self._kafka is not None and self.registry:
+            offsets = {p: position.offset for p, position in self.registry.items() if position.offset != NO_OFFSET}
+            done = yield from self._kafka.commit(offsets)
+            for partition, offset in sorted(offsets.items()) if done else ():
+                self._process.world.note(self._process, "commit", partition, offset)
+            if not (done and self._in_nodes):
+                return
         for partition, offset in sorted((p, position.offset) for p, position in self.registry.items()):
             if self._checkpoints.get(partition) != offset:
                 yield from self.client.put(self._offset(partition), str(offset))
@@ -299,10 +321,10 @@ class OldMember:
         self._process.world.note(self._process, "read", partition, start, end)
 
 
-def old_member(logs: Logs, settings: OldSettings) -> partial[OldMember]:
+def old_member(logs: Logs, settings: OldSettings, log: OffsetLog | None = None) -> partial[OldMember]:
     """A factory for `World.spawn`."""
-    return partial(_made, logs, settings)
+    return partial(_made, logs, settings, log)
 
 
-def _made(logs: Logs, settings: OldSettings, process: SimProcess) -> OldMember:
-    return OldMember(process, logs, settings)
+def _made(logs: Logs, settings: OldSettings, log: OffsetLog | None, process: SimProcess) -> OldMember:
+    return OldMember(process, logs, settings, log)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.sim.actors import GROUP, make_topics, topic_json
 from tests.sim.application import Logs
+from tests.sim.offset_log import OffsetLog
 from tests.sim.old_member import OldMember, old_member
 from tests.sim.old_rules import OldRules
 from tests.sim.old_settings import OldSettings
@@ -33,13 +34,16 @@ class OldScene:
         for number in range(brokers):
             self.start_broker(number)
         self.logs = Logs(world)
+        self.log: OffsetLog | None = None  # commits in Kafka, where there are some
+        self.old_offsets: dict[str, Any] = {}  # where old members keep theirs
         self.rules = OldRules(world, GROUP)
 
     # -- members
 
     def start(self, name: str, *, restarts: bool = False, **settings: Any) -> OldMember:
         """Start a member and return at once."""
-        self.world.spawn(name, old_member(self.logs, OldSettings(**settings)), restarts=restarts)
+        told = OldSettings(**{**self.old_offsets, **settings})
+        self.world.spawn(name, old_member(self.logs, told, self.log), restarts=restarts)
         return self.member(name)
 
     def join(self, *names: str, **settings: Any) -> None:

@@ -31,6 +31,8 @@ class OldSettings:
     commit_interval_ms: int = 60_000
     reset: str = "smallest"
     exclude_internal: bool = True
+    offsets: str = "zookeeper"  # offsets.storage
+    dual_commit: bool = True  # Kafka's default; only with offsets in Kafka
 
     @property
     def old(self) -> OldVersion:

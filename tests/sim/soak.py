@@ -29,6 +29,7 @@ from tests.sim.guided import Played, Search, search
 from tests.sim.options import SEED_VARIABLE
 from tests.sim.scenarios import announcing_storm, storm
 from tests.sim.store_scene import store_storm
+from tests.sim.test_beside_kafka import kafka_storm
 from tests.sim.test_beside_storms import beside
 from tests.sim.test_churn import churn, draft, life, slow, static
 from tests.sim.test_claims import claiming
@@ -84,6 +85,10 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "old": (
         old_storm,
         "tests/sim/test_old_storms.py::test_a_poke_heals_whatever_a_storm_left_of_a_group_of_old_members",
+    ),
+    "beside kafka": (
+        kafka_storm,
+        "tests/sim/test_beside_kafka.py::test_a_storm_over_zookeeper_and_kafka_skips_nothing_and_comes_to_rest",
     ),
     "beside": (beside, "tests/sim/test_beside_storms.py::test_a_storm_of_old_members_and_ours_ends_in_a_calm"),
     "stores": (store_storm, "tests/sim/test_store_storms.py::test_offsets_survive_a_storm_while_the_group_is_moved"),

@@ -130,7 +130,7 @@ def test_a_consumer_of_ours_keeps_what_it_has_while_a_registration_cannot_be_rea
 
 
 @pytest.mark.parametrize("store", ["kafka", "dual"])
-def test_no_consumer_of_ours_registers_where_offsets_are_kept_in_kafka(store: str) -> None:
+def test_no_consumer_of_ours_that_knows_no_brokers_registers_where_offsets_are_kept_in_kafka(store: str) -> None:
     """It would find none in ZooKeeper, and begin by its reset policy."""
     adoption = replace(ADOPTION, offsets="kafka", dual_commit=store == "dual")
     scene = MixedScene(0, adoption=adoption)

@@ -171,9 +171,8 @@ def adopt_group(
         return Result(group, REFUSED, notes, str(error))
     remarks = [] if found is not None else ["there is no such group yet"]
     if adoption.store_name != ZOOKEEPER:
-        until = " while old members are there" if adoption.dual_commit else ""
-        why = f"they cannot use the offset store {adoption.store_name!r}{' beside them' if until else ''}"
-        remarks.append(f"consumers of this version wait{until}: {why}")
+        store = adoption.store_name
+        remarks.append(f"its consumers of zkcoord use the store {store!r}, too: give them brokers' addresses")
     return Result(group, result, notes, "; ".join(remarks))
 
 

@@ -19,9 +19,17 @@ MIXED = GroupMode(mode=Mode.MIXED)
         (Neighbours(store=KAFKA, stores=STORES), None),
         (Neighbours(store=DUAL, old_store=DUAL, stores=STORES), None),  # old members committed to ZooKeeper, too
         (Neighbours(store=DUAL), "whoever runs it must give it bootstrap servers"),
-        (Neighbours(store=KAFKA, old_store=KAFKA, stores=STORES), "have its old consumers commit there first"),
+        (Neighbours(store=KAFKA, old_store=KAFKA, stores=STORES), None),
+        (Neighbours(store=KAFKA, old_store=KAFKA), "whoever runs it must give it bootstrap servers"),
+        (Neighbours(store=ZOOKEEPER, old_store=KAFKA, stores=STORES), "its old consumers keep theirs in 'kafka'"),
+        (Neighbours(store=DUAL, old_store=KAFKA, stores=STORES), "its old consumers keep theirs in 'kafka'"),
         (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, stores=STORES), None),
-        (Neighbours(mode=MIXED, share={}, store=DUAL, stores=STORES), "have its old consumers commit there first"),
+        (Neighbours(mode=MIXED, share={}, store=ZOOKEEPER, old_store=DUAL, stores=STORES), None),
+        (Neighbours(mode=MIXED, share={}, store=DUAL, old_store=DUAL, stores=STORES), None),
+        (Neighbours(mode=MIXED, share={}, store=KAFKA, old_store=KAFKA, stores=STORES), None),
+        (Neighbours(mode=MIXED, share={}, store=DUAL, stores=STORES), "its old consumers keep theirs in 'zookeeper'"),
+        (Neighbours(mode=MIXED, share={}, store=KAFKA, stores=STORES), "its old consumers keep theirs in 'zookeeper'"),
+        (Neighbours(mode=MIXED, share={}, store=KAFKA, old_store=DUAL, stores=STORES), "keep theirs in 'dual'"),
     ],
 )
 def test_a_consumer_registers_only_where_it_can_use_the_store_and_no_old_member_is_misread(

@@ -65,6 +65,7 @@ class Stop:
     early: frozenset[TopicPartition] = frozenset()  # of these: stopped already, in the middle of the call
     finals: Mapping[TopicPartition, int] = field(default_factory=dict)
     answered: bool = False  # the application has stopped all
+    committed: frozenset[TopicPartition] = frozenset()  # to Kafka, or tried, before their release
     released: bool = False  # something of it was written
 
 

@@ -249,6 +249,8 @@ def _read(
         p: foreign(targets[p].offset, KafkaCommit(offset=o) if again.get(p) == o else found[p])
         for p, o in strange.items()
     }
+    if view.neighbours.old_in_kafka:  # a lower one may be the late commit of an old member
+        verdicts = {p: v for p, v in verdicts.items() if not view.neighbours.former.may_commit(p, now_ms)}
     ahead = [p for p, verdict in verdicts.items() if verdict is Foreign.OVERWRITE]
     decisions: list[Decision] = [_told("offset_overwritten", p, strange[p], targets[p].offset) for p in ahead]
     adopted = {p: targets[p].offset for p, verdict in verdicts.items() if verdict is Foreign.ADOPT}
@@ -263,11 +265,12 @@ def _told(event: str, partition: TopicPartition, offset: int, own: int) -> Repor
 
 
 def _stands(memory: Memory, partition: TopicPartition, goal: Target) -> bool:
-    """True while this may be committed: in its tenure, and read by the application if it is more than was committed."""
+    """True while this may be committed: in its tenure, and if it is more than was committed, read by the application,
+    or its final offset."""
     mine = memory.held.get(partition)
     if mine is None or mine.mzxid != goal.mzxid:
         return False
-    return mine.offset == goal.offset or partition in memory.readable
+    return partition in memory.readable or goal.offset in (mine.offset, memory.finals().get(partition))
 
 
 def _adopt(view: MemberView, memory: Memory, exchange: Exchange, outcome: CommitOutcome) -> Step:

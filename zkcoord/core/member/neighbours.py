@@ -41,11 +41,11 @@ class Neighbours:
     @property
     def obstacle(self) -> str | None:
         """Why no consumer of ours registers here now; None: it may."""
-        if self.old_store == KAFKA or (self.store != ZOOKEEPER and not self.mode.coordinated):
+        if not self._shares_offsets:
             return (
-                f"its offsets are kept in the store {self.store!r}: beside old consumers, or after such as commit to "
-                "Kafka alone, this version reads and commits those in ZooKeeper only; have its old consumers commit "
-                "there first (offsets.storage), and adopt it again"
+                f"its offsets are kept in the store {self.store!r}, and its old consumers keep theirs in "
+                f"{self.old_store!r}: an operator moves the group with `zkcoord offsets migrate`, or stops its old "
+                "consumers"
             )
         if self.store not in self.stores:
             return (
@@ -55,6 +55,18 @@ class Neighbours:
         if self.mode.coordinated or self.planned:
             return None
         return f"its old consumers cannot share the group with others now: {self.mode.why}"
+
+    @property
+    def _shares_offsets(self) -> bool:
+        """True when consumers of ours and old ones go on where the other left off, as far as such may be there."""
+        if self.old_in_kafka:
+            return self.store == KAFKA
+        return self.mode.coordinated or self.store in (ZOOKEEPER, self.old_store)
+
+    @property
+    def old_in_kafka(self) -> bool:
+        """True when old members commit to Kafka alone, as the adoption says."""
+        return self.old_store == KAFKA
 
     @property
     def stop_within_ms(self) -> int | None:

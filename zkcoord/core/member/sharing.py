@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from zkcoord.core.command import Command, Option
 from zkcoord.core.fast_replace import fast_replace
-from zkcoord.core.member import starts, stops
+from zkcoord.core.member import handing_over, starts, stops
 from zkcoord.core.member.decisions import Decision
 from zkcoord.core.member.memory import PLANNED, Memory
 from zkcoord.core.member.status import STORES, Sizes, Store
@@ -56,4 +56,6 @@ def wake_at_ms(view: MemberView, memory: Memory, now_ms: int) -> int | None:
     times = list(memory.put_off.values())
     if memory.stop is not None and not memory.stop.answered:
         times.append(view.neighbours.stopped_by_ms(memory.stop.left))
+    if (ends_ms := handing_over.wake_at_ms(view, memory)) is not None:
+        times.append(ends_ms)
     return min((at_ms for at_ms in times if at_ms > now_ms), default=None)

@@ -22,7 +22,8 @@ def committed(view: MemberView, memory: Memory, start: Start, partition: TopicPa
         return at.offset
     node = None if at.version is None else OffsetNode(at.offset, at.mzxid)
     commit, number = start.commits.get(partition), start.grants[partition].incarnation
-    return counted(Rule.TENURE, node, commit, tree=view.log.tree, incarnation=number).offset
+    rule = Rule.OLD_IN_KAFKA if view.neighbours.old_in_kafka else Rule.TENURE
+    return counted(rule, node, commit, tree=view.log.tree, incarnation=number).offset
 
 
 def known(view: MemberView, memory: Memory, start: Start, partition: TopicPartition, at: Position) -> bool:

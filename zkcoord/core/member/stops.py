@@ -12,6 +12,7 @@ from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member.application import Answer
 from zkcoord.core.member.compare import at_rest, let_go, lose
 from zkcoord.core.member.decisions import AskStop, CommitOffsets, Decision, Leave, ReleasePartitions, Report
+from zkcoord.core.member.handing_over import hand_over, over
 from zkcoord.core.member.memory import PLANNED, Memory, Stop
 from zkcoord.core.member.mirroring import awaited, follow_unanswered
 from zkcoord.core.member.status import standing
@@ -81,8 +82,11 @@ def advance(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisio
         if given_back:
             return let_go(memory, given_back)
     released = stop.left if stop.answered else early
+    waits, committed, memory = hand_over(view, memory, released, now_ms)
+    if waits:
+        return committed, memory
     if memory.mirror.exchange is not None:
-        if not awaited(view, memory, now_ms).isdisjoint(released):
+        if not over(view, memory, now_ms) and not awaited(view, memory, now_ms).isdisjoint(released):
             return [], memory
         followed, memory = follow_unanswered(view, memory, released)
         if followed:

@@ -1,0 +1,233 @@
+"""Mixed groups whose old members keep their offsets in Kafka, alone or with dual commit: each goes on where the other
+left off, whoever leaves, joins or dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.sim.mixed_scene import ADOPTION, MixedScene
+from tests.sim.offset_log import Fate, LogFaults
+from tests.sim.old_rules import is_old
+from tests.sim.options import seeds
+from tests.sim.scenarios import STORM_MS
+from tests.sim.test_mixed_storms import leave_if_there, unread
+from tests.sim.world import Entry
+from tests.sim.zookeeper import Txn
+from zkcoord.core.mode import Mode
+from zkcoord.core.model import TopicPartition
+
+COMMITS_MS = 1_000
+SEEDS = 30
+STEPS = 5_000
+
+
+class KafkaScene(MixedScene):
+    """A mixed group whose offsets are in `store`: `kafka` (old members in Kafka alone) or `dual`."""
+
+    def __init__(
+        self, seed: int, store: str, *, backoff_ms: int = 2_000, faults: LogFaults | None = None, **size: Any
+    ) -> None:
+        dual, interval_ms = store == "dual", COMMITS_MS
+        told = replace(ADOPTION, offsets="kafka", dual_commit=dual, auto_commit_interval_ms=interval_ms)
+        super().__init__(seed, adoption=replace(told, backoff_ms=backoff_ms), **size)
+        self.kafka = self.keep_in_kafka(dual_commit=dual, faults=faults)
+        self.old_offsets |= {"commit_interval_ms": COMMITS_MS, "backoff_ms": backoff_ms}
+        self.store = store
+        self.released: list[tuple[int, int]] = []  # offsets in Kafka and in the node, of what ours released
+        if store == "kafka":
+            self.world.ensemble.on_applied.append(self._watch)
+
+    def _watch(self, txn: Txn) -> None:
+        """What ours releases stands in Kafka as in the node: an old member that claims it next reads there."""
+        if is_old(txn.session.process):
+            return
+        freed = {c.path.rpartition("/owners/")[2] for c in txn.changes if "/owners/" in c.path and c.after is None}
+        for change in txn.changes:
+            place = change.path.rpartition("/offsets/")[2]
+            if place in freed and change.before is not None and change.after is not None:
+                topic, _, number = place.partition("/")
+                commit = self.kafka.commits.get(TopicPartition(topic, int(number)))
+                self.released.append((commit.offset if commit is not None else -1, int(change.after.data)))
+
+    def early_starts(self) -> list[Entry]:
+        """Starts of ours before the end of what was processed: records that came twice."""
+        covered, found = dict[TopicPartition, int](), []
+        for entry in self.world.journal:
+            if entry.event == "start" and not is_old(entry.process) and entry.start < covered.get(entry.partition, 0):
+                found.append(entry)
+            elif entry.event == "read":
+                covered[entry.partition] = max(entry.end, covered.get(entry.partition, 0))
+        return found
+
+
+@pytest.fixture(params=["kafka", "dual"])
+def begin(request: pytest.FixtureRequest) -> Callable[..., KafkaScene]:
+    def make(seed: int, **size: int) -> KafkaScene:
+        return KafkaScene(seed, request.param, **size)
+
+    return make
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_a_group_is_replaced_member_by_member_and_goes_back_and_nothing_is_read_twice(
+    seed: int, begin: Callable[..., KafkaScene]
+) -> None:
+    scene = begin(seed, coordinators=1)
+    scene.start("old0")
+    scene.start("old1")
+    scene.world.run_until(lambda: scene.shared("old0", "old1"), what="the old ones have all")
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0", "old0", "old1")
+    scene.leave("old0")
+    scene.await_shared("consumer0", "old1")
+    scene.start_ours("consumer1")
+    scene.await_shared("consumer0", "consumer1", "old1")
+    scene.leave("old1")
+    scene.await_shared("consumer0", "consumer1")
+    scene.world.run_until(lambda: scene.mode() is Mode.COORDINATED, what="it is coordinated")
+    scene.world.run_for(5_000)
+    scene.start("old2")
+    scene.await_shared("consumer0", "consumer1", "old2")
+    scene.stop_ours("consumer0")
+    scene.await_shared("consumer1", "old2")
+    scene.start("old3")
+    scene.await_shared("consumer1", "old2", "old3")
+    scene.stop_ours("consumer1")
+    scene.await_shared("old2", "old3")
+    scene.world.run_for(3_000)
+    scene.start_ours("consumer2")  # there are nodes of what the old ones have read on since
+    scene.await_shared("consumer2", "old2", "old3")
+    assert scene.early_starts() == []
+    assert [pair for pair in scene.released if pair[0] != pair[1]] == []
+    assert len(scene.released) >= 6 or scene.store == "dual"
+    scene.calm()
+
+
+def one_of_each(seed: int, store: str = "kafka", **size: Any) -> KafkaScene:
+    """An old member and one of ours, half each."""
+    scene = KafkaScene(seed, store, **size)
+    scene.start("old1")
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0", "old1")
+    scene.world.run_for(3_000)
+    scene.released.clear()
+    return scene
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f146_what_ours_releases_to_an_old_member_that_reads_kafka_alone_was_committed_there_before(seed: int) -> None:
+    scene = one_of_each(seed, coordinators=seed % 2)
+    scene.application("consumer0").commits = False
+    scene.start("old0")
+    scene.await_shared("consumer0", "old0", "old1")
+    assert len(scene.released) == 1
+    assert scene.released[0][0] == scene.released[0][1]
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f146_who_leaves_a_coordinated_group_commits_to_kafka_for_an_old_member_that_comes_later(seed: int) -> None:
+    scene = KafkaScene(seed, "kafka")
+    scene.start_ours("consumer0")
+    scene.await_shared("consumer0")
+    scene.application("consumer0").commits = False
+    scene.world.run_for(2_000)
+    scene.stop_ours("consumer0")
+    scene.world.run_until(lambda: not scene.rules.registered, what="it has left")
+    assert len(scene.released) == len(scene.all)
+    assert [pair for pair in scene.released if pair[0] != pair[1]] == []
+    ends = {e.partition: e.end for e in scene.world.journal if e.event == "read"}
+    scene.start("old0")
+    scene.world.run_until(lambda: scene.shared("old0"), what="the old one has all")
+    assert {e.partition: e.start for e in scene.world.journal if e.event == "start" and e.process == "old0"} == ends
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f147_a_release_waits_for_kafka_no_longer_than_old_members_wait(seed: int) -> None:
+    """What Kafka has not taken by then is read again."""
+    scene = one_of_each(seed, backoff_ms=700, coordinators=seed % 2)
+    scene.application("consumer0").commits = False
+    scene.world.run_for(3_000)
+    scene.kafka.fates += [("consumer0", "commit", Fate.LOST)]
+    scene.start("old0")
+    scene.await_shared("consumer0", "old0", "old1")
+    assert not scene.member("old0").gave_up
+    (told,) = scene.released
+    assert told[0] < told[1]
+    scene.calm()
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_f148_an_old_members_late_commit_to_kafka_is_written_over_and_not_followed(seed: int) -> None:
+    scene = one_of_each(seed)
+    scene.start_ours("consumer1")
+    scene.await_shared("consumer0", "consumer1", "old1")
+    (had,) = [p for p, claim in scene.rules.claims.items() if claim.session.process == "old1"][:1]
+    scene.world.pause("old1")
+    began_ms = scene.world.now_ms
+    scene.world.run_until(lambda: scene.readers().get(had, "old1") != "old1", what="one of ours has its share")
+    scene.world.run_for(5_000)
+    scene.member("old1").commit()
+    scene.kafka.old_member_commits("old1#1", {had: 1})  # as it does when it goes on
+    scene.world.run_until(lambda: scene.kafka.commits[had].stamp is not None, what="it is written over")
+    scene.world.run_for(1_000)
+    assert scene.world.events("foreign_offset", began_ms) == []
+    assert scene.kafka.commits[had].offset > 1
+    scene.world.resume("old1")
+    scene.await_shared("consumer0", "consumer1", "old1")
+    scene.calm()
+
+
+def kafka_storm(seed: int) -> KafkaScene:
+    """One seed: old members and ours in a storm over ZooKeeper and Kafka, while some join and some leave; then the
+    calm, a poke, and calm again."""
+    drawn = Random(f"beside kafka {int(seed)}")
+    faults = replace(LogFaults.drawn(seed), strangers=0, expiries=0, intruders=0)
+    store = drawn.choice(("kafka", "kafka", "dual"))
+    scene = KafkaScene(seed, store, coordinators=drawn.choice((0, 2)), options=None, faults=faults)
+    world = scene.world
+    scene.kafka.trouble(world.now_ms, world.now_ms + STORM_MS, sorted(scene.all))
+    for n in range(2):
+        scene.start(f"old{n}", restarts=True)
+    scene.start_ours("consumer0", "consumer1")
+    for action in (
+        partial(scene.start, "oldlate", restarts=True),
+        partial(scene.start_ours, "consumerlate"),
+        partial(scene.ask_to_leave, "old0"),
+        partial(scene.stop_ours, "consumer0"),
+    ):
+        world.at(world.now_ms + int(drawn.random() * STORM_MS), action)
+    if drawn.random() < 0.5:  # the group is coordinated at the end
+        for name in ("old1", "oldlate"):
+            world.at(world.now_ms + STORM_MS, partial(leave_if_there, scene, name))
+    world.storm(STEPS)
+    scene.calm()
+    scene.poke()
+    scene.calm()
+    if wrong := unread(scene):
+        world.fail(f"did not come to rest: {wrong}")
+    return scene
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_over_zookeeper_and_kafka_skips_nothing_and_comes_to_rest(seed: int) -> None:
+    kafka_storm(seed)
+
+
+def test_such_storms_see_both_modes_and_what_may_go_wrong() -> None:
+    """Else the test above would show nothing."""
+    modes, events = Counter[Mode | None](), Counter[str]()
+    for seed in range(SEEDS):
+        scene = kafka_storm(seed)
+        modes[scene.mode()] += 1
+        events.update(told.name for told in scene.world.told)
+        events["late release"] += any(pair[0] < pair[1] for pair in scene.released)
+        events["release"] += bool(scene.released)
+    assert {Mode.COORDINATED, Mode.MIXED} <= modes.keys()
+    assert events.keys() >= {"release", "kafka_commits_failed", "start_refused", "fetch_stopped", "mode_changed"}

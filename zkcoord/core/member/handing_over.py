@@ -1,0 +1,54 @@
+"""How a member commits to Kafka what it is about to release, where old members read offsets in Kafka alone.
+
+They do not see the node that a release sets. So final offsets are committed to Kafka before the partitions are free:
+once, and only as long as old members wait. What Kafka has not taken by then is read again by the next owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from zkcoord.core.fast_replace import fast_replace
+from zkcoord.core.member import mirroring
+from zkcoord.core.member.decisions import Decision
+from zkcoord.core.member.memory import Memory
+from zkcoord.core.member.neighbours import EARLY_MS
+from zkcoord.core.member.status import KAFKA
+from zkcoord.core.member.view import MemberView
+from zkcoord.core.model import TopicPartition
+
+AFTER_STOP_MS = EARLY_MS // 2
+"""An old member waits on for EARLY_MS when the application must have stopped: half of that is for the release."""
+
+
+def hand_over(
+    view: MemberView, memory: Memory, released: Collection[TopicPartition], now_ms: int
+) -> tuple[bool, list[Decision], Memory]:
+    """Commit these to Kafka before their release. True: the release waits for Kafka."""
+    stop, mirror = memory.stop, memory.mirror
+    if stop is None or not view.neighbours.old_in_kafka or memory.store.name != KAFKA or over(view, memory, now_ms):
+        return False, [], memory
+    if mirror.exchange is not None:
+        return view.log is not None and now_ms < mirror.exchange.since_ms + view.log.patience_ms, [], memory
+    left = [p for p in released if p not in stop.committed and p not in mirror.failing and not view.deleted(p)]
+    if not left or mirror.away or not mirroring.free(view, memory):
+        return False, [], memory
+    finals = memory.finals()
+    offsets = {p: finals.get(p, memory.held[p].offset) for p in left}
+    memory = fast_replace(memory, stop=fast_replace(stop, committed=stop.committed.union(left)))
+    decisions, memory = mirroring.commit(view, memory, offsets, now_ms)
+    return True, decisions, memory
+
+
+def over(view: MemberView, memory: Memory, now_ms: int) -> bool:
+    """True when old members would give up what they wait for: its release waits for Kafka no longer."""
+    ends_ms = wake_at_ms(view, memory)
+    return ends_ms is not None and now_ms >= ends_ms
+
+
+def wake_at_ms(view: MemberView, memory: Memory) -> int | None:
+    """When the release of what the plan gives to others waits for Kafka no longer."""
+    stop, neighbours = memory.stop, view.neighbours
+    if stop is None or not neighbours.planned or stop.left <= (neighbours.share or {}).keys():
+        return None
+    return neighbours.stopped_by_ms(stop.left) + AFTER_STOP_MS
