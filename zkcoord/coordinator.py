@@ -17,10 +17,10 @@ from zkcoord.core.given import given_function, given_number, given_text
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
+from zkcoord.metrics.start import coordinator_metrics
 from zkcoord.migrate import first_revision_reads, first_revision_writes, new_tree_id, served
 from zkcoord.serving.election import ID_MAX
 from zkcoord.serving.role import CoordinatorRole
-from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.files import JournalFiles
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.candidate import encode_candidate
@@ -42,11 +42,13 @@ class Coordinator:
         journal: str | os.PathLike[str] | None = None,
         on_serving: Callable[[int, int], None] | None = None,
         assignors: Mapping[str, Assignor] | None = None,
+        metrics: str | None = None,
     ) -> None:
         """`coordinator_id`: 0 to 2^31-1, None for the smallest free one; `on_serving(id, epoch)` at each election;
         `journal`: a folder for one line a step of what is read, decided and written, None for no journal;
         `assignors`: beside the project's, name -> function; None for those that installed packages bring;
-        `group_retention_ms`: a group without members and offsets is removed after it.
+        `group_retention_ms`: a group without members and offsets is removed after it; `metrics`: HOST:PORT, where
+        metrics and health are served (docs/monitoring.md).
 
         Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
         """
@@ -61,6 +63,7 @@ class Coordinator:
         chosen = layout_named(layout)
         known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
+        measured = self._measured = coordinator_metrics(metrics)
         sessions = zookeeper_sessions(
             zookeeper,
             session_timeout_ms=session_timeout_ms,
@@ -69,7 +72,7 @@ class Coordinator:
             config=zookeeper_config,
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
-        self._driver = Driver(sessions, "zkcoord-coordinator", self._event, self._journal)
+        self._driver = measured.driver(sessions, "zkcoord-coordinator", self._event, self._journal)
         if self._journal is not None:
             self._driver.at_end(self._journal.close)
         standing = {
@@ -82,15 +85,21 @@ class Coordinator:
         loop, events = self._driver.loop, self._driver.events
         role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms)
         loop.run_role(role, events)
+        measured.follow(role)
 
     def run(self) -> None:
         """Stand for election and serve until `stop`; raises what ended it otherwise (SchemaError, a wrong chroot)."""
-        self._driver.run()
+        self._measured.begin()
+        try:
+            self._driver.run()
+        finally:
+            self._measured.end()
         if self._driver.loop.fatal is not None:
             raise self._driver.loop.fatal
 
     def start(self) -> None:
         """`run` on an own thread; what ends it is in `error`."""
+        self._measured.begin()
         self._driver.start()
 
     def stop(self) -> None:
@@ -100,6 +109,7 @@ class Coordinator:
         """
         self._driver.ask("stop")
         self._driver.join()
+        self._measured.end()
         self._driver.raise_exit()
 
     @property

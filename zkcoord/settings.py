@@ -96,6 +96,7 @@ class MemberChoices(TypedDict, total=False):
     capacity: int | None
     offset_checkpoint_ms: int
     zookeeper_config: Any
+    metrics: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,7 @@ class MemberOptions:
     )
     offset_checkpoint_ms: int = setting(OFFSET_CHECKPOINT_MS, "number", "offsetCheckpointMs", least=1)
     zookeeper_config: Any = setting(None, "other", "zookeeperConfig")
+    metrics: str | None = setting(None, "text", "metrics", "--metrics HOST:PORT", "Serve metrics and health there.")
 
     def check_values(self) -> None:
         """UsageError for a value that a setting by itself cannot have. None is right where it is the default."""

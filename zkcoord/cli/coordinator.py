@@ -38,6 +38,7 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
     least=1,
 )
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics and health there.")
 @pass_settings
 def coordinator(
     settings: Settings,
@@ -46,6 +47,7 @@ def coordinator(
     session_timeout_ms: int,
     group_retention_ms: int,
     journal: str | None,
+    metrics: str | None,
 ) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
@@ -75,6 +77,7 @@ def coordinator(
         zookeeper_config=settings.zookeeper_settings(),
         journal=journal,
         on_serving=serving,
+        metrics=metrics,
     )
     with stopping(running.stop) as asked:
         running.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 from zkcoord.core.decisions import (
@@ -30,6 +30,8 @@ from zkcoord.core.decisions import (
     WriteResponse,
 )
 from zkcoord.core.model import Phase
+from zkcoord.core.phase import phase_reason
+from zkcoord.serving.decided import DecidedGroup
 from zkcoord.shell.loop import Events
 
 CONSUMERS = {
@@ -128,12 +130,14 @@ class Reporter:
         if written:
             self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
-    def phase(self, group: str, now: Phase, generation: int, why: Callable[[], str]) -> None:
-        """Log the group's phase when it is another one; only then is `why` called, for the reason."""
+    def decided(self, of: DecidedGroup) -> None:
+        """Log the group's phase when it is another one, with the reason."""
+        group, now = of.view.group, of.phase
         if self._phases.get(group) is not now:
             self._phases[group] = now
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
-            self.event(name, {"group": group, "state": now.value, "generation": generation, "why": why()})
+            why = phase_reason(now, of.view, of.memory.target, of.decisions)
+            self.event(name, {"group": group, "state": now.value, "generation": of.view.state.generation, "why": why})
 
     def problems(self, group: str, now: Mapping[str, str]) -> None:
         """Log what is new in `now`: path -> what is wrong with the node and who must act."""

@@ -22,11 +22,11 @@ from zkcoord.core.decisions import (
 )
 from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
-from zkcoord.core.phase import phase_reason, planned_phase
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.errors import SchemaError, invariant
 from zkcoord.serving.brokers import BrokerTable, about_brokers
 from zkcoord.serving.candidates import follow_candidates
+from zkcoord.serving.decided import DecidedGroup
 from zkcoord.serving.election import Election
 from zkcoord.serving.group_watch import GroupWatch
 from zkcoord.serving.kafka_roots import KafkaRoots
@@ -71,9 +71,9 @@ class CoordinatorRole:
 
     def _reset(self) -> None:
         self._groups: dict[str, GroupWatch] = {}
-        self._listed: dict[str, frozenset[str]] = {}  # folders of groups, records of groups
-        self._memory: dict[str, Memory] = {}
+        self._listed, self._memory = dict[str, frozenset[str]](), dict[str, Memory]()  # folders and records of groups
         self._pending: set[str] = set()  # groups to decide on
+        self.decided: list[DecidedGroup] = []  # in the last step, for whoever measures
         self._wake_at_ms: dict[str, int] = {}
         self._protocols = PROTOCOLS  # that all coordinators speak
         self._topics: TopicTable | None = None  # once this coordinator serves, or is about to
@@ -82,6 +82,11 @@ class CoordinatorRole:
         self._kafka: KafkaRoots | None = None  # likewise
         self._rounds = OwnerRounds()
         self._report.reset()
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that it follows. Any thread."""
+        return frozenset(tuple(self._groups))
 
     # the session
 
@@ -176,6 +181,7 @@ class CoordinatorRole:
 
     def decide(self, now_ms: int) -> int | None:
         """Begin to serve, or decide on every group that is clean; return the next moment at which a wait ends."""
+        self.decided = []
         for group in sorted(self._pending & self._groups.keys()):
             self._groups[group].read_added()
         if self._election is None or not self._loop.settled:
@@ -385,9 +391,8 @@ class CoordinatorRole:
             self._groups[group] = GroupWatch.begin(group, self._layout, self._loop.tracker)
         self._report.problems(group, following.problems())
         if view.state_version is not None and view.unreadable is None:
-            target = memory.target
-            now = planned_phase(view, target, memory.difference.value.owning, decisions)
-            self._report.phase(group, now, view.state.generation, lambda: phase_reason(now, view, target, decisions))
+            self.decided.append(DecidedGroup(view, memory, decisions, now_ms))
+            self._report.decided(self.decided[-1])
 
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
-from zkcoord.shell.journal.recorder import Pages, make_loop
+from zkcoord.shell.journal.recorder import Pages, Step, make_loop
 from zkcoord.shell.loop import Events
 from zkcoord.shell.ports import Input, Request, StoreFactory, refuse_requests
 
@@ -36,6 +36,10 @@ class Driver:
     def at_end(self, action: Callable[[], None]) -> None:
         """Call this on the loop's thread when the loop has ended, for whatever reason."""
         self._at_end.append(action)
+
+    def measured_by(self, around: Callable[[Step], Step]) -> None:
+        """Put something around each step of the loop; before it runs."""
+        self._step = around(self._step)
 
     def ask(self, name: str, argument: Any = None) -> Future[None]:
         """Make a request to the role. The future ends with its answer, or with an error when the loop ends first."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from zkcoord.core.given import given_number
 from zkcoord.core.model import Starting, TopicPartition
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
+from zkcoord.metrics.batches import batch_metrics
 from zkcoord.signals import Handlers, at_signals
 from zkcoord.spark.batch_guard import BatchGuard
 from zkcoord.spark.dependencies import Dependencies
@@ -200,6 +201,7 @@ class SparkConsumer:
             command_times=run.times.take,
         )
         with ExitStack() as stack:
+            stack.enter_context(batch_metrics(self._options.metrics, self._group, lambda: self.metrics))
             stack.callback(self._reports.close)
             stack.push(_leave(membership))
             membership.start()

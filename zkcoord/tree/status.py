@@ -67,6 +67,15 @@ def encode_status(status: Status) -> bytes:
     return compact(_document(held, status.held_cut + cut, rest))
 
 
+def announced_bytes(ranges: Mapping[TopicPartition, tuple[int, int]]) -> int:
+    """How many bytes these ranges take as a status.
+
+    >>> announced_bytes({TopicPartition("t", 0): (0, 10)})
+    94
+    """
+    return len(encode_status(Status(batch={p: Announced(start, end, 0) for p, (start, end) in ranges.items()})))
+
+
 def range_fields(announced: Announced) -> list[Any]:
     """An announced range as JSON.
 

@@ -1,0 +1,218 @@
+"""What coordinators and consumers serve over HTTP, on a real ZooKeeper; and addresses that can never work."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.waiting import wait_until
+from zkcoord import Consumer, Coordinator, UsageError
+from zkcoord.metrics import names
+from zkcoord.metrics.address import parse_address
+from zkcoord.metrics.endpoint import Endpoint, Part
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.writes import CreateNode, Transaction
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def free_address() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    """Status and body; 0 when nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def samples(address: str) -> Samples:
+    """All samples of an endpoint."""
+    status, text = get(address, "/metrics")
+    assert status == 200
+    families = list(text_string_to_metric_families(text))
+    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def value(address: str, name: str, **labels: str) -> float | None:
+    return samples(address).get((name, frozenset(labels.items())))
+
+
+def consumer(chroot: str, address: str) -> Consumer:
+    """A member of group g that obeys at once."""
+    return Consumer(
+        chroot,
+        "g",
+        ["clicks"],
+        on_start=lambda positions: None,
+        on_stop=lambda partitions: {},
+        on_lost=lambda partitions: None,
+        reset=lambda partitions: dict.fromkeys(partitions, 0),
+        metrics=address,
+    )
+
+
+def make_topic(chroot: str, partitions: int) -> None:
+    document = json.dumps({"version": 1, "partitions": {str(n): [1] for n in range(partitions)}}).encode()
+    paths = ("/brokers", "/brokers/ids", "/brokers/topics")
+    with Tree(chroot) as tree:
+        writes = (*(CreateNode(path) for path in paths), CreateNode("/brokers/topics/clicks", document))
+        assert not tree.commit(Transaction(writes=writes)).reason
+
+
+@pytest.mark.zookeeper
+def test_a_coordinator_and_its_consumers_serve_what_they_do(chroot: str) -> None:
+    make_topic(chroot, 4)
+    serving, first, second = free_address(), free_address(), free_address()
+    coordinator = Coordinator(chroot, metrics=serving)
+    coordinator.start()
+    try:
+        wait_until(lambda: get(serving, "/readyz")[0] == 200, "the coordinator is ready")
+        assert value(serving, "zkcoord_coordinator_serving") == 1
+        with consumer(chroot, first) as one:
+            wait_until(lambda: value(first, "zkcoord_consumer_partitions", group="g") == 4, "it has all")
+            one.report(17, 5)
+            with consumer(chroot, second):
+                wait_until(lambda: value(second, "zkcoord_consumer_partitions", group="g") == 2, "it has two")
+                wait_until(
+                    lambda: (
+                        value(serving, "zkcoord_group_state", group="g", state="Stable") == 1
+                        and value(serving, "zkcoord_handover_seconds_count", group="g") == 6
+                    ),
+                    "all six hand-overs are done",
+                )
+                check_coordinator(samples(serving))
+                check_consumer(samples(first))
+                assert {get(each, "/readyz")[0] for each in (serving, first, second)} == {200}
+                check_handovers(get(serving, "/handovers?group=g")[1])
+                assert get(serving, "/handovers?group=other")[0] == 404
+            wait_until(lambda: get(second, "/healthz")[0] == 0, "nobody listens for who has left")
+    finally:
+        coordinator.stop()
+    assert get(serving, "/metrics")[0] == 0
+
+
+def check_coordinator(found: Samples) -> None:
+    def of(name: str, **labels: str) -> float | None:
+        return found.get((name, frozenset(labels.items())))
+
+    assert of("zkcoord_coordinator_epoch") == 1
+    assert of("zkcoord_group_members", group="g") == 2
+    assert of("zkcoord_group_partitions", group="g") == 4
+    assert of("zkcoord_group_unowned_partitions", group="g") == 0
+    assert of("zkcoord_group_commands", group="g", older="0") == 0
+    assert of("zkcoord_group_evictions_total", group="g") == 0
+    assert of("zkcoord_handover_stage_seconds_count", group="g", stage="stop") == 2
+    assert of("zkcoord_handover_stage_seconds_count", group="g", stage="start") == 6
+    assert of("zkcoord_events_total", role="coordinator", event="elected") == 1
+    assert (of("zkcoord_zookeeper_requests_total", role="coordinator", kind="commit", outcome="committed") or 0) > 5
+    assert of("zkcoord_zookeeper_connected", role="coordinator") == 1
+    assert (of("zkcoord_loop_step_seconds_count", role="coordinator") or 0) > 5
+    served, consumers = {name for name, _ in found}, ("zkcoord_consumer", "zkcoord_spark")
+    ours = [each for each in names.ALL if not each.name.startswith(consumers)]
+    assert [each.name for each in ours if not served.intersection(each.samples)] == []
+
+
+def check_consumer(found: Samples) -> None:
+    def of(name: str) -> float | None:
+        return found.get((name, frozenset({("group", "g")})))
+
+    assert (of("zkcoord_consumer_registered"), of("zkcoord_consumer_partitions")) == (1, 2)
+    assert (of("zkcoord_consumer_progress_total"), of("zkcoord_consumer_lag")) == (17, 5)
+    assert 0 < (of("zkcoord_consumer_lease_seconds") or 0) < 10
+
+
+def check_handovers(text: str) -> None:
+    told = [json.loads(line) for line in text.splitlines()]
+    assert [each["group"] for each in told] == ["g"] * 6
+    moved = [each for each in told if each["stop_ms"] is not None]
+    assert len(moved) == 2
+    for each in moved:
+        assert each["stop_ms"] <= each["released_ms"] <= each["granted_ms"] <= each["acknowledged_ms"]
+        assert each["from"] != each["to"]
+
+
+@pytest.mark.zookeeper
+def test_a_standby_is_ready_and_a_consumer_without_a_tree_is_alive_but_not_ready(chroot: str) -> None:
+    one, two, alone = free_address(), free_address(), free_address()
+    with consumer(chroot, alone):
+        wait_until(
+            lambda: get(alone, "/readyz")[1] == "consumer of group g: it is no member of group g at present\n", ""
+        )
+        assert get(alone, "/healthz") == (200, "consumer of group g: ok\n")
+        coordinators = [Coordinator(chroot, metrics=address) for address in (one, two)]
+        try:
+            for each in coordinators:
+                each.start()
+            wait_until(lambda: [get(each, "/readyz")[0] for each in (one, two)] == [200, 200], "both are ready")
+            serving = [value(each, "zkcoord_coordinator_serving") for each in (one, two)]
+            assert sorted(map(float, filter(lambda v: v is not None, serving))) == [0, 1]  # type: ignore[arg-type]
+        finally:
+            for each in coordinators:
+                each.stop()
+
+
+@pytest.mark.zookeeper
+def test_a_program_whose_loop_has_ended_by_itself_is_sick(zookeeper: Any) -> None:
+    address = free_address()
+    lost = consumer(f"{zookeeper.hosts}/no-such-chroot", address)
+    lost.start()
+    try:
+        wait_until(lambda: get(address, "/healthz")[0] == 503, "it is sick")
+        assert get(address, "/healthz")[1] == "consumer of group g: its loop has ended\n"
+        assert lost.error is not None
+    finally:
+        lost.stop()
+
+
+def test_who_shares_an_address_is_added_up_and_the_last_one_closes_it() -> None:
+    address = free_address()
+    endpoint = Endpoint.at(address)
+    parts = [Part(f"part {n}", lambda: None, lambda: None) for n in (1, 2)]
+    for part in parts:
+        assert Endpoint.at(address) is endpoint
+        endpoint.add(part)
+        endpoint.looked_up.sources.append(lambda: [(names.HELD, ("g",), 3)])
+    assert value(address, "zkcoord_consumer_partitions", group="g") == 6
+    assert get(address, "/healthz") == (200, "part 1: ok\npart 2: ok\n")
+    assert get(address, "/other")[0] == 404
+    endpoint.remove(parts[0])
+    assert get(address, "/healthz") == (200, "part 2: ok\n")
+    endpoint.remove(parts[1])
+    assert get(address, "/healthz")[0] == 0
+
+
+def test_an_address_that_somebody_else_has_is_refused_when_the_program_begins() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        member = consumer("127.0.0.1:1", address)
+        with pytest.raises(UsageError, match=f"nobody can listen on {address} for metrics"):
+            member.start()
+        member.stop()
+
+
+@pytest.mark.parametrize("text", ["", "9464", "host:", "host:port", "host:70000", "a b:1", None, 9464])
+def test_what_is_no_address_is_refused(text: object) -> None:
+    with pytest.raises(UsageError, match="give HOST:PORT"):
+        parse_address(text)
+
+
+def test_a_partition_has_no_metric_of_its_own() -> None:
+    assert not any("partition" in each.labels or "consumer" in each.labels for each in names.ALL)

@@ -1,0 +1,76 @@
+"""Metrics as Prometheus' client library wants them: instruments for what is counted, families for what is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from zkcoord.metrics.names import COUNTER, HISTOGRAM, Name
+
+Sample = tuple[Name, tuple[str, ...], float]
+"""A metric, the values of its labels, its value now."""
+
+
+class Instruments:
+    """Counters and histograms, made at their first use. Any thread may use them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def make(self, names: Iterable[Name]) -> None:
+        """Make these before anything is counted, so that they are listed from the beginning."""
+        for each in names:
+            if each.kind == HISTOGRAM:
+                made = Histogram(each.name, each.text, each.labels, buckets=each.buckets, registry=self._registry)
+                self._histograms[each.name] = made
+            elif each.kind == COUNTER and not each.looked_up:
+                self._counters[each.name] = Counter(each.name, each.text, each.labels, registry=self._registry)
+
+    def count(self, name: Name, *labels: str, by: float = 1) -> None:
+        """Add to a counter."""
+        counter = self._counters[name.name]
+        (counter.labels(*labels) if labels else counter).inc(by)
+
+    def observe(self, name: Name, seconds: float, *labels: str) -> None:
+        """Add one observation to a histogram."""
+        histogram = self._histograms[name.name]
+        (histogram.labels(*labels) if labels else histogram).observe(seconds)
+
+    def forget(self, name: Name, *labels: str) -> None:
+        """Forget all samples whose first labels are these: what they tell of is gone."""
+        known = {**self._counters, **self._histograms}[name.name]
+        samples = [sample for metric in known.collect() for sample in metric.samples]
+        for values in {tuple(sample.labels.get(each, "") for each in name.labels) for sample in samples}:
+            if values[: len(labels)] == labels:
+                known.remove(*values)
+
+
+class LookedUp(Collector):
+    """Metrics that are looked up when somebody asks."""
+
+    def __init__(self) -> None:
+        self.sources: list[Callable[[], Iterable[Sample]]] = []
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask all sources; samples of the same labels are added up, as of two consumers in one program."""
+        found: dict[Name, dict[tuple[str, ...], float]] = {}
+        for source in list(self.sources):
+            for name, labels, value in source():
+                samples = found.setdefault(name, {})
+                samples[labels] = samples.get(labels, 0) + value
+        for name, samples in found.items():
+            family = (CounterMetricFamily if name.kind == COUNTER else GaugeMetricFamily)(
+                name.name, name.text, labels=name.labels
+            )
+            for labels, value in samples.items():
+                family.add_metric(labels, value)
+            yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is known before it is asked for."""
+        return ()

@@ -1,0 +1,169 @@
+"""What a coordinator's steps tell of its groups: looked up when somebody asks, counted when it happens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.core.ack_timeouts import ack_timeout_ms
+from zkcoord.core.decisions import EvictMember
+from zkcoord.core.handovers import HandOver, KeptHandOvers
+from zkcoord.core.model import Phase, TopicPartition, consumer_of
+from zkcoord.core.view import GroupView
+from zkcoord.metrics import names
+from zkcoord.metrics.families import Instruments, Sample
+from zkcoord.serving.decided import DecidedGroup
+
+HANDOVERS_MAX = 10_000
+"""So many hand-overs of a group are kept for its timeline."""
+
+OF_A_GROUP = (names.UNOWNED_TIME, names.HANDOVER, names.STAGE, names.RETRIES, names.EVICTIONS)
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is known of one group."""
+
+    last: DecidedGroup
+    handovers: KeptHandOvers = field(default_factory=KeptHandOvers)
+    done: list[HandOver] = field(default_factory=list)  # the last ones, oldest first
+    unowned: Mapping[TopicPartition, int] = field(default_factory=dict)  # wanted, without a living owner -> since
+    retried: dict[tuple[str, str], int] = field(default_factory=dict)  # outstanding command -> periods counted
+
+
+class GroupMetrics:
+    """Of all groups of one coordinator. The loop's thread calls `decided` and `reset`; any other `samples`."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self._instruments = instruments
+        self._groups: dict[str, _Group] = {}
+        self._lock = threading.Lock()
+
+    def reset(self) -> None:
+        """Forget all groups: this coordinator does not serve."""
+        with self._lock:
+            self._groups = {}
+
+    def keep(self, groups: Collection[str]) -> None:
+        """Forget all other groups, with what was counted of them: they were removed."""
+        with self._lock:
+            gone = self._groups.keys() - set(groups)
+            for group in gone:
+                del self._groups[group]
+        for group in gone:
+            for each in OF_A_GROUP:
+                self._instruments.forget(each, group)
+
+    def decided(self, of: DecidedGroup) -> None:
+        """Take in one decision."""
+        group = of.view.group
+        with self._lock:
+            known = self._groups.get(group)
+            if known is None:
+                known = self._groups[group] = _Group(of)
+                for each in (names.UNOWNED_TIME, names.RETRIES, names.EVICTIONS):
+                    self._instruments.count(each, group, by=0)
+            known.last = of
+            known.handovers = known.handovers.after(of.view, of.decisions, of.now_ms)
+            known.unowned = _unowned(of, known.unowned)
+            self._count_retries(group, known, of)
+            for done in known.handovers.completed:
+                self._completed(group, done)
+            known.done = [*known.done, *known.handovers.completed][-HANDOVERS_MAX:]
+        for decision in of.decisions:
+            if isinstance(decision, EvictMember):
+                self._instruments.count(names.EVICTIONS, group)
+
+    def _completed(self, group: str, done: HandOver) -> None:
+        if done.acknowledged_ms is None or done.granted_ms is None:
+            return
+        measure = self._instruments.observe
+        measure(names.HANDOVER, (done.acknowledged_ms - done.begun_ms) / 1000, group)
+        self._instruments.count(names.UNOWNED_TIME, group, by=done.unowned_ms / 1000)
+        stages = (
+            ("stop", done.stop_ms, done.released_ms),
+            ("grant", done.released_ms, done.granted_ms),
+            ("start", done.granted_ms, done.acknowledged_ms),
+        )
+        for stage, begun_ms, ended_ms in stages:
+            if begun_ms is not None and ended_ms is not None:
+                measure(names.STAGE, (ended_ms - begun_ms) / 1000, group, stage)
+
+    def _count_retries(self, group: str, known: _Group, of: DecidedGroup) -> None:
+        """Count each period once, also of a command that is gone now."""
+        commands = of.memory.ack_timeouts.commands
+        for key in known.retried.keys() - commands.keys():
+            del known.retried[key]
+        for key, first_ms in commands.items():
+            periods = _periods(of.view, key[0], of.now_ms - first_ms)
+            more = periods - known.retried.get(key, 0)
+            if more > 0:
+                self._instruments.count(names.RETRIES, group, by=more)
+            known.retried[key] = periods
+
+    def handovers(self, group: str) -> list[HandOver] | None:
+        """The group's hand-overs: completed ones, then those under way; None: there is no such group here."""
+        with self._lock:
+            known = self._groups.get(group)
+            return None if known is None else [*known.done, *known.handovers.open.values()]
+
+    def samples(self, now_ms: int) -> Iterator[Sample]:
+        """Look up what holds now."""
+        with self._lock:
+            for group, known in self._groups.items():
+                self._count_retries(group, known, _at(known.last, now_ms))
+            seen = [(group, known.last, known.unowned) for group, known in sorted(self._groups.items())]
+        for group, last, unowned in seen:
+            yield from _of_group(group, last, unowned, now_ms)
+
+
+def _at(of: DecidedGroup, now_ms: int) -> DecidedGroup:
+    return DecidedGroup(of.view, of.memory, (), now_ms)
+
+
+def _of_group(group: str, last: DecidedGroup, unowned: Mapping[TopicPartition, int], now_ms: int) -> Iterator[Sample]:
+    view, state, phase = last.view, last.view.state, last.phase
+    for each in Phase:
+        yield names.STATE, (group, each.value), float(each is phase)
+    yield names.GENERATION, (group,), state.generation
+    yield names.MEMBERS, (group,), len(view.members)
+    yield names.PARTITIONS, (group,), sum(map(len, view.topics.values()))
+    yield names.UNOWNED, (group,), len(unowned)
+    yield names.UNOWNED_AGE, (group,), max(0, now_ms - min(unowned.values(), default=now_ms)) / 1000
+    commands = last.memory.ack_timeouts.commands
+    ages_ms = [now_ms - first_ms for (consumer_id, _), first_ms in commands.items() if consumer_id in view.members]
+    yield names.COMMANDS, (group, "0"), len(ages_ms)
+    for seconds in names.AGES:
+        yield names.COMMANDS, (group, str(seconds)), sum(age_ms >= seconds * 1000 for age_ms in ages_ms)
+    yield names.COMMAND_AGE, (group,), max(ages_ms, default=0) / 1000
+    lags = [channel.lag for c, channel in view.channels.items() if c in view.members and channel.lag is not None]
+    yield names.REPORTED_LAG, (group,), sum(lags)
+    for problem, holds in (
+        ("failed", state.failed is not None),
+        ("assignment", bool(state.problem)),
+        ("quarantined", bool(state.quarantined)),
+    ):
+        yield names.PROBLEM, (group, problem), float(holds)
+
+
+def _unowned(of: DecidedGroup, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    """Wanted partitions without a living owner, and since when that was seen."""
+    lacking = of.memory.difference.value.lacking
+    if not lacking or not of.view.members:
+        return {}
+    owners, members = of.view.owners, of.view.members
+    return {
+        partition: before.get(partition, of.now_ms)
+        for partition, _ in lacking
+        if (owner := owners.get(partition)) is None or not owner.thread or consumer_of(owner.thread) not in members
+    }
+
+
+def _periods(view: GroupView, consumer_id: str, age_ms: int) -> int:
+    """How many further periods a member was given for a command of this age."""
+    member = view.members.get(consumer_id)
+    if member is None:
+        return 0
+    most = view.record.policy.max_rebalance_retries
+    return sum(age_ms >= ack_timeout_ms(member.rebalance_timeout_ms, n) for n in range(most))
