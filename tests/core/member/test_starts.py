@@ -336,3 +336,14 @@ def test_a_start_without_room_waits_for_some_and_is_refused_then() -> None:
     (refused,) = member.decides(NOW + NO_ROOM_MS)
     assert isinstance(refused, RefuseCommand)
     assert refused.sequence == FIRST
+
+
+def test_f150_a_start_that_waits_for_room_and_is_deleted_by_somebody_is_waited_for_no_more() -> None:
+    member = Member(sizes=Roomy(acknowledgement=2_000_000))
+    member.finds(start(T0))
+    member.decides()
+    assert member.decides() == []
+    assert member.wake_at_ms == NOW + NO_ROOM_MS
+    member.finds()
+    assert member.decides(NOW + NO_ROOM_MS) == []
+    assert member.wake_at_ms is None

@@ -6,7 +6,8 @@ something to decide ends the step: it changes the view, and the member decides a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from zkcoord.core.member import commands, commits, mirroring, resume, sharing, starts, stops, switching
 from zkcoord.core.member.announcements import announced, announcements
@@ -19,11 +20,10 @@ from zkcoord.core.member.view import MemberView
 GONE = "the registration or the channel is gone: evicted, or removed by somebody"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class Decided(NamedTuple):
     """One step of a member."""
 
-    decisions: tuple[Decision, ...]  # in the order of carrying out
+    decisions: Sequence[Decision]  # in the order of carrying out
     memory: Memory  # for the next step
     wake_at_ms: int | None = None  # when to decide again at the latest (monotonic)
 
@@ -33,26 +33,13 @@ def decide(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> Decid
     if view.gone:
         return Decided(decisions=(Rejoin(why=GONE),), memory=memory)
     decisions, memory = _take_in(view, memory, now_ms)
-    if not decisions and view.settled and not nothing_to_do(view, memory):
+    if not decisions and view.settled:
         decisions, memory = _act(view, memory, now_ms, sizes)
-    times = (
-        commands.wake_at_ms(memory),
-        sharing.wake_at_ms(view, memory, now_ms),
-        mirroring.wake_at_ms(view, memory, now_ms),
-    )
-    wake_at_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
-    return Decided(decisions=tuple(decisions), memory=memory.counting(view), wake_at_ms=wake_at_ms)
-
-
-def nothing_to_do(view: MemberView, memory: Memory) -> bool:
-    """True when nothing was asked of the member and all that it holds runs: so it is at most steps."""
-    if memory.start is not None or memory.stop is not None or memory.cleaning or memory.short_of_room:
-        return False
-    if memory.switch is not None or memory.store.tenured:
-        return False
-    if view.neighbours.planned or memory.restoring:
-        return False
-    return not (view.commands or view.requests or view.leaving or memory.idle or memory.commit)
+    wake_at_ms = commands.wake_at_ms(memory)
+    for at_ms in (sharing.wake_at_ms(view, memory, now_ms), mirroring.wake_at_ms(view, memory, now_ms)):
+        if at_ms is not None:
+            wake_at_ms = at_ms if wake_at_ms is None else min(wake_at_ms, at_ms)
+    return Decided(decisions=decisions, memory=memory.counting(view), wake_at_ms=wake_at_ms)
 
 
 def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decision], Memory]:
@@ -84,33 +71,35 @@ def _take_in(view: MemberView, memory: Memory, now_ms: int) -> tuple[list[Decisi
 
 def _act(view: MemberView, memory: Memory, now_ms: int, sizes: Sizes) -> tuple[list[Decision], Memory]:
     """What can be done now. A write is decided on only while no other is under way."""
-    decisions, memory = commands.answer_ping(view, memory)
-    if not decisions:
+    decisions: list[Decision] = []
+    if view.commands:
+        decisions, memory = commands.answer_ping(view, memory)
+    if not decisions and memory.restoring:
         decisions, memory = commits.restore(view, memory)
     if not decisions and memory.cleaning:
         decisions, memory = starts.cleaned(view, memory)
-    if not decisions:
+    if not decisions and memory.start is not None:
         decisions, memory = starts.advance(view, memory, now_ms)
-    if not decisions:
+    if not decisions and memory.stop is not None:
         decisions, memory = stops.advance(view, memory, now_ms)
-    if not decisions:
+    if not decisions and (view.commands or view.leaving or memory.short_of_room or memory.waiting):
         decisions, memory = commands.take_next(view, memory, sizes, now_ms)
-        if not decisions:
-            decisions, memory = stops.advance(view, memory, now_ms)  # of a stop that asks nothing of the application
-    if not decisions:
+        if not decisions and memory.stop is not None:  # one that asks nothing of the application
+            decisions, memory = stops.advance(view, memory, now_ms)
+    if not decisions and memory.switch is not None:
         decisions, memory = switching.advance(view, memory, sizes)
-    if not decisions:
+    if not decisions and view.neighbours.planned:
         decisions, memory = sharing.follow_plan(view, memory, sizes, now_ms)
-    if not decisions:
+    if not decisions and (memory.store.tenured or memory.mirror.watched):
         decisions, memory = mirroring.follow(memory)
-    if not decisions:
+    if not decisions and memory.store.tenured:
         decisions, memory = mirroring.renew(view, memory, now_ms)
-    if not decisions:
+    if not decisions and memory.idle:
         decisions, memory = resume.resume(view, memory)
-    if not decisions:
+    if not decisions and (view.requests or memory.commit is not None):
         decisions, memory = commits.commits(view, memory, now_ms)
-    if not decisions:
+    if not decisions and view.requests:
         decisions, memory = announcements(view, memory, sizes)
-    if not decisions:
+    if not decisions and memory.store.tenured:
         decisions, memory = mirroring.mirror(view, memory, now_ms)
     return decisions, memory
