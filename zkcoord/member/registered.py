@@ -177,9 +177,9 @@ class Registered:
         return now_ms, None
 
     def _at_rest(self, now_ms: int, *flags: object) -> bool:
-        """True when the last step decided nothing, and nothing that it depended on has changed since: most steps are
-        about the lease only."""
-        if not self._rested or self._rested[0] is not self.following.nodes or self._loop.tracker.unclean():
+        """True when the last step decided nothing with all read, and nothing that it depends on has changed since: most
+        steps are about the lease only, or tell what must be read again, which allows nothing."""
+        if not self._rested or self._rested[0] is not self.following.nodes:
             return False
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
             return False
