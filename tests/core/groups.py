@@ -56,7 +56,7 @@ def command(option: str, *partitions: TopicPartition, sequence: int = 0, thread:
 def altered(view: GroupView, **values: object) -> GroupView:
     """The view with these values, each where it stands: in the view, its record, the record's policy, or its state."""
     of_record, of_policy, of_state = ({f.name for f in fields(kind)} for kind in (GroupRecord, Policy, GroupState))
-    own = {name: value for name, value in values.items() if name in view.__slots__}
+    own = {name: value for name, value in values.items() if name in view.__dataclass_fields__}
     policy = {name: value for name, value in values.items() if name in of_policy}
     record = {name: value for name, value in values.items() if name in of_record - {"policy"}}
     state = {name: value for name, value in values.items() if name in of_state - own.keys()}

@@ -34,7 +34,7 @@ NAMED_MAX = 5
 _NOBODY = Owner("", -1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OnLooker:
     """First sights of one group beside old members. `seen` is called with every view before anything else."""
 

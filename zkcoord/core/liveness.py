@@ -16,7 +16,7 @@ from zkcoord.core.model import consumer_of
 from zkcoord.core.view import PING, REJECT, Channel, GroupView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Probe:
     answered: str  # the sequence of the last ping that the status answers
     at_ms: int  # when this coordinator first saw that answer

@@ -25,7 +25,7 @@ from zkcoord.core.turned_away import TurnedAway
 from zkcoord.core.view import GroupView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Memory:
     """A value: each step has the next one. It is lost at a failover without harm."""
 

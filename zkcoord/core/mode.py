@@ -22,7 +22,7 @@ class Mode(Enum):
     OBSERVE = "observe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupMode:
     """A group's mode, with its reason. The plan is the assignment that the old members compute.
 

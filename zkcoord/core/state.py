@@ -35,7 +35,7 @@ class Failure:
     since_generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupState:
     """The state as the coordinator wrote it last. `tree.plan` sets `incarnations` when it removes marks."""
 

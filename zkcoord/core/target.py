@@ -24,7 +24,7 @@ SHOWN_MAX = 10
 """Partitions that a problem names one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """Invariant: `wanted` and its digest are the answer to `_key`: all that was asked about, without the owners.
 

@@ -59,7 +59,7 @@ class Wildcard(NamedTuple):
     threads: int  # for each topic that it takes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Member:
     """One registration. `unreadable` says why nobody can parse it: a member, but not an eligible one."""
 
@@ -127,7 +127,7 @@ class Refusal(NamedTuple):
         return self.reason.startswith(TAKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Channel:
     """A consumer's queue. A channel at version 0 was never registered with."""
 
@@ -157,7 +157,7 @@ class Channel:
         return bool(self.commands) and any(command.names(partition) for command in self.commands)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Instance:
     """A static member as the state remembers it: the assignor's input about it, the assignor, and its share.
 
@@ -176,7 +176,7 @@ class Instance:
     written_ms: int = field(default=0, compare=False)  # when its node was written last, by the server's wall clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupView:
     """All that decisions about one group depend on."""
 

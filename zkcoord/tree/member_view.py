@@ -23,7 +23,7 @@ from zkcoord.tree.paths import EVICTED_MARK, REFUSED_MARK, Place, is_sequence
 from zkcoord.tree.snapshot import Kind, Node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MemberNodes:
     """One member as read: the view, and what only reads and writes need."""
 

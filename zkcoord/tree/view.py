@@ -35,7 +35,7 @@ from zkcoord.tree.topic import MarkSeen, decode_mark
 KNOWN_BEFORE = "what was known before still holds, a group of which nothing was known is left alone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupNodes:
     """One group as read: the view, and what only writes need."""
 

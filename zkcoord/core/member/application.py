@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     part: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Application:
     """One registration's application. `running`: what it was told to start, and not to stop, with the number of the
     start."""

@@ -132,7 +132,7 @@ class AcknowledgeStarts:
     record_version: int | None = None  # of the record that must still stand, where no command does
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReleasePartitions:
     """Write final offsets and release; with `commands` acknowledge the stop.
 

@@ -33,7 +33,7 @@ class LogAnswer(NamedTuple):
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CommitLog:
     """One registration's calls."""
 

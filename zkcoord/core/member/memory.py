@@ -28,7 +28,7 @@ class Grant(NamedTuple):
     incarnation: int  # of its topic, 0: the command does not say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Start:
     """Starts that are obeyed as one: no two commands of a channel name the same partition."""
 
@@ -56,7 +56,7 @@ class Start:
         return next(iter(self.commands))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Stop:
     """A stop that is obeyed. `sequence` None: nothing asked for it (leaving, or sent away); PLANNED: the plan did."""
 
@@ -69,7 +69,7 @@ class Stop:
     released: bool = False  # something of it was written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Commit:
     """A commit that was sent."""
 
@@ -94,7 +94,7 @@ class Announcement(NamedTuple):
     status: MemberStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Memory:
     """A value: each step has the next one. It ends with the registration."""
 

@@ -28,7 +28,7 @@ class Acked(NamedTuple):
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """A commit to Kafka that is under way; one at a time. Before it what stands there may be read."""
 
@@ -40,7 +40,7 @@ class Exchange:
     # place of this own offset: so it is followed only if Kafka takes commits, and once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Mirror:
     """What Kafka has, as far as it is known."""
 

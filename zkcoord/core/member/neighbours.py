@@ -14,7 +14,7 @@ EARLY_MS = 1_000
 """An old member that joins makes its last attempt when its patience is over: what is its own is free so long before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Neighbours:
     """The group's mode, and a member's own share of the plan of a mixed group."""
 

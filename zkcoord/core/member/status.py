@@ -69,7 +69,7 @@ class Held(NamedTuple):
         return self[2:4]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MemberStatus:
     """The status, as values."""
 

@@ -45,7 +45,7 @@ class Position(NamedTuple):
 NOWHERE = Position(None, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Received:
     """A command that stands in the channel."""
 
@@ -60,7 +60,7 @@ class Received:
         return self.command is not None and self.command.option is option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MemberView:
     """All that decisions of one member depend on."""
 
