@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.sim.application import Logs
 from tests.sim.field import parse_json
+from tests.sim.offset_log import LogClient, OffsetLog
+from tests.sim.threads import SimThread
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.tenure import CommitOutcome
 from zkcoord.errors import UnavailableError, UnknownPartitionError, ZkcoordError
+from zkcoord.offsets.group_commits import GroupCommits
+from zkcoord.offsets.ports import Commits
+from zkcoord.shell.ports import CallDone
 
 if TYPE_CHECKING:
     from tests.sim.programs import ProgramProcess
@@ -66,8 +72,9 @@ class SimMessage(NamedTuple):
 class SimKafka:
     """What a process asks of Kafka."""
 
-    def __init__(self, process: ProgramProcess, logs: Logs) -> None:
-        self.process, self.world, self.logs = process, process.world, logs
+    def __init__(self, process: ProgramProcess, logs: Logs, log: OffsetLog | None = None) -> None:
+        """`log`: the group's commits."""
+        self.process, self.world, self.logs, self.log = process, process.world, logs, log
 
     def draw(self, most: int) -> int:
         """A number from 0 to `most`."""
@@ -90,9 +97,53 @@ class SimKafka:
         """In place of `KafkaClient`."""
         return SimClient(self)
 
+    def commits(self, group: str, *args: Any, patience_ms: int, wall_ms: Callable[[], int]) -> GroupCommits:
+        """In place of `kafka_commits`."""
+        return GroupCommits(lambda: SimCommits(self), wall_ms)
+
     def open_consumer(self, servers: str, config: Any, on_error: Callable[[Any], None]) -> SimNative:
         """In place of librdkafka's consumer."""
         return SimNative(self)
+
+
+class SimCommits(LogClient):
+    """As `zkcoord.offsets.group_consumer.GroupConsumer`: the thread that asks waits for the answer."""
+
+    def __init__(self, kafka: SimKafka) -> None:
+        assert kafka.log is not None, "this scene has no commits in Kafka"
+        super().__init__(kafka.process, kafka.log)
+        self._crew = kafka.process.crew
+        self._asks: SimThread | None = None
+        self._answers: list[tuple[CallDone, Any]] = []
+
+    def read(self, partitions: Collection[TopicPartition]) -> Commits:
+        """Those that there are; raises while no broker answers."""
+        done = self._ask("read", tuple(partitions))
+        if done.error is not None:
+            raise done.error
+        return done.value  # type: ignore[no-any-return]
+
+    def commit(self, commits: Commits) -> CommitOutcome:
+        """What became of each."""
+        return self._ask("commit", commits).value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """What is under way may still land."""
+
+    def tell(self, done: CallDone, commits: Commits | None) -> None:
+        """Wake the thread that waits."""
+        self._answers.append((done, commits))
+        if self._asks is not None:
+            self._crew.wake(self._asks)
+
+    def _ask(self, name: str, argument: Any) -> CallDone:
+        self._asks = self._crew.me()
+        self.call(0, name, argument)
+        while not self._answers:
+            self._crew.park(None)
+        done, commits = self._answers.pop()
+        self.told(done, commits)
+        return done
 
 
 class SimClient:

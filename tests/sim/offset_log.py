@@ -248,6 +248,16 @@ class LogClient:
         if len(self._calls) == 1:
             self._process.after(self._draw(NETWORK_MS), self._send)
 
+    def tell(self, done: CallDone, commits: Commits | None) -> None:
+        """Hand an answer over."""
+        self._process.inbox.put(done)
+        self.told(done, commits)
+
+    def told(self, done: CallDone, commits: Commits | None) -> None:
+        """The process has the answer."""
+        if commits is not None:
+            self._log.told_done(self._client, commits, done.value)
+
     def _draw(self, most_ms: int) -> int:
         return int(self._world.rng.random() * (most_ms + 1))
 
@@ -309,9 +319,7 @@ class LogClient:
 
     def _done(self, value: Any, commits: Commits | None, error: UnavailableError | None) -> None:
         token, _, _ = self._calls.popleft()
-        self._process.inbox.put(CallDone(token, value, error))
-        if commits is not None:
-            self._log.told_done(self._client, commits, value)
+        self.tell(CallDone(token, value, error), commits)
         if self._calls:
             self._process.after(self._draw(NETWORK_MS), self._send)
 

@@ -14,6 +14,7 @@ from typing import Any
 from tests.sim.actors import GROUP
 from tests.sim.application import Logs
 from tests.sim.kafka import SimKafka
+from tests.sim.offset_log import OffsetLog
 from tests.sim.process import NEVER_MS, SimProcess
 from tests.sim.seam import SLOW, UNTRACED, traced_files
 from tests.sim.sync import SimCondition
@@ -40,9 +41,11 @@ class ProgramProcess(SimProcess):
     crew: Crew
     kafka: SimKafka
 
-    def __init__(self, world: World, name: str, factory: Any, crews: list[Crew], logs: Logs) -> None:
+    def __init__(
+        self, world: World, name: str, factory: Any, crews: list[Crew], logs: Logs, log: OffsetLog | None = None
+    ) -> None:
         super().__init__(world, name, factory)
-        self._crews, self._logs = crews, logs
+        self._crews, self._logs, self._log = crews, logs, log
         self._dying = False
         self.stopped_ms = -1  # when it was last found to be stopped by a signal
         self.disk: Any = None  # what its program keeps there outlives it
@@ -52,7 +55,7 @@ class ProgramProcess(SimProcess):
         lines_max = LINES_MAX[int(self.world.rng.random() * len(LINES_MAX))]
         self.crew = Crew(self, traced_files(), lines_max, UNTRACED, SLOW)
         self._crews.append(self.crew)
-        self.kafka = SimKafka(self, self._logs)
+        self.kafka = SimKafka(self, self._logs, self._log)
         self._dying = False
         super().start()
 
@@ -326,6 +329,7 @@ class Programs:
     def __init__(self, world: World, logs: Logs, topics: Mapping[str, int]) -> None:
         self.world, self.logs, self.topics = world, logs, topics
         self.crews: list[Crew] = []
+        self.log: OffsetLog | None = None  # the group's commits in Kafka
 
     def spawn(self, name: str, kind: Callable[..., Program], **settings: Any) -> ProgramProcess:
         """One more process, whose program is of this kind."""
@@ -333,7 +337,7 @@ class Programs:
         def factory(process: SimProcess) -> Any:
             return kind(process, self.logs, self.topics, **settings)
 
-        process = ProgramProcess(self.world, name, factory, self.crews, self.logs)
+        process = ProgramProcess(self.world, name, factory, self.crews, self.logs, self.log)
         self.world.processes[name] = process
         process.start()
         return process

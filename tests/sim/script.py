@@ -206,12 +206,7 @@ class Script(Scene):
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions of the topics that stand."""
-        ensemble = self.world.ensemble
-        found = []
-        for topic in ensemble.names("/brokers/topics"):
-            numbers = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
-            found += [TopicPartition(topic, int(number)) for number in numbers]
-        return sorted(found)
+        return standing(self.world)
 
     def owned(self, name: str) -> list[TopicPartition]:
         """What a process's present registration owns."""
@@ -308,6 +303,15 @@ class Script(Scene):
 
 
 SCRIPT_SEEDS = 2
+
+
+def standing(world: World) -> list[TopicPartition]:
+    """All partitions of the topics that stand."""
+    ensemble, found = world.ensemble, list[TopicPartition]()
+    for topic in ensemble.names("/brokers/topics"):
+        numbers = parse_json(ensemble.data(f"/brokers/topics/{topic}") or b"").get("partitions", {})
+        found += [TopicPartition(topic, int(number)) for number in numbers]
+    return sorted(found)
 
 
 def on_seeds(count: int = SCRIPT_SEEDS) -> pytest.MarkDecorator:

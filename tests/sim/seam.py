@@ -128,6 +128,7 @@ def _outside() -> Iterator[tuple[Any, str, Any]]:
     """What is around the product: module, name, what stands there meanwhile."""
     yield zkcoord.consumer, "zookeeper_sessions", _sessions
     yield zkcoord.consumer, "emit_fields", _told
+    yield zkcoord.consumer, "kafka_commits", _kafka("commits")
     yield zkcoord.kafka.resets, "KafkaClient", _kafka("client")
     yield zkcoord.kafka.fetcher, "open_consumer", _kafka("open_consumer")
 

@@ -40,6 +40,7 @@ from tests.sim.test_journal import journaled
 from tests.sim.test_mixed import mixed
 from tests.sim.test_mixed_storms import mixed_storm
 from tests.sim.test_old_storms import old_storm
+from tests.sim.test_program_stores import in_dual, in_kafka
 from tests.sim.test_programs import away, plain, polling, sparkling, streaming
 from tests.sim.test_room import narrow
 from tests.sim.test_store_tool import tools_storm
@@ -102,6 +103,11 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
     "spark": (sparkling, "tests/sim/test_programs.py::test_a_storm_of_spark_programs_ends_in_a_calm"),
     "streaming": (streaming, "tests/sim/test_programs.py::test_a_storm_of_streaming_queries_ends_in_a_calm"),
     "away": (away, "tests/sim/test_programs.py::test_a_storm_while_brokers_hardly_answer_ends_in_a_calm"),
+    "programs in dual": (in_dual, "tests/sim/test_program_stores.py::test_a_storm_of_programs_in_dual_ends_in_a_calm"),
+    "programs in kafka": (
+        in_kafka,
+        "tests/sim/test_program_stores.py::test_a_storm_of_programs_in_kafka_ends_in_a_calm",
+    ),
     "journal": (journaled, "tests/sim/test_journal.py::test_every_page_of_a_storm_played_again_puts_out_the_same"),
 }
 PROGRESS_SECONDS = 10

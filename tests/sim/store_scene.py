@@ -11,8 +11,8 @@ from tests.sim.field import parse_json
 from tests.sim.log_checkers import Ledger
 from tests.sim.offset_log import TIMEOUT_MS, LogClient, LogFaults, OffsetLog
 from tests.sim.options import Options
-from tests.sim.scenarios import STORM_MS
-from tests.sim.script import QUIET, Script
+from tests.sim.scenarios import STORM_MS, Scene
+from tests.sim.script import QUIET, Script, standing
 from zkcoord.core.model import TopicPartition
 
 STORES = ("zookeeper", "dual", "kafka")
@@ -23,28 +23,11 @@ STORM_STEPS = 2_500
 TOOL_MS = 500
 
 
-class StoreScene(Script):
-    """A group whose members can use all three stores. `log`: its commits in Kafka; `ledger`: the checkers of both."""
+class Steps(Scene):
+    """A group whose members can use all three stores, and a scripted tool that moves it."""
 
-    def __init__(
-        self,
-        seed: int,
-        options: Options | None = QUIET,
-        *,
-        faults: LogFaults | None = None,
-        checkpoint_ms: int = CHECKPOINT_MS,
-        consumers: int = 3,
-        **size: Any,
-    ) -> None:
-        super().__init__(seed, options, consumers=0, **size)
-        self.log = OffsetLog(self.world, faults=faults)
-        self.ledger = Ledger(self.world, self.field, self.log)
-        connect = partial(LogClient, log=self.log)
-        self.consumers.commit_to(connect, checkpoint_ms=checkpoint_ms, patience_ms=PATIENCE_MS)
-        for n in range(consumers):
-            self.join(f"consumer{n}")
-
-    # -- the tool
+    log: OffsetLog
+    ledger: Ledger
 
     def store(self) -> tuple[str, int]:
         """The store that the record names, and the step that led to it."""
@@ -70,6 +53,7 @@ class StoreScene(Script):
         """Write the next step into the record."""
         self.world.trace("a tool moves the group to", store)
         self.edit_record(offsets={"store": store, "step": self.store()[1] + 1})
+        assert self.store()[0] == store, "there is no record yet"
 
     def move(self, *stores: str) -> None:
         """Move the group there, step by step, each of which is done before the next one begins."""
@@ -92,13 +76,6 @@ class StoreScene(Script):
 
         self.world.at(self.world.now_ms + TOOL_MS, partial(look, steps))
 
-    # -- what holds
-
-    def in_kafka(self, partition: TopicPartition) -> int | None:
-        """The offset that Kafka has."""
-        commit = self.log.commits.get(partition)
-        return None if commit is None else commit.offset
-
     def nodes_count(self) -> bool:
         """True when the offset that counts stands in the node, of every partition that has one."""
         ensemble, layout = self.world.ensemble, self.world.layout
@@ -107,6 +84,39 @@ class StoreScene(Script):
             offset is None or ensemble.data(layout.offset(GROUP, p)) == str(offset).encode()
             for p, offset in counted.items()
         )
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions of the topics that stand."""
+        return standing(self.world)
+
+
+class StoreScene(Steps, Script):
+    """A group whose members can use all three stores. `log`: its commits in Kafka; `ledger`: the checkers of both."""
+
+    def __init__(
+        self,
+        seed: int,
+        options: Options | None = QUIET,
+        *,
+        faults: LogFaults | None = None,
+        checkpoint_ms: int = CHECKPOINT_MS,
+        consumers: int = 3,
+        **size: Any,
+    ) -> None:
+        super().__init__(seed, options, consumers=0, **size)
+        self.log = OffsetLog(self.world, faults=faults)
+        self.ledger = Ledger(self.world, self.field, self.log)
+        connect = partial(LogClient, log=self.log)
+        self.consumers.commit_to(connect, checkpoint_ms=checkpoint_ms, patience_ms=PATIENCE_MS)
+        for n in range(consumers):
+            self.join(f"consumer{n}")
+
+    # -- what holds
+
+    def in_kafka(self, partition: TopicPartition) -> int | None:
+        """The offset that Kafka has."""
+        commit = self.log.commits.get(partition)
+        return None if commit is None else commit.offset
 
     def node(self, partition: TopicPartition) -> int:
         """The offset in ZooKeeper."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -15,7 +15,7 @@ from zkcoord.core.record import KAFKA, ZOOKEEPER
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.errors import UnavailableError
 from zkcoord.offsets.equality import Equality
-from zkcoord.offsets.ports import Commits
+from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.writing import RecordChangedError
 from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode
@@ -106,17 +106,46 @@ def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> 
     assert scene.node(T0) == counts == scene.ledger.counted(T0)
 
 
-def test_an_offset_without_a_node_comes_into_one() -> None:
+@pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
+def test_an_offset_without_a_node_comes_into_one(goal: str) -> None:
     scene = without_readers()
     path = DRAFT.offset(GROUP, T0)
     stat = scene.world.ensemble.stat(path)
     assert stat is not None
     scene.log.stranger_commits(T0, 77)
     scene.world.ensemble.operate(DeleteNode(path, stat.version))
-    found = equality(scene)
+    found = equality(scene, goal)
     assert T0 in different(scene, found)
     assert different(scene, found) == []
     assert (scene.node(T0), scene.in_kafka(T0)) == (77, 77)
+
+
+@pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
+def test_a_partition_without_any_offset_does_not_hold_up_a_step(goal: str) -> None:
+    scene = without_readers()
+    path = DRAFT.offset(GROUP, T0)
+    stat = scene.world.ensemble.stat(path)
+    assert stat is not None
+    scene.world.ensemble.operate(SetNode(path, b"", stat.version))
+    assert T0 not in different(scene, equality(scene, goal))
+
+
+@pytest.mark.parametrize("owner_commits", ["before Kafka is read", "after Kafka is read"])
+def test_an_offset_is_equal_by_either_reading_of_its_node_since_its_owner_commits_all_the_time(
+    owner_commits: str,
+) -> None:
+    scene = without_readers()
+    in_tenure(scene, T0, scene.node(T0))
+    in_tenure(scene, T1, scene.node(T1))
+
+    class Busy(LogStore):
+        def read(self, groups: Collection[str]) -> ReadCommits:
+            found = super().read(groups)
+            set_node(scene, T0, scene.node(T0) + 10)
+            in_tenure(scene, T0, scene.node(T0))
+            return found if owner_commits == "after Kafka is read" else super().read(groups)
+
+    assert different(scene, equality(scene, kafka=Busy(scene.log))) == []
 
 
 def test_on_the_way_back_to_zookeeper_nothing_is_asked_of_kafka_but_what_counts() -> None:

@@ -1,0 +1,147 @@
+"""Storms over whole programs whose group keeps its offsets in both stores, or in Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.sim.application import MS_PER_RECORD
+from tests.sim.log_checkers import Ledger
+from tests.sim.offset_log import LogFaults, OffsetLog
+from tests.sim.options import seeds
+from tests.sim.poll_program import PollProgram
+from tests.sim.programs import PlainProgram, Program
+from tests.sim.records import Records
+from tests.sim.scenarios import STORM_MS
+from tests.sim.seam import simulated
+from tests.sim.spark_program import SparkProgram
+from tests.sim.store_scene import CHECKPOINT_MS, Steps
+from tests.sim.test_programs import CALM_STEPS, MS_PER_MESSAGE, TOPICS, ProgramScene, ProgramWorld
+from tests.sim.world import Entry
+
+SEEDS = 6
+SERVERS = "kafka:9092"
+REBALANCE_MS = 9_000  # Kafka has a third of it to answer
+
+
+class StoredPrograms(Steps, ProgramScene):
+    """Programs that can keep offsets in Kafka."""
+
+    def begins(self) -> None:
+        """Kafka is there from the beginning."""
+        super().begins()
+        self.log = OffsetLog(self.world)
+        self.ledger = Ledger(self.world, self.field, self.log)
+
+        self.world.on_journal.append(self._repaired)
+
+    def _repaired(self, entry: Entry) -> None:
+        """A position lies behind the log's end, and the reset policy says where to go on: further back."""
+        if entry.event == "reset" and self.ledger.floors.get(entry.partition, 0) > self.logs.end(entry.partition):
+            del self.ledger.floors[entry.partition]
+
+    def delete_topic(self, topic: str) -> None:
+        """Its commits go with it."""
+        super().delete_topic(topic)
+        self.log.delete_topic(topic)
+
+
+class Played(NamedTuple):
+    """What a storm has come to."""
+
+    records: Records
+    log: OffsetLog
+    store: str  # at the end
+    events: Counter[str]  # how often members have told each
+
+    def sent(self, name: str) -> int:
+        """How many requests of this kind have arrived in Kafka."""
+        return sum(request[2] == name for request in self.log.requests)
+
+
+def play(seed: int, store: str, kind: Callable[..., Program], **settings: Any) -> Played:
+    """One seed of a group of programs that keeps its offsets there, in a storm over ZooKeeper and Kafka, and the calm.
+
+    Beside an exact sink no stranger commits and Kafka loses nothing, since then other ranges are cut.
+    """
+    world = ProgramWorld(seed, None)
+    told = {"hang_rate": (0.0, 0.02)[seed // 2 % 2], "rebalance_timeout_ms": REBALANCE_MS}
+    scene = StoredPrograms(world, kind, **told, offset_checkpoint_ms=CHECKPOINT_MS, **settings)
+    assert scene.programs is not None
+    scene.programs.log = scene.log
+    with simulated(scene.programs.crews):
+        for n in range(3):
+            scene.join(f"consumer{n}")
+        scene.share()
+        scene.move(*{"dual": ("dual",), "kafka": ("dual", "kafka")}[store])
+        faults = LogFaults.drawn(seed)
+        scene.log.faults = replace(faults, strangers=0, expiries=0) if settings.get("exact") else faults
+        scene.log.trouble(world.now_ms, world.now_ms + STORM_MS, scene.partitions())
+        for action in (
+            lambda: scene.join("late"),
+            lambda: scene.leave("consumer0"),
+            partial(scene.visit, "guest"),
+            lambda: scene.grow("t", TOPICS["t"] + 2),
+            lambda: scene.delete_topic("u"),
+            lambda: scene.create_topic("u", TOPICS["u"]),
+        ):
+            world.at(world.now_ms + int(world.rng.random() * STORM_MS), action)
+        world.storm(4_000)
+        world.calm(CALM_STEPS)
+    return Played(scene.records, scene.log, scene.store()[0], Counter(told.name for told in world.told))
+
+
+def kind_of(seed: int) -> tuple[Callable[..., Program], dict[str, Any]]:
+    """Each kind of program in turn, with what its scene needs."""
+    plain = {"ms_per_record": MS_PER_RECORD, "bootstrap_servers": SERVERS}
+    kinds: tuple[tuple[Callable[..., Program], dict[str, Any]], ...] = (
+        (PlainProgram, plain),
+        (PollProgram, {"ms_per_record": MS_PER_MESSAGE}),
+        (SparkProgram, {"exact": True}),
+    )
+    return kinds[seed % len(kinds)]
+
+
+@cache
+def in_dual(seed: int) -> Played:
+    """Programs in the store `dual`."""
+    kind, settings = kind_of(seed)
+    return play(seed, "dual", kind, **settings)
+
+
+@cache
+def in_kafka(seed: int) -> Played:
+    """Programs in the store `kafka`."""
+    kind, settings = kind_of(seed)
+    return play(seed, "kafka", kind, **settings)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_programs_in_dual_ends_in_a_calm(seed: int) -> None:
+    in_dual(seed)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_of_programs_in_kafka_ends_in_a_calm(seed: int) -> None:
+    in_kafka(seed)
+
+
+@pytest.mark.parametrize(("play_in", "store"), [(in_dual, "dual"), (in_kafka, "kafka")])
+def test_storms_of_programs_reach_commits_that_kafka_does_not_take_and_takes_again(
+    play_in: Callable[[int], Played], store: str
+) -> None:
+    reached = [play_in(seed) for seed in range(SEEDS)]
+    assert {each.store for each in reached} == {store}
+    assert sum(each.records.handed > 100 for each in reached) >= SEEDS // 2
+    assert sum(each.sent("commit") > 20 and each.sent("read") > 3 for each in reached) >= SEEDS // 2
+    assert sum(each.events["kafka_commits_work"] > 0 for each in reached) >= SEEDS // 2
+
+
+def test_storms_of_programs_in_kafka_reach_what_strangers_have_set_back() -> None:
+    reached = (in_kafka(seed) for seed in range(10 * SEEDS))  # rare: any line of the product moves it elsewhere
+    assert any(each.events["foreign_offset"] > 0 for each in reached)
