@@ -123,7 +123,7 @@ def renew(view: MemberView, memory: Memory, now_ms: int) -> Step:
         }
     ended = {p for p in ended if not view.deleted(p)}  # only a start can make its node
     if memory.commit is not None:  # what is committed to its node next is set by that
-        ended -= (memory.commit.offsets.keys() - memory.commit.spoiled) & mirror.failing & memory.readable
+        ended -= memory.commit.offsets.keys() & mirror.failing & memory.readable
     elif not ended:
         return [], fast_replace(memory, mirror=_swept(view, memory, now_ms))
     if not ended:
