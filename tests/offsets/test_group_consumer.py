@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.helpers import QUIET
+from tests.kafka.helpers import QUIET, Broker
 from tests.offsets.test_kafka_store import NOWHERE, PARTITIONS, admin, new_group, new_topic, ours
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
@@ -67,16 +67,19 @@ def test_commits_of_many_partitions_come_back_with_what_they_say_of_themselves(
         assert seen.users(group) == []  # it is no member
 
 
-@pytest.mark.kafka
-def test_partitions_that_could_not_be_committed_are_named_one_by_one(store: GroupConsumer, admin: AdminClient) -> None:
-    topic = new_topic(admin, 1)
-    good, bad = TopicPartition(topic, 0), TopicPartition(topic, 7)
-    for commits, done in (({good: ours(5), bad: ours(6)}, {good}), ({bad: ours(6)}, set())):
-        outcome = committed(store, commits)
-        assert (outcome.done, outcome.unknown) == (done, {})
-        assert {p: type(error) for p, error in outcome.refused.items()} == {bad: UnknownPartitionError}
-        assert f"commit the offset of {bad} of group" in str(outcome.error())
-    assert store.read([good, bad]) == {good: ours(5)}
+def test_partitions_that_could_not_be_committed_are_named_one_by_one() -> None:
+    broker = Broker()
+    topic = broker.topic()
+    first, second, bad = (TopicPartition(topic, n) for n in (0, 1, 70))
+    with closing(GroupConsumer("g", broker.bootstrap_servers, {}, timeout_ms=TIMEOUT_MS)) as store:
+        assert committed(store, {first: ours(3), second: ours(4)}).done == {first, second}
+        both: dict[TopicPartition, KafkaCommit] = {first: ours(5), second: ours(4), bad: ours(6)}
+        for commits, done in ((both, {first, second}), ({bad: ours(6)}, set[TopicPartition]())):
+            outcome = committed(store, commits)
+            assert (outcome.done, outcome.unknown) == (done, {})
+            assert {p: type(error) for p, error in outcome.refused.items()} == {bad: UnknownPartitionError}
+            assert f"commit the offset of {bad} of group" in str(outcome.error())
+        assert store.read([first, second]) == {first: ours(5), second: ours(4)}
 
 
 @pytest.mark.kafka

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from zkcoord.core.model import TopicPartition
@@ -60,14 +61,8 @@ class GroupConsumer:
         """Return the commits of these partitions; those without one are left out."""
         if not partitions:
             return {}
-        module, doing = librdkafka(), f"tell the offsets of group {self._group}"
         with self._working():
-            try:
-                told = self._native.committed(list(map(native, sorted(partitions))), timeout=self._timeout_ms / 1000)
-            except module.KafkaException as error:
-                self._poll(0)
-                raise self._as_error(error.args[0], doing) from error
-        self._denied = None
+            told = self._ask(partitions, self._timeout_ms / 1000)
         found: dict[TopicPartition, KafkaCommit] = {}
         for one in told:
             if one.error is not None:
@@ -95,12 +90,34 @@ class GroupConsumer:
             while not sent <= self._answers.keys() and time.monotonic() < deadline and not self._closed:
                 self._poll(SLICE_SECONDS)
             told = {one[0]: self._answers[one] for one in sent & self._answers.keys()}
-        done = {p for p, error in told.items() if error is None}
-        if done:
-            self._denied = None
-        late = module.KafkaError(module.KafkaError._TIMED_OUT)
-        failed = {p: self._refused(p, told.get(p, late)) for p in commits if p not in done}
-        return outcome_of(done, failed, failed.keys() - told.keys())
+            done = {p for p, error in told.items() if error is None}
+            late = module.KafkaError(module.KafkaError._TIMED_OUT)
+            failed = {p: self._refused(p, told.get(p, late)) for p in commits if p not in done}
+            outcome = outcome_of(done, failed, failed.keys() - told.keys())
+            return self._told_apart(outcome, sent, max(0.0, deadline - time.monotonic()))
+
+    def _told_apart(self, outcome: CommitOutcome, sent: set[Sent], seconds: float) -> CommitOutcome:
+        """Look which partitions of a refused request were taken: librdkafka says of all what is wrong with one."""
+        if len(outcome.refused) < 2:
+            return outcome
+        try:
+            stands = {_sent(one) for one in self._ask(outcome.refused, seconds)}
+        except ZkcoordError as error:
+            return replace(outcome, refused={}, unknown={**outcome.unknown, **dict.fromkeys(outcome.refused, error)})
+        taken = {one[0] for one in sent & stands if one[0] in outcome.refused}
+        refused = {p: error for p, error in outcome.refused.items() if p not in taken}
+        return replace(outcome, done=outcome.done | taken, refused=refused)
+
+    def _ask(self, partitions: Collection[TopicPartition], seconds: float) -> Any:
+        """Return what stands in Kafka of these, as librdkafka tells it."""
+        module = librdkafka()
+        try:
+            told = self._native.committed(list(map(native, sorted(partitions))), timeout=seconds)
+        except module.KafkaException as error:
+            self._poll(0)
+            raise self._as_error(error.args[0], f"tell the offsets of group {self._group}") from error
+        self._denied = None
+        return told
 
     def close(self) -> None:
         """End connections and threads: now, or when the request that is under way ends. Idempotent."""
@@ -136,9 +153,7 @@ class GroupConsumer:
             self._on_error(message.error())
 
     def _on_commit(self, error: Any, partitions: Any) -> None:
-        """`error` is one of the partitions' errors where some have one, else that of the whole request."""
-        single = any(one.error is not None for one in partitions)
-        self._answers |= {_sent(one): one.error if single else error for one in partitions}
+        self._answers |= {_sent(one): one.error or error for one in partitions}
 
     def _on_error(self, error: Any) -> None:
         if error.name() in DENIED or error.name().endswith("AUTHORIZATION_FAILED"):
