@@ -17,11 +17,13 @@ from zkcoord.errors import UnavailableError
 from zkcoord.offsets.equality import Equality
 from zkcoord.offsets.ports import Commits, ReadCommits
 from zkcoord.offsets.writing import RecordChangedError
+from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT
-from zkcoord.tree.writes import CheckNode, DeleteNode, SetNode
+from zkcoord.tree.writes import ANY_VERSION, CheckNode, DeleteNode, SetNode, Transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORD = DRAFT.record(GROUP)
+MEMBER = "g_consumer0-1-0"
 
 
 class Racing(LogStore):
@@ -99,11 +101,12 @@ def test_an_offset_that_counts_in_kafka_alone_comes_into_its_node(goal: str) -> 
     """Its owner died in the store `kafka`, and nobody was granted the partition since."""
     scene = without_readers()
     in_tenure(scene, T0, scene.node(T0) + 100)
-    counts = scene.node(T0) + 100
+    counts, before = scene.node(T0) + 100, scene.log.commits[T0]
     found = equality(scene, goal)
     assert T0 in different(scene, found)
     assert different(scene, found) == []
     assert scene.node(T0) == counts == scene.ledger.counted(T0)
+    assert (scene.log.commits[T0] == before) is (goal == ZOOKEEPER)  # Kafka is not read any more there
 
 
 @pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
@@ -118,6 +121,8 @@ def test_an_offset_without_a_node_comes_into_one(goal: str) -> None:
     assert T0 in different(scene, found)
     assert different(scene, found) == []
     assert (scene.node(T0), scene.in_kafka(T0)) == (77, 77)
+    stat = scene.world.ensemble.stat(path)
+    assert stat is not None and stat.version == 1  # only the reply to a set tells its tenure
 
 
 @pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
@@ -185,8 +190,50 @@ def test_f119_what_is_granted_while_it_is_made_equal_keeps_the_offset_of_its_own
     assert different(scene, found) == [T0, T1]
     assert scene.in_kafka(T0) == offset  # the tool's commit has replaced the owner's, and does not count
     assert scene.ledger.counted(T0) == offset + 50
-    assert different(scene, found, ("g_consumer0-1-0",)) == [T0]
+    assert different(scene, found, (MEMBER,)) == [T0]
     assert scene.ledger.counted(T0) == offset + 50
+
+
+@pytest.mark.parametrize("owners", [("", MEMBER), (MEMBER, "")])
+def test_what_a_member_holds_by_either_reading_is_left_to_it(owners: tuple[str, str]) -> None:
+    scene = without_readers()
+    path, ensemble = DRAFT.owner(GROUP, T0), scene.world.ensemble
+
+    def owned_by(owner: str) -> None:
+        ensemble.operate(SetNode(path, f"{owner}-0".encode() if owner else b"", ANY_VERSION))
+
+    class Passing(LogStore):
+        def read(self, groups: Collection[str]) -> ReadCommits:
+            owned_by(owners[1])
+            return super().read(groups)
+
+    owned_by(owners[0])
+    assert different(scene, equality(scene, kafka=Passing(scene.log)), (MEMBER,)) == [T0, T1]
+    assert (scene.in_kafka(T0), scene.in_kafka(T1)) == (None, scene.node(T1))
+
+
+def test_a_commit_of_an_earlier_tenure_is_not_equal_though_its_offset_is() -> None:
+    scene = without_readers()
+    for partition in (T0, T1):
+        in_tenure(scene, partition, scene.node(partition))
+    set_node(scene, T0, scene.node(T0))
+    found = equality(scene)
+    assert different(scene, found) == [T0]
+    assert different(scene, found) == []
+
+
+def test_nothing_is_committed_of_what_somebody_else_has_set_meanwhile() -> None:
+    scene = without_readers()
+
+    class Raced(ToolTree):
+        def commit(self, transaction: Transaction) -> CommitDone:
+            set_node(scene, T0, scene.node(T0) + 1)
+            return super().commit(transaction)
+
+    found = equality(scene)
+    found.tree = Raced(scene.world.ensemble)
+    assert different(scene, found) == [T0, T1]
+    assert scene.log.commits == {}
 
 
 def test_nothing_is_written_once_somebody_changed_the_record() -> None:
@@ -215,6 +262,16 @@ def test_a_partition_that_kafka_refuses_is_told_with_its_reason() -> None:
     (first, _) = found.look((), guard(scene), scene.world.now_ms)
     assert "consumers of Kafka's own protocol use the group id" in first.why
     assert (first.zookeeper, first.kafka, first.counts) == (scene.node(T0), None, scene.node(T0))
+
+
+def test_a_reason_is_told_until_the_commit_works() -> None:
+    scene = without_readers()
+    kafka = Racing(scene.log)
+    kafka.between = lambda: scene.log.go_away(scene.world.now_ms + 1_000)
+    found = equality(scene, kafka=kafka)
+    assert [each.why for each in found.look((), guard(scene), scene.world.now_ms)] == ["no broker answers"] * 2
+    scene.log.heal()
+    assert [each.why for each in found.look((), guard(scene), scene.world.now_ms)] == ["", ""]
 
 
 def test_a_node_that_nobody_can_read_is_told_and_left_to_an_operator() -> None:
