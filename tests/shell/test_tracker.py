@@ -66,6 +66,22 @@ def test_an_own_write_that_was_refused_is_read_when_its_outcome_comes() -> None:
     assert tracker.take(2) == [Read("/a", Kind.CHILDREN, True)]
 
 
+def test_f151_what_is_asked_for_behind_a_refused_write_tells_why_and_what_was_asked_for_before_does_not() -> None:
+    for written, answers in ((2, True), (4, False)):
+        tracker = clean_tracker()
+        tracker.fired("/a", data=False, children=True)
+        tracker.take(3)
+        tracker.refused(written, "/a")
+        assert (tracker.answered(3, [node("/a", Kind.CHILDREN)]) == [node("/a", Kind.CHILDREN)]) is answers
+        assert tracker.clean("g") is answers
+
+
+def test_what_a_refused_write_was_about_is_read() -> None:
+    tracker = clean_tracker(watch=False)
+    tracker.refused(2, "/a")
+    assert tracker.take(3) == [Read("/a", Kind.CHILDREN)]
+
+
 def test_an_own_write_without_a_watch_is_read_behind_the_write() -> None:
     tracker = clean_tracker(watch=False)
     tracker.written(9, [key_of("/a", Kind.CHILDREN)])

@@ -33,7 +33,7 @@ from zkcoord.shell.ports import (
 from zkcoord.shell.session_state import Lane, Sent, SessionState
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.paths import parents
-from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import Transaction
 
 REOPEN_MS = 250
@@ -317,8 +317,7 @@ class Loop:
         """Read what the refusal was about. When that does not help, wait, and tell who might help."""
         path = sent.transaction.writes[done.failed_at].path
         for changed in (path, *parents(path)):  # a parent may have gone with all that was below it
-            session.tracker.touch(changed)
-            session.tracker.touch(changed, Kind.CHILDREN)
+            session.tracker.refused(done.token, changed)
         lane = session.lanes.setdefault(sent.lane, Lane())
         if lane.step == sent.step:  # one cause: all behind a refused raise are refused with it
             return

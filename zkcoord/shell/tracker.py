@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from zkcoord.shell.fair_queue import FairQueue
 from zkcoord.tree.reading import Want
-from zkcoord.tree.snapshot import Key, Kind, Node, Read, key_of, path_and_kind
+from zkcoord.tree.snapshot import LIST, Key, Kind, Node, Read, key_of, path_and_kind
 
 READS_PER_REQUEST_MAX = 2_000
 """Bounds what one step asks for after a reconnection (F30); the rest goes with the next step."""
@@ -151,6 +151,13 @@ class Tracker:
     def touch(self, path: str, kind: Kind = Kind.DATA) -> None:
         """Make a node dirty: another one says that it changed."""
         self._soil(key_of(path, kind))
+
+    def refused(self, token: int, path: str) -> None:
+        """Make a node and its list dirty: a multi that was sent as `token` was refused about them. What was asked for
+        behind it answers why."""
+        for key in (path, LIST + path):
+            if self._reading.get(key, 0) < token:
+                self._soil(key)
 
     def written(self, token: int, touched: Iterable[Key]) -> tuple[list[Key], bool]:
         """Note that an own multi which touches these was sent as `token`: they are dirty. Where a watch stands, its
