@@ -43,6 +43,7 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=[
         "zkcoord",
+        "zkcoord.audit",
         "zkcoord.cli",
         "zkcoord.core",
         "zkcoord.core.assignors",

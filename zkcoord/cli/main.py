@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from zkcoord.cli.audit import audit
 from zkcoord.cli.backup import backup, restore
 from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
@@ -145,6 +146,7 @@ for command in (
     group,
     offsets,
     inventory,
+    audit,
     migrate,
     backup,
     restore,

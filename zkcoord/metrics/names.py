@@ -100,4 +100,11 @@ BATCH_TIME = Name(
     "zkcoord_spark_batch_seconds", COUNTER, "Time that batches spent, by part.", ("group", "part"), (), True
 )
 
+# of `zkcoord audit`
+FINDINGS = Name("zkcoord_audit_findings", GAUGE, "What is found wrong now.", ("group", "check", "severity"))
+VERDICTS = Name("zkcoord_audit_partitions", GAUGE, "Partitions by Burrow's verdict.", ("group", "verdict"))
+AUDIT_LAG = Name("zkcoord_audit_lag", GAUGE, "Lag by ZooKeeper and Kafka, as far as it is known.", ("group",))
+READINGS = Name("zkcoord_audit_readings", COUNTER, "Readings of all groups.", ("outcome",), looked_up=True)
+READING_AGE = Name("zkcoord_audit_reading_age_seconds", GAUGE, "Since the last reading that succeeded.")
+
 ALL = tuple(value for value in list(globals().values()) if isinstance(value, Name))

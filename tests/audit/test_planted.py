@@ -1,0 +1,212 @@
+"""Faults that are planted by hand in a real tree: the audit finds each, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+import pytest
+
+from tests.cli.group_tree import P0, P1, A, B, World
+from tests.cli.program import Run, Spawn
+from zkcoord.audit.audit import Audit
+from zkcoord.audit.auditor import Auditor
+from zkcoord.cli.audit import FOUND
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.state import Failure, GroupState
+from zkcoord.metrics import names
+from zkcoord.offsets.verdict import Log
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT
+from zkcoord.tree.state import digest, encode_state
+from zkcoord.tree.status import Status, encode_status
+
+pytestmark = pytest.mark.zookeeper
+PATIENCE_MS = 60_000
+ENDS = {P0: Log(0, 200), P1: Log(0, 50)}
+
+
+class Healthy(World):
+    """A owns and reads all of clicks, a coordinator is elected, and offsets move."""
+
+    ends: Mapping[TopicPartition, Log] = ENDS
+    moves = True
+
+    def begin(self) -> None:
+        self.settle()
+        self.put(DRAFT.coordinator, b"1")
+        self.says(A, "0-1")
+        self.put(DRAFT.offset("g", P1), b"50")
+
+    def says(self, consumer: str, held: str) -> None:
+        """The member's status names these partitions of clicks."""
+        document = Status(held={7: {"clicks": held}} if held else {}, store_name="zookeeper")
+        self.put(DRAFT.channel("g", consumer), encode_status(document))
+
+    def logs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Log]:
+        return {p: log for p, log in self.ends.items() if p in partitions}
+
+
+@pytest.fixture
+def world(chroot: str) -> Iterator[Healthy]:
+    with Tree(chroot) as tree:
+        made = Healthy(tree, chroot)
+        made.begin()
+        yield made
+
+
+def audited(world: Healthy) -> list[tuple[str, str]]:
+    """Check and subject of what is found after readings that cover patience and window."""
+    auditor = Auditor(world.tree, world.address, Audit(PATIENCE_MS, PATIENCE_MS), logs=world.logs)
+    for n, at_ms in enumerate(range(0, PATIENCE_MS + 1, 20_000)):
+        if world.moves:
+            world.put(DRAFT.offset("g", P0), str(100 + n).encode())
+        auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
+        if at_ms == 0:
+            assert [f for f in auditor.audit.findings if f.of.check != "offset-outside"] == []
+    return [(each.of.check, each.of.subject) for each in auditor.audit.findings]
+
+
+def no_coordinator(world: Healthy) -> None:
+    world.remove(DRAFT.coordinator)
+
+
+def no_owner(world: Healthy) -> None:
+    world.put(DRAFT.owner("g", P1), b"")
+    world.says(A, "0")
+
+
+def dead_owner(world: Healthy) -> None:
+    world.put(DRAFT.owner("g", P1), f"{B}-0".encode())
+    world.says(A, "0")
+
+
+def two_readers(world: Healthy) -> None:
+    world.member(B, "etl-2")
+    world.says(B, "1")
+
+
+def owned_unread(world: Healthy) -> None:
+    world.says(A, "0")
+
+
+def reads_unowned(world: Healthy) -> None:
+    world.member(B, "etl-2")
+    world.put(DRAFT.owner("g", P1), f"{B}-0".encode())
+    world.says(B, "1")
+
+
+def old_command(world: Healthy) -> None:
+    world.start_for_a()
+
+
+def orphaned_channel(world: Healthy) -> None:
+    world.put(DRAFT.channel("g", B), b'{"version":1}')
+
+
+def unknown_node(world: Healthy) -> None:
+    world.put(f"{DRAFT.group('g')}/somebodys-own")
+
+
+def unreadable_offset(world: Healthy) -> None:
+    world.put(DRAFT.offset("g", P1), b"much")
+
+
+def beyond_the_log(world: Healthy) -> None:
+    world.ends = {**ENDS, P1: Log(0, 49)}
+
+
+def before_the_log(world: Healthy) -> None:
+    world.ends = {**ENDS, P1: Log(51, 60)}
+
+
+def does_not_commit(world: Healthy) -> None:
+    world.moves = False
+
+
+def failed(world: Healthy) -> None:
+    failure = Failure(error="ConsumerRebalanceFailed", since_generation=7)
+    state = GroupState(generation=7, target=digest({P0: f"{A}-0", P1: f"{A}-0"}), failed=failure)
+    world.put(DRAFT.state("g"), encode_state(state))
+
+
+PLANTED: dict[Callable[[Healthy], None], list[tuple[str, str]]] = {
+    no_coordinator: [("no-coordinator", "")],
+    no_owner: [("no-owner", "clicks-1")],
+    dead_owner: [("dead-owner", "clicks-1")],
+    two_readers: [("reads-unowned", f"clicks-1 {B}"), ("two-readers", "clicks-1")],
+    owned_unread: [("owned-unread", "clicks-1")],
+    reads_unowned: [("reads-unowned", f"clicks-1 {A}"), ("two-readers", "clicks-1")],
+    old_command: [("old-command", f"{A}/0000000003")],
+    orphaned_channel: [("orphan", DRAFT.channel("g", B))],
+    unknown_node: [("orphan", f"{DRAFT.group('g')}/somebodys-own")],
+    unreadable_offset: [("unreadable", DRAFT.offset("g", P1))],
+    beyond_the_log: [("offset-outside", "clicks-1")],
+    before_the_log: [("offset-outside", "clicks-1")],
+    does_not_commit: [("lag-stop", "clicks-0")],
+    failed: [("failed", "")],
+}
+
+
+def test_nothing_is_found_in_a_healthy_group(world: Healthy) -> None:
+    assert audited(world) == []
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found_and_nothing_else(world: Healthy, plant: Callable[[Healthy], None]) -> None:
+    plant(world)
+
+    assert audited(world) == PLANTED[plant]
+
+
+def test_the_command_tells_what_is_wrong_with_its_remedy_and_a_code_of_its_own(world: Healthy, run: Run) -> None:
+    short = ("--zookeeper", world.address, "--once", "--interval-ms", "100", "--patience-ms", "300")
+    healthy = run("audit", *short)
+    assert (healthy.exit_code, healthy.stdout) == (0, "")
+    assert healthy.stderr == "notice: nothing is wrong; Kafka was not asked\n"
+
+    dead_owner(world)
+    people = run("audit", *short)
+    told = f"ERR dead-owner g clicks-1: it is owned by {B}-0, who is not there; see the NOTEs of"
+    assert (people.exit_code, people.stdout[: len(told)]) == (FOUND, told)
+    programs = run("audit", *short, "--output", "json", "--group", "g")
+    (finding,) = [json.loads(line) for line in programs.stdout.splitlines()]
+    assert (finding["severity"], finding["check"], finding["group"], finding["subject"], finding["over"]) == (
+        "ERR",
+        "dead-owner",
+        "g",
+        "clicks-1",
+        False,
+    )
+    assert run("audit", *short, "--group", "other").exit_code == 2
+
+
+def test_an_audit_that_goes_on_tells_when_a_finding_begins_and_when_it_is_over(world: Healthy, spawn: Spawn) -> None:
+    dead_owner(world)
+    short = ("--interval-ms", "100", "--patience-ms", "300")
+    program = spawn("audit", "--zookeeper", world.address, *short)
+
+    assert program.line().startswith("ERR dead-owner g clicks-1: ")
+    world.put(DRAFT.owner("g", P1), f"{A}-0".encode())
+    world.says(A, "0-1")
+    assert program.line() == "over dead-owner g clicks-1"
+    program.process.send_signal(signal.SIGTERM)
+    assert (program.end(), program.rest()) == (0, [])
+
+
+def test_findings_verdicts_and_lag_are_metrics(world: Healthy) -> None:
+    dead_owner(world)
+    auditor = Auditor(world.tree, world.address, Audit(PATIENCE_MS, PATIENCE_MS), logs=world.logs)
+    for at_ms in (0, PATIENCE_MS):
+        auditor.read(lambda at_ms=at_ms: at_ms)  # type: ignore[misc]
+
+    assert set(auditor.samples(PATIENCE_MS + 500)) == {
+        (names.FINDINGS, ("g", "dead-owner", "ERR"), 1),
+        (names.FINDINGS, ("g", "lag-stop", "ERR"), 1),
+        (names.VERDICTS, ("g", "STOP"), 1),
+        (names.AUDIT_LAG, ("g",), 100),
+        (names.READINGS, ("ok",), 2),
+        (names.READINGS, ("failed",), 0),
+        (names.READING_AGE, (), 0.5),
+    }
