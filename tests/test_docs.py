@@ -18,6 +18,7 @@ from zkcoord.tree.schema import decode_schema, encode_schema
 from zkcoord.tree.state import decode_state, encode_state
 from zkcoord.tree.status import decode_status, encode_status
 from zkcoord.tree.topic import decode_mark, encode_mark
+from zkcoord.tree.topic_mirror import decode_root, encode_root
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,7 +35,13 @@ CODECS: dict[str, Callable[[bytes], bytes | None]] = {
     "Registration": lambda data: encode_registration(decode_registration(data)),
     "Command": lambda data: data if is_refused(data) else encode_command(decode_command(data)),
     "Status": lambda data: encode_status(decode_status(data)),
-    "Owner, offset, epoch, topic mark": lambda data: encode_mark(mark) if (mark := decode_mark(data)) else None,
+    "Owner, offset, epoch, topic mark": lambda data: (
+        encode_root(decode_root(data))
+        if b'"whole"' in data
+        else encode_mark(mark)
+        if (mark := decode_mark(data))
+        else None
+    ),
     "Group record and group state": lambda data: (
         encode_record(decode_record(data))
         if b'"policy"' in data

@@ -67,7 +67,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.shell.worker": PURE | {"threading", "queue", "zkcoord.shell.ports"},
     "zkcoord.shell.driver": PURE | {"threading", "concurrent", "zkcoord.shell"},
     "zkcoord.shell.journal": PURE
-    | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"},
+    | {"io", "json", "base64", "pickle", "zlib", "zkcoord.shell", "zkcoord.tree", "zkcoord.errors", "zkcoord.logs"}
+    | {"zkcoord.core.topic_mirror"},
     "zkcoord.shell.journal.files": PURE | {"fcntl", "json", "pathlib", "time", "zkcoord.errors"},
     "zkcoord.shell.zk": (STDLIB - {"time"})
     | {"kazoo", "zkcoord.tree", "zkcoord.shell", "zkcoord.errors", "zkcoord.settings"},
@@ -113,7 +114,8 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.metrics": STDLIB
     | {"prometheus_client", "zkcoord.metrics", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving"}
     | {"zkcoord.member", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"},
-    "zkcoord.migrate": STDLIB | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors"},
+    "zkcoord.migrate": STDLIB
+    | {"zkcoord.tree", "zkcoord.shell.ports", "zkcoord.migrate", "zkcoord.errors", "zkcoord.core.topic_mirror"},
     "zkcoord.cli": STDLIB | {"click", "zkcoord"},
     "zkcoord.demo": STDLIB | {"zkcoord", "pyspark", "pyarrow", "confluent_kafka"},
     "zkcoord.assignors": STDLIB | {"zkcoord.core", "zkcoord.errors"},

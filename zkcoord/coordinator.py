@@ -19,12 +19,14 @@ from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.logs import emit_fields
 from zkcoord.metrics.start import coordinator_metrics
 from zkcoord.migrate import first_revision_reads, first_revision_writes, new_tree_id, served
+from zkcoord.serving.asker import ASK, INTERVAL_MS, Asker
 from zkcoord.serving.election import ID_MAX
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.files import JournalFiles
+from zkcoord.shell.worker import Line
 from zkcoord.shell.zk.store import zookeeper_sessions
 from zkcoord.tree.candidate import encode_candidate
-from zkcoord.tree.paths import layout_named
+from zkcoord.tree.paths import FROM_ZOOKEEPER, Layout, layout_named
 
 
 class Coordinator:
@@ -38,6 +40,10 @@ class Coordinator:
         *,
         session_timeout_ms: int = settings.SESSION_TIMEOUT_MS,
         group_retention_ms: int = RETENTION_MS,
+        topics: str = FROM_ZOOKEEPER,
+        bootstrap_servers: str | None = None,
+        kafka_config: Mapping[str, str] | None = None,
+        topics_interval_ms: int = INTERVAL_MS,
         zookeeper_config: Any = None,
         journal: str | os.PathLike[str] | None = None,
         on_serving: Callable[[int, int], None] | None = None,
@@ -48,7 +54,10 @@ class Coordinator:
         `journal`: a folder for one line a step of what is read, decided and written, None for no journal;
         `assignors`: beside the project's, name -> function; None for those that installed packages bring;
         `group_retention_ms`: a group without members and offsets is removed after it; `metrics`: HOST:PORT, where
-        metrics and health are served (docs/monitoring.md).
+        metrics and health are served (docs/monitoring.md);
+        `topics`: where topics come from, "zookeeper" (Kafka's own nodes) or "kafka" (its metadata; then
+        `bootstrap_servers` is needed, `kafka_config` holds librdkafka's settings, and Kafka is asked every
+        `topics_interval_ms`). The tree has one source, and another coordinator than of this source ends.
 
         Raises UsageError for an address, an id, a layout, a journal's folder or an assignor's name that can never work.
         """
@@ -60,7 +69,10 @@ class Coordinator:
             given_function("on_serving", on_serving)
         if not isinstance(journal, str | os.PathLike | None):
             raise UsageError(f"journal is {journal!r}: pass the path of a folder")
-        chosen = layout_named(layout)
+        given_number("topics_interval_ms", topics_interval_ms, 1)
+        chosen = layout_named(layout, topics)
+        if chosen.mirrored and not bootstrap_servers:
+            raise UsageError("topics from Kafka need its address: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
         known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
         measured = self._measured = coordinator_metrics(metrics)
@@ -72,18 +84,16 @@ class Coordinator:
             config=zookeeper_config,
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
-        self._driver = measured.driver(sessions, "zkcoord-coordinator", self._event, self._journal)
+        kafka = self._kafka_line(bootstrap_servers, kafka_config) if bootstrap_servers else None
+        self._driver = measured.driver(sessions, "zkcoord-coordinator", self._event, self._journal, kafka)
         if self._journal is not None:
             self._driver.at_end(self._journal.close)
-        standing = {
-            "wanted_id": coordinator_id,
-            "description": _description(known),
-            "first_reads": first_revision_reads(layout),
-            "first_writes": partial(first_revision_writes, layout_name=layout, tree_id=new_tree_id()),
-            "revisions": served(),
-        }
+        if kafka is not None:
+            self._driver.at_end(kafka.end)
+        standing = _standing(coordinator_id, chosen, known)
         loop, events = self._driver.loop, self._driver.events
-        role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms)
+        asker = None if self._driver.calls is None else Asker(self._driver.calls, topics_interval_ms)
+        role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms, asker=asker)
         loop.run_role(role, events)
         measured.follow(role)
 
@@ -117,6 +127,18 @@ class Coordinator:
         """Why it ended by itself; None while it runs, and after `stop`."""
         return self._driver.loop.fatal
 
+    def _kafka_line(self, servers: str, config: Mapping[str, str] | None) -> Line:
+        """The thread that asks Kafka; it ends with the loop, which may be before an answer comes."""
+        from zkcoord.kafka.metadata import KafkaMetadata
+
+        metadata = KafkaMetadata(servers, config)
+        line = Line("zkcoord-topics", {ASK: metadata.answer}, lambda done: self._driver.put(done), self._die)
+        line.start()
+        return line
+
+    def _die(self, error: BaseException) -> None:
+        self._driver.ask("abandon", error)
+
     def _fail(self, error: ZkcoordError) -> None:
         self._driver.ask("abandon", error)
 
@@ -127,6 +149,18 @@ class Coordinator:
         emit_fields(name, fields)
         if name == "elected" and self._on_serving is not None:
             self._on_serving(fields["coordinator"], fields["epoch"])
+
+
+def _standing(coordinator_id: int | None, layout: Layout, assignors: Iterable[str]) -> dict[str, Any]:
+    """The fields of Election that this program gives."""
+    made = partial(first_revision_writes, layout_name=layout.name, tree_id=new_tree_id(), topics=layout.source)
+    return {
+        "wanted_id": coordinator_id,
+        "description": _description(assignors),
+        "first_reads": first_revision_reads(layout.name),
+        "first_writes": made,
+        "revisions": served(),
+    }
 
 
 def _no_assignor(name: str, why: str) -> None:

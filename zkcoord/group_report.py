@@ -30,15 +30,12 @@ from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
 from zkcoord.tree.paths import (
-    BROKERS,
     CANDIDATES,
     EPOCH,
     RECORDS,
     ROOT,
-    TOPICS,
     Layout,
     Place,
-    layout_named,
 )
 from zkcoord.tree.reading import roots, wants
 from zkcoord.tree.record import decode_record
@@ -134,7 +131,7 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
     if schema is None:
         raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
     refuse_newer(schema)
-    layout = layout_named(schema.layout)
+    layout = schema.place
     leader, epoch = tree.read([Read(layout.coordinator), Read(EPOCH)])
     number: int | None = None
     try:
@@ -237,7 +234,7 @@ class _Reading:
     def __init__(self, tree: BlockingTree, layout: Layout, group: str) -> None:
         self._tree, self._layout, self._group = tree, layout, group
         self._problems: dict[str, str] = {}
-        self._topics = KnownTopics()
+        self._topics = KnownTopics(layout)
         self._modes = ModeWatch(group)  # it finds old members only where there can be any
 
     def report(self) -> GroupReport:
@@ -304,7 +301,7 @@ class _Reading:
 
     def _whole(self, nodes: GroupNodes, protocols: tuple[int, int]) -> GroupNodes:
         """The group with its whole view."""
-        root, listed = self._read([Read(ROOT), Read(TOPICS, Kind.CHILDREN)])
+        root, listed = self._read([Read(ROOT), Read(self._layout.topics, Kind.CHILDREN)])
         self._topics.listed = frozenset(listed.children) if listed.exists else None
         members = expanded(nodes.view.members, cache(self._taken))
         nodes = replace(nodes, view=replace(nodes.view, members=members))
@@ -326,7 +323,7 @@ class _Reading:
         return dict.fromkeys(topics, wildcard.threads)
 
     def _read_topics(self, topics: Collection[str]) -> None:
-        for node in self._read(Read(f"{TOPICS}/{topic}") for topic in sorted(topics)):
+        for node in self._read(Read(self._layout.topic(topic)) for topic in sorted(topics)):
             try:
                 if self._topics.take(node) is None:
                     self._problems[node.path] = "there is no such topic: create it, or correct the subscription"
@@ -335,8 +332,9 @@ class _Reading:
 
     def _read_racks(self) -> dict[int, str | None]:
         """The racks of brokers, as a coordinator would know them that takes over now."""
-        (listed,) = self._read([Read(BROKERS, Kind.CHILDREN)])
-        numbers = {f"{BROKERS}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
+        (listed,) = self._read([Read(self._layout.brokers, Kind.CHILDREN)])
+        above = self._layout.brokers
+        numbers = {f"{above}/{name}": number for name in listed.children if (number := broker_id(name)) is not None}
         known: dict[int, str | None] = {}
         for node in self._read(Read(path) for path in numbers):
             with suppress(CorruptError):  # as a broker that is away

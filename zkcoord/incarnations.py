@@ -8,10 +8,10 @@ from zkcoord.core.view import TopicChange
 from zkcoord.errors import CorruptError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig
-from zkcoord.tree.paths import ROOT, SCHEMA, TOPICS, layout_named
+from zkcoord.tree.paths import ROOT, SCHEMA
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Node, Read
-from zkcoord.tree.topic import Mark, MarkSeen, change_of, decode_mark, topic_of
+from zkcoord.tree.topic import MIRRORED_CZXID, Mark, MarkSeen, change_of, decode_mark, topic_of
 
 Reads = Callable[[Sequence[Read]], Sequence[Node]]
 
@@ -34,18 +34,18 @@ def incarnations_in(read: Reads, group: str, topics: Collection[str]) -> dict[st
     schema, root = read([Read(SCHEMA), Read(ROOT)])
     if not schema.exists or root.stat is None:
         return {}
-    layout = layout_named(decode_schema(schema.data).layout)
+    layout = decode_schema(schema.data).place
     marks = read([Read(layout.mark(group, topic)) for topic in named])
-    nodes = read([Read(f"{TOPICS}/{topic}") for topic in named])
+    nodes = read([Read(layout.topic(topic)) for topic in named])
     found = {}
     for topic, seen, node in zip(named, marks, nodes, strict=True):
-        number = _number(topic, seen, node, root.stat.czxid)
+        number = _number(topic, seen, node, root.stat.czxid, mirrored=layout.mirrored)
         if number:
             found[topic] = number
     return found
 
 
-def _number(topic: str, seen: Node, node: Node, root_czxid: int) -> int:
+def _number(topic: str, seen: Node, node: Node, root_czxid: int, *, mirrored: bool) -> int:
     """The number in the mark, or the next one if the topic was created again since; 0: not known."""
     if seen.stat is None or node.stat is None:
         return 0
@@ -56,6 +56,7 @@ def _number(topic: str, seen: Node, node: Node, root_czxid: int) -> int:
         return 0
     if mark is None:
         return 0
-    present = Mark(incarnation=1, topic_id=topic_id, czxid=node.stat.czxid, root_czxid=root_czxid)
+    czxid = MIRRORED_CZXID if mirrored else node.stat.czxid
+    present = Mark(incarnation=1, topic_id=topic_id, czxid=czxid, root_czxid=root_czxid)
     again = change_of(MarkSeen(mark, seen.stat.version), present) is TopicChange.RECREATED
     return mark.incarnation + again

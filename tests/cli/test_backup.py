@@ -175,7 +175,7 @@ def test_a_file_that_is_not_whole_restores_nothing(
 def test_a_tree_of_another_layout_is_refused(restore: Any, other: World) -> None:
     upgrade(other.tree, run_id="test", layout="legacy")
     code, _, text = restore(other)
-    assert (code, "the tree has layout legacy and revision 0002, the backup draft and 0002" in text) == (7, True)
+    assert (code, "the tree has layout legacy and revision 0003, the backup draft and 0003" in text) == (7, True)
 
 
 def test_f131_a_mark_in_a_copy_has_no_zxids_that_may_coincide_and_in_the_tree_itself_it_keeps_its_own(

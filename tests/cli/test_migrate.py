@@ -46,8 +46,8 @@ def test_a_tree_is_made_once(chroot: str, run: Run) -> None:
 
     assert [r.exit_code for r in (before, made, after, again)] == [0, 0, 0, 0]
     assert before.stdout == "no zkcoord tree yet\n"
-    assert made.stdout == "revision 0002: 7 operations\n"
-    assert after.stdout == "0002 (head), layout draft\n"
+    assert made.stdout == "revision 0003: 7 operations\n"
+    assert after.stdout == "0003 (head), layout draft\n"
     assert again.stdout == "nothing to do\n"
 
 
@@ -74,7 +74,9 @@ def test_for_programs_each_batch_is_an_object(chroot: str, run: Run) -> None:
         "revision": "0001",
         "layout": "legacy",
         "tree_id": json.loads(batch["writes"][2]["data"])["tree_id"],
-        "head": "0002",
+        "topics": "zookeeper",
+        "cluster_id": "",
+        "head": "0003",
         "migration": None,
     }
 
@@ -83,7 +85,7 @@ def test_check_tells_a_tree_that_is_not_at_head(chroot: str, run: Run) -> None:
     result = run("migrate", "current", "--check", "--zookeeper", chroot)
 
     assert (result.exit_code, result.stdout) == (7, "no zkcoord tree yet\n")
-    assert result.stderr == "error: the tree is not at revision 0001 or 0002: run `zkcoord migrate upgrade`\n"
+    assert result.stderr == "error: the tree is not at revision 0001 or 0002 or 0003: run `zkcoord migrate upgrade`\n"
 
 
 def test_check_tells_a_tree_that_is_newer_than_the_program(chroot: str, run: Run) -> None:
@@ -171,12 +173,22 @@ def test_a_way_back_and_a_stamp_are_shown_first_and_then_carried_out(chroot: str
     after = run("migrate", "current", "--zookeeper", chroot)
     wrong = run("migrate", "downgrade", "0002", "--layout", "draft", "--zookeeper", chroot)
 
-    assert planned.stdout.splitlines()[0::3][:2] == ["# begin 0002 -> 0001", "# end 0002 -> 0001"]
-    assert untouched.stdout == "0002 (head), layout draft\n"
-    assert back.stdout.splitlines() == ["begin 0002 -> 0001: 2 operations", "end 0002 -> 0001: 1 operations"]
+    assert [line for line in planned.stdout.splitlines() if line.startswith("#")] == [
+        "# begin 0003 -> 0002",
+        "# end 0003 -> 0002",
+        "# begin 0002 -> 0001",
+        "# end 0002 -> 0001",
+    ]
+    assert untouched.stdout == "0003 (head), layout draft\n"
+    assert [line.partition(":")[0] for line in back.stdout.splitlines()] == [
+        "begin 0003 -> 0002",
+        "end 0003 -> 0002",
+        "begin 0002 -> 0001",
+        "end 0002 -> 0001",
+    ]
     assert (served.exit_code, served.stdout) == (0, "0001, layout draft\n")
     assert again.stdout == "nothing to do\n"
-    assert (stamped.stdout, after.stdout) == ("stamp 0002: 2 operations\n", "0002 (head), layout draft\n")
+    assert (stamped.stdout, after.stdout) == ("stamp 0003: 2 operations\n", "0003 (head), layout draft\n")
     assert (wrong.exit_code, "No such option" in wrong.stderr) == (2, True)
 
 
@@ -209,7 +221,7 @@ def test_a_dump_of_old_consumers_alone_is_refused_as_their_tree_is(chroot: str, 
     planned = run("migrate", "upgrade", "--layout", "legacy", "--dump", str(file))
 
     assert (refused.exit_code, "old consumers use this tree" in refused.stderr) == (7, True)
-    assert planned.stdout.splitlines()[0] == "# revision 0002"
+    assert planned.stdout.splitlines()[0] == "# revision 0003"
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", None])

@@ -11,6 +11,7 @@ from zkcoord.core.view import Wildcard
 from zkcoord.member.topic_check import IDLE_MS, TopicCheck
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree import topic_filter
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 
 FOUND = Stat(0, 1, 0)
@@ -29,7 +30,7 @@ class Bench:
     def session(self, **found: bool) -> Tracker:
         """A new session in which these topics exist, or do not."""
         tracker = Tracker()
-        self.check.begin(tracker)
+        self.check.begin(tracker, DRAFT)
         nodes = [
             Node(read.path, Kind.DATA, FOUND if found[read.path.removeprefix("/brokers/topics/")] else None)
             for read in tracker.take(1)
@@ -71,7 +72,7 @@ class WildcardBench:
     def session(self, *topics: str, idle: bool = True) -> list[str]:
         """A new session of a member that holds nothing; what it reads of these topics."""
         tracker = Tracker()
-        self.check.begin(tracker)
+        self.check.begin(tracker, DRAFT)
         for now_ms in (5, IDLE_MS + 4, IDLE_MS + 5, IDLE_MS + 6):
             self.check.member(tracker, now_ms, idle=idle)
         reads = tracker.take(1)

@@ -209,7 +209,7 @@ def test_each_revision_of_the_project_goes_forward_and_back_on_trees_of_both_lay
     tree.set("/zkcoord/schema", encode_schema(Schema(revision="0001", layout=layout)))  # of an earlier release
     for here, there in ((tree, None), (Rehearsal(tree), tree.data())):
         upgrade(here, run_id="ann-1")
-        named = Schema(revision="0002", layout=layout, tree_id="5e0b")
+        named = Schema(revision="0003", layout=layout, tree_id="5e0b")
         assert current(here) == named
         downgrade(here, goal="0001", run_id="ann-1")
         assert current(here) == Schema(revision="0001", layout=layout, tree_id="5e0b")

@@ -288,4 +288,4 @@ def test_the_layout_draft_is_not_made_where_old_consumers_are_and_legacy_is() ->
         upgrade(tree, run_id="ann-1")
     assert tree.data() == before
     upgrade(tree, run_id="ann-1", layout="legacy")
-    assert current(tree) == Schema(revision="0002", layout="legacy", tree_id=ID)
+    assert current(tree) == Schema(revision="0003", layout="legacy", tree_id=ID)

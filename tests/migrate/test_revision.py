@@ -105,7 +105,7 @@ def test_trees_at_the_revision_before_are_served_where_the_revision_says_so(tmp_
         file.write_text(file.read_text(encoding="utf-8") + "\nserves_before = True\n", encoding="utf-8")
 
     assert [served(history(tmp_path)[:n]) for n in (2, 3, 4)] == [("0002",), ("0002", "0003"), ("0002", "0003", "0004")]
-    assert served() == ("0001", "0002")
+    assert served() == ("0001", "0002", "0003")
 
 
 def test_a_gap_in_the_line_is_a_bug(tmp_path: Path) -> None:

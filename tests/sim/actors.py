@@ -16,6 +16,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.core.view import OFFSET_STORE
 from zkcoord.member.role import MemberSettings, MembershipRole
 from zkcoord.migrate import first_revision_reads, first_revision_writes, served
+from zkcoord.serving.asker import Asker
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.journal.recorder import Pages, make_loop
 from zkcoord.shell.loop import Loop
@@ -41,23 +42,26 @@ def coordinator(
     layout: Layout | None = None,
     assignors: Mapping[str, Assignor] = ASSIGNORS,
     description: bytes | None = None,
+    kafka: Callbacks | None = None,
     **settings: Any,
 ) -> ProductActor:
-    """A coordinator's process; with `pages` it keeps a journal there; `description`: what its candidate's node says."""
+    """A coordinator's process; with `pages` it keeps a journal there; `description`: what its candidate's node says;
+    `kafka`: answers its questions about topics."""
     layout = layout or process.world.layout
     given = {
         "wanted_id": None,
         "description": description or json.dumps({"host": process.client}).encode(),
         "first_reads": first_revision_reads(layout.name),
-        "first_writes": partial(first_revision_writes, layout_name=layout.name, tree_id="5e0b"),
+        "first_writes": partial(first_revision_writes, layout_name=layout.name, tree_id="5e0b", topics=layout.source),
         "revisions": served(),
     }
 
     def events(name: str, fields: Mapping[str, Any]) -> None:
         process.world.trace(process.client, name, fields)
 
-    loop, told, step = make_loop(pages, process.open_session, process.inbox.put, events)
-    role = CoordinatorRole(loop, layout, given, told, assignors, **settings)
+    loop, told, step, calls = make_loop(pages, process.open_session, process.inbox.put, events, kafka)
+    asker = None if calls is None else Asker(calls)
+    role = CoordinatorRole(loop, layout, given, told, assignors, asker=asker, **settings)
     loop.run_role(role, told)
     actor = ProductActor(loop, role)
     actor.step = step

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.sim.field import Facts, Field, parsed
 
@@ -21,13 +22,21 @@ def offsets_are_dropped_only_with_their_topic(facts: Facts, field: Field) -> Ite
             continue
         mark = parsed(field.ensemble.data(field.mark(group, topic)) or b"")
         mark = next((old for g, t, old, _ in facts.marks if (g, t) == (group, topic)), mark)
-        stat = field.ensemble.stat(f"/brokers/topics/{topic}")
-        if stat is not None and str(stat.czxid) == mark.get("czxid"):
+        if _stands(field, topic, mark):
             yield f"the offset of {value.partition} was dropped, its topic is still the one that was marked"
         for (holding_group, partition), holding in field.holdings.items():
             reading = (group, holding.consumer) in field.registrations
             if reading and holding_group == group and partition.topic == topic:
                 yield f"the offset of {value.partition} was dropped while {holding.consumer} reads {partition}"
+
+
+def _stands(field: Field, topic: str, mark: Mapping[str, Any]) -> bool:
+    """True when the topic that was marked is there: by its id if both have one, else by its node."""
+    path = f"/brokers/topics/{topic}"
+    stat, topic_id = field.ensemble.stat(path), parsed(field.ensemble.data(path) or b"").get("topic_id")
+    if stat is not None and topic_id and mark.get("topic_id"):
+        return bool(topic_id == mark["topic_id"])
+    return stat is not None and str(stat.czxid) == mark.get("czxid")
 
 
 def _is_deleted(field: Field, group: str) -> bool:
@@ -46,17 +55,18 @@ def incarnations_only_grow(facts: Facts, field: Field) -> Iterator[str]:
             continue
         number, highest = int(new["incarnation"]), field.incarnations.get((group, topic), 0)
         same = old.get("czxid") == new["czxid"] or old.get("root_czxid") != new["root_czxid"]
+        if old.get("topic_id") and new["topic_id"]:
+            same = old["topic_id"] == new["topic_id"]
         if not old and number <= highest:
             yield f"the mark of {topic} in {group} began again at {number}, after {highest}"
-        elif old and number != int(old["incarnation"]) + (not same) and old.get("topic_id") is None:
+        elif old and number != int(old["incarnation"]) + (not same):
             yield f"the mark of {topic} in {group} went from {old} to {new}"
 
 
 def of_another_topic(field: Field, group: str, topic: str) -> bool:
     """True when the group's mark tells of another topic of that name than stands now, or of one that is gone."""
     mark = parsed(field.ensemble.data(field.mark(group, topic)) or b"")
-    stat = field.ensemble.stat(f"/brokers/topics/{topic}")
-    return bool(mark) and (stat is None or mark.get("czxid") != str(stat.czxid))
+    return bool(mark) and not _stands(field, topic, mark)
 
 
 def no_offset_outlives_its_topic(field: Field) -> Iterator[str]:

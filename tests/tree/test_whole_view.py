@@ -9,6 +9,7 @@ import pytest
 
 from zkcoord.core.view import GroupView, Instance, Member, TopicChange, Wildcard
 from zkcoord.tree.known_topics import KnownTopics
+from zkcoord.tree.paths import DRAFT
 from zkcoord.tree.snapshot import Kind, Node, Stat
 from zkcoord.tree.topic import Mark, MarkSeen
 from zkcoord.tree.view import GroupNodes
@@ -21,7 +22,7 @@ NODES = GroupNodes(view=GroupView(group="g"), marks={"t": MarkSeen(MARK, 0)})
 
 def topics(*, czxid: int = 7, listed: frozenset[str] | None = T, exists: bool = True) -> KnownTopics:
     """The topic t with two partitions, both with a replica on broker 1."""
-    known = KnownTopics()
+    known = KnownTopics(DRAFT)
     known.listed = listed
     data = json.dumps({"version": 1, "partitions": {"0": [1], "1": [1]}}).encode()
     known.take(Node("/brokers/topics/t", Kind.DATA, Stat(0, czxid, 0) if exists else None, data))

@@ -77,7 +77,7 @@ def _tree(tree: BlockingTree) -> tuple[Layout, str]:
     refuse_newer(schema)
     if read_mark(schema) is not None:
         raise SchemaError("a migration is in progress: end it first (`zkcoord migrate upgrade`)")
-    return layout_named(schema.layout), schema.revision
+    return schema.place, schema.revision
 
 
 def _check_node(layout: Layout, node: Saved) -> None:

@@ -11,9 +11,10 @@ from zkcoord.cli.options import Command, Settings, at_least, number_option, pass
 from zkcoord.cli.output import print_json
 from zkcoord.core.retention import RETENTION_MS
 from zkcoord.errors import UnavailableError
+from zkcoord.serving.asker import INTERVAL_MS
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.signals import stopping
-from zkcoord.tree.paths import LAYOUTS
+from zkcoord.tree.paths import FROM_ZOOKEEPER, LAYOUTS, TOPIC_SOURCES
 
 COLLECTOR = (100_000, 20, 100)
 """How often Python looks for garbage in cycles, in a coordinator and in `zkcoord consume`. They keep up to a million
@@ -37,6 +38,19 @@ small values and make hardly a cycle: looking each 700 new ones, as is usual, co
     text="A group without members and offsets is forgotten after this.",
     least=1,
 )
+@click.option(
+    "--topics",
+    type=click.Choice(TOPIC_SOURCES),
+    default=FROM_ZOOKEEPER,
+    show_default=True,
+    help="Where topics come from: Kafka's nodes in ZooKeeper, or its metadata (needs --bootstrap-servers).",
+)
+@number_option(
+    "--topics-interval-ms",
+    default=INTERVAL_MS,
+    text="How often Kafka is asked, where topics come from its metadata.",
+    least=1,
+)
 @click.option("--journal", metavar="FOLDER", help="Keep a journal of every step there; scripts/replay plays it again.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics and health there.")
 @pass_settings
@@ -46,6 +60,8 @@ def coordinator(
     layout: str,
     session_timeout_ms: int,
     group_retention_ms: int,
+    topics: str,
+    topics_interval_ms: int,
     journal: str | None,
     metrics: str | None,
 ) -> None:
@@ -74,6 +90,10 @@ def coordinator(
         layout,
         session_timeout_ms=session_timeout_ms,
         group_retention_ms=group_retention_ms,
+        topics=topics,
+        bootstrap_servers=settings.kafka_address(),
+        kafka_config=settings.kafka_settings(),
+        topics_interval_ms=topics_interval_ms,
         zookeeper_config=settings.zookeeper_settings(),
         journal=journal,
         on_serving=serving,

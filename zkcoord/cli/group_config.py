@@ -19,7 +19,7 @@ from zkcoord.migrate import BlockingTree
 from zkcoord.settings import SESSION_TIMEOUT_MS
 from zkcoord.subscription import check_name
 from zkcoord.tree.codec import compact, corrupt, partition_of
-from zkcoord.tree.paths import TOPICS, Layout
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.record import POLICY_KEYS, WHAT, decode_record, encode_record
 from zkcoord.tree.registration import decode_registration
 from zkcoord.tree.snapshot import Kind, Read
@@ -52,7 +52,7 @@ def config(settings: Settings, name: str, pairs: tuple[str, ...]) -> None:
             record: GroupRecord | None = edit_record(tree, layout, name, lambda now: changed(now, chosen), new=True)
         else:
             record = read_record(tree, layout, name)
-        absent = _absent(tree, chosen)
+        absent = _absent(tree, layout, chosen)
         grace_ms = record.policy.evict_grace_ms if record is not None else None
         timeouts_ms = _session_timeouts_ms(tree, layout, name) if grace_ms is not None else []
     if record is None and not known:
@@ -115,12 +115,12 @@ def _chosen(pairs: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
-def _absent(tree: BlockingTree, chosen: Mapping[str, str]) -> list[str]:
+def _absent(tree: BlockingTree, layout: Layout, chosen: Mapping[str, str]) -> list[str]:
     """Return keys that decide about a partition which does not exist now, with what exists in its place."""
     about = {key: partition_of(key.partition(".")[2]) for key, value in chosen.items() if value}
     keys = {key: partition for key, partition in about.items() if partition is not None}
     topics = sorted({partition.topic for partition in keys.values()})
-    nodes = tree.read([Read(f"{TOPICS}/{topic}") for topic in topics]) if topics else ()
+    nodes = tree.read([Read(layout.topic(topic)) for topic in topics]) if topics else ()
     known: dict[str, tuple[int, ...] | None] = {}
     for topic, node in zip(topics, nodes, strict=True):
         with suppress(CorruptError):  # nobody can tell: `describe` names it

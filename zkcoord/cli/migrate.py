@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from zkcoord.cli.migrate_move import move
+from zkcoord.cli.migrate_topics import topics_command
 from zkcoord.cli.options import Group, Settings, pass_settings
 from zkcoord.cli.output import print_json, table
 from zkcoord.cli.requesting import who
@@ -35,7 +36,7 @@ from zkcoord.migrate import (
     upgrade,
 )
 from zkcoord.offsets import backup_file
-from zkcoord.tree.paths import KAFKA, LAYOUTS
+from zkcoord.tree.paths import FROM_ZOOKEEPER, KAFKA, LAYOUTS
 from zkcoord.tree.writes import CheckNode, CreateNode, DeleteNode, SetNode, Transaction, Write
 
 
@@ -59,6 +60,8 @@ def current_(settings: Settings, check: bool) -> None:
                 "revision": schema and schema.revision,
                 "layout": schema and schema.layout,
                 "tree_id": schema and schema.tree_id,
+                "topics": schema and schema.topics,
+                "cluster_id": schema and schema.cluster_id,
                 "head": head,
                 "migration": mark and mark.document(),
             }
@@ -66,7 +69,8 @@ def current_(settings: Settings, check: bool) -> None:
     elif schema is None:
         click.echo("no zkcoord tree yet")
     else:
-        click.echo(f"{schema.revision}{' (head)' if schema.revision == head else ''}, layout {schema.layout}")
+        source = f", topics from {schema.topics}" if schema.topics != FROM_ZOOKEEPER else ""
+        click.echo(f"{schema.revision}{' (head)' if schema.revision == head else ''}, layout {schema.layout}{source}")
         if mark is not None:
             click.echo(f"in progress: {mark.old} -> {mark.new}, run {mark.run}")
     if check and schema is not None:
@@ -171,8 +175,18 @@ def new_(settings: Settings, name: str, folder: str | None, dry_run: bool) -> No
 def _tree(settings: Settings, dry_run: bool, dump: str | None) -> Iterator[tuple[BlockingTree, Report]]:
     """Yield the tree that a command changes (a rehearsal of it for a dry run), and what tells of each batch."""
 
+    report = _report(settings, dry_run or dump is not None)
+    if dump is not None:
+        yield Rehearsal(_dumped(dump)), report
+        return
+    with settings.tree() as tree:
+        yield Rehearsal(tree) if dry_run else tree, report
+
+
+def _report(settings: Settings, shown: bool) -> Report:
+    """What tells of each batch; `shown`: with its operations, since they are not carried out."""
+
     def report(transaction: Transaction) -> None:
-        shown = dry_run or dump is not None
         if settings.json:
             print_json({"why": transaction.why, "dry_run": shown, "writes": [_document(w) for w in transaction.writes]})
         elif shown:
@@ -180,11 +194,7 @@ def _tree(settings: Settings, dry_run: bool, dump: str | None) -> Iterator[tuple
         else:
             click.echo(f"{transaction.why}: {len(transaction.writes)} operations")
 
-    if dump is not None:
-        yield Rehearsal(_dumped(dump)), report
-        return
-    with settings.tree() as tree:
-        yield Rehearsal(tree) if dry_run else tree, report
+    return report
 
 
 def _dumped(name: str) -> Dump:
@@ -204,6 +214,7 @@ def _nothing_to_do(settings: Settings, done: bool) -> None:
 
 
 migrate.add_command(move)
+migrate.add_command(topics_command(_report))
 
 
 def _run_id() -> str:

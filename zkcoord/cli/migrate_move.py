@@ -24,7 +24,7 @@ from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.side import Side
 from zkcoord.settings import TOOL_TIMEOUT_MS
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import LAYOUTS, layout_named
+from zkcoord.tree.paths import LAYOUTS
 
 COLUMNS = ("GROUP", "OFFSETS", "FROM-KAFKA", "NODES", "STATE")
 
@@ -105,7 +105,7 @@ def _side(tree: BlockingTree, address: str) -> tuple[Side, str]:
         raise SchemaError(f"{address}: a migration is in progress: end it first (`zkcoord migrate upgrade`)")
     if not schema.tree_id:
         raise SchemaError(f"the tree at {address} has no id: run `zkcoord migrate upgrade` there first")
-    layout = layout_named(schema.layout)
+    layout = schema.place
     return Side(tree=tree, layout=layout, tree_id=schema.tree_id, address=address), schema.revision
 
 

@@ -19,7 +19,7 @@ from zkcoord.cli.requesting import read_record, who
 from zkcoord.errors import CorruptError, UnavailableError, UsageError, ZkcoordError
 from zkcoord.migrate import BlockingTree, Mark, current, plan
 from zkcoord.shell.ports import Outcome
-from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout, layout_named
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.schema import Schema, encode_schema
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.writes import SetNode, Transaction
@@ -72,7 +72,7 @@ def obstacles_of(tree: BlockingTree, schema: Schema | None) -> list[str]:
         noun = "coordinator" if len(listed.children) == 1 else "coordinators"
         found.append(f"{noun} {', '.join(listed.children)}: stop them (a killed one goes with its session)")
     if schema is not None:
-        layout = layout_named(schema.layout)
+        layout = schema.place
         there = {group: members for group in _groups(tree, layout) if (members := ours(tree, layout, group))}
         found += [f"group {group}: {named(members)}: stop them" for group, members in sorted(there.items())]
         found += [why for group in _groups(tree, layout) if (why := _offsets_elsewhere(tree, layout, group))]
@@ -101,7 +101,7 @@ def take_away(tree: BlockingTree, schema: Schema | None) -> None:
     """
     if schema is not None:
         _begin(tree, schema)
-        layout = layout_named(schema.layout)
+        layout = schema.place
         try:
             for group in _groups(tree, layout) if layout.adopts else ():
                 release(tree, layout, group, _refuse)

@@ -264,11 +264,14 @@ class KafkaClient:
 
         (It names no topic in its question: a broker may create a missing topic that is asked for by name.)
         """
-        topics = self._list_topics((timeout_ms or self._timeout_ms) / 1000).topics
+        topics = self.list_topics((timeout_ms or self._timeout_ms) / 1000).topics
         return tuple(sorted(TopicPartition(name, n) for name, topic in topics.items() for n in topic.partitions))
 
-    def _list_topics(self, timeout_seconds: float) -> Any:
-        """Ask in several short waits, so that refused credentials are noticed as soon as brokers refuse them."""
+    def list_topics(self, timeout_seconds: float) -> Any:
+        """Return librdkafka's description of the cluster and all its topics.
+
+        It is asked for in several short waits, so that refused credentials are noticed as soon as brokers refuse them.
+        """
         module, admin = librdkafka(), self.admin()
         deadline, denied = time.monotonic() + timeout_seconds, self._denied
         for seconds in (*CHECK_SECONDS, timeout_seconds):

@@ -9,7 +9,7 @@ from zkcoord.errors import CorruptError, UsageError
 from zkcoord.legacy.inventory import Cluster, GroupNodes
 from zkcoord.tree.broker import broker_id
 from zkcoord.tree.bulk import Reading, children, data, data_below, two_levels
-from zkcoord.tree.paths import BROKERS, LEGACY, SCHEMA, TOPICS
+from zkcoord.tree.paths import DRAFT, LEGACY, SCHEMA, Layout
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.topic import topic_of
@@ -22,11 +22,13 @@ _DRAFT = frozenset({"groups", "coordinator"})  # what zkcoord's layout `draft` h
 
 
 def read_cluster(read: Reading) -> Cluster:
-    """All topics and brokers."""
-    topics, brokers = read([Read(TOPICS, Kind.CHILDREN), Read(BROKERS, Kind.CHILDREN)])
+    """All topics and brokers, read where the tree has them."""
+    (schema,) = read([Read(SCHEMA)])
+    layout = _layout(schema)
+    topics, brokers = read([Read(layout.topics, Kind.CHILDREN), Read(layout.brokers, Kind.CHILDREN)])
     known: dict[str, tuple[int, ...]] = {}
     unreadable: dict[str, str] = {}
-    for name, node in zip(topics.children, data(read, [f"{TOPICS}/{name}" for name in topics.children]), strict=True):
+    for name, node in zip(topics.children, data(read, [layout.topic(name) for name in topics.children]), strict=True):
         try:
             if node.exists:
                 known[name] = topic_of(name, node.data).partitions
@@ -45,10 +47,15 @@ def group_names(read: Reading) -> tuple[str, ...]:
 
 
 def _is_draft(schema: Node) -> bool:
+    return schema.exists and _layout(schema).name == DRAFT.name
+
+
+def _layout(schema: Node) -> Layout:
+    """The layout of the tree; that of old consumers where there is none, or nobody can read its schema."""
     try:
-        return schema.exists and decode_schema(schema.data).layout == "draft"
-    except CorruptError:
-        return False
+        return decode_schema(schema.data).place if schema.exists else LEGACY
+    except (CorruptError, UsageError):
+        return LEGACY
 
 
 def read_groups(read: Reading, names: Sequence[str]) -> Iterator[GroupNodes | tuple[str, str]]:

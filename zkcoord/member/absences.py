@@ -78,11 +78,14 @@ class Absences:
         self._coordinator = CoordinatorCheck(group, events)
         self._idle = True  # when it was last asked
 
-    def begin(self, tracker: Tracker) -> None:
+    def begin(self) -> None:
         """A session begins."""
         self._idle = True
-        self._topics.begin(tracker)
         self._coordinator.begin()
+
+    def join(self, tracker: Tracker, layout: Layout) -> None:
+        """It is about to register in a tree of this layout: have the topics looked for."""
+        self._topics.begin(tracker, layout)
 
     def member(self, tracker: Tracker, layout: Layout, now_ms: int, *, idle: bool) -> None:
         """It is a member, and holds something or not. Asked at each step: one that goes on holding misses nothing."""

@@ -18,7 +18,7 @@ from zkcoord.errors import CorruptError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.known_topics import KnownTopics
-from zkcoord.tree.paths import TOPICS, Address, Layout, Place, partition_numbers
+from zkcoord.tree.paths import Address, Layout, Place, partition_numbers
 from zkcoord.tree.record import decode_record
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic import decode_mark
@@ -37,7 +37,7 @@ class Neighbourhood:
     def __init__(self, layout: Layout, group: str, tracker: Tracker, stores: tuple[str, ...]) -> None:
         """`stores`: the offset stores that the consumer can use."""
         self._layout, self._group, self._tracker, self._stores = layout, group, tracker, stores
-        self._modes, self._topics = ModeWatch(group), KnownTopics()
+        self._modes, self._topics = ModeWatch(group), KnownTopics(layout)
         self._adoption: Adoption | None = None
         self._record_version = 0
         self._record_path = layout.record(group)
@@ -68,8 +68,8 @@ class Neighbourhood:
         for path, kind in sorted(known - keys, key=str):
             self._tracker.unwant(path, kind)
             del self._wanted[path, kind]
-            if path.startswith(f"{TOPICS}/"):
-                self._topics.drop(path.removeprefix(f"{TOPICS}/"))
+            if path.startswith(below := self._layout.topic("")):
+                self._topics.drop(path.removeprefix(below))
         self._follow(*sorted(keys - known, key=str), watch=watch)
         return not keys <= known
 
@@ -85,10 +85,10 @@ class Neighbourhood:
         self._current = False
         if self._seen_ms is None:
             self._seen_ms = now_ms
-        if node.path == TOPICS:
+        if node.path == self._layout.topics:
             self._topics.listed = frozenset(node.children) if node.exists else None
             self._topics.changes += 1
-        elif node.path.startswith(f"{TOPICS}/"):
+        elif node.path.startswith(self._layout.topic("")):
             self._topics.changes += 1
             self._topic(node)
         elif (address := self._layout.parse(node.path)) is not None:
@@ -139,8 +139,9 @@ class Neighbourhood:
         for name in self._modes.neighbours.unreadable:  # who made it may be about to write it
             self._tracker.watch(self._layout.registration(self._group, name), Kind.DATA, True)
         needed = self._modes.topics(self._adoption, self._topics.listed or frozenset())
-        topics = {(f"{TOPICS}/{topic}", Kind.DATA) for topic in needed}
-        if self._follow_only(TOPICS, topics | ({(TOPICS, Kind.CHILDREN)} if old else set())):
+        above = self._layout.topics
+        topics = {(self._layout.topic(topic), Kind.DATA) for topic in needed}
+        if self._follow_only(above, topics | ({(above, Kind.CHILDREN)} if old else set())):
             return None
         mode, before = self._modes.mode(self._adoption, self._topics, now_ms), self._now
         share = before.share if mode is before.mode else mode.share_of(consumer_id)

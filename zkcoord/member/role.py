@@ -32,7 +32,7 @@ from zkcoord.shell.loop import Events, Loop
 from zkcoord.shell.ports import Callbacks, CallDone, CommitDone, Request
 from zkcoord.tree.member import MemberPaths
 from zkcoord.tree.member_plan import encode_member_status
-from zkcoord.tree.paths import SCHEMA, layout_named
+from zkcoord.tree.paths import SCHEMA
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Node
 
@@ -111,7 +111,7 @@ class MembershipRole:
         self._session_id = session_id
         self.lease = Lease(session_timeout_ms)
         self._loop.tracker.want(SCHEMA, watch=True, scope=FIRST)
-        self._absences.begin(self._loop.tracker)
+        self._absences.begin()
 
     def session_resumed(self, session_timeout_ms: int, now_ms: int) -> None:
         """The same session again: everything is being read, after a sync that also tells the lease."""
@@ -297,10 +297,11 @@ class MembershipRole:
             return
         try:
             schema = decode_schema(self._schema.data)
-            layout = layout_named(schema.layout)
+            layout = schema.place
         except ZkcoordError as error:
             raise SchemaError(f"{SCHEMA}: {error}: an operator must restore it") from error
         settings = self._settings
+        self._absences.join(self._loop.tracker, layout)
         consumer_id = layout.consumer_id(settings.new_id())
         paths = MemberPaths(layout=layout, group=settings.group, consumer_id=consumer_id)
         log = None if self._log is None else LogCalls(self._log, self._calls, self._commit_log(schema.tree_id))

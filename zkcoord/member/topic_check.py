@@ -9,13 +9,16 @@ from zkcoord.core.view import Wildcard
 from zkcoord.errors import CorruptError
 from zkcoord.shell.loop import Events
 from zkcoord.shell.tracker import Tracker
-from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.paths import DRAFT, Layout
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic_filter import taken
 
 SCOPE = "topics"
-BELOW = f"{TOPICS}/"
-BUT_WHERE = "or the chroot (it must be that of Kafka's brokers)"
+BUT_WHERE = {
+    False: "or the chroot (it must be that of Kafka's brokers)",
+    True: "or the coordinator's --bootstrap-servers (they must be those of this cluster)",
+}
+"""By whether the coordinator mirrors the topics: what is wrong where the topic exists."""
 
 IDLE_MS = 10_000
 """A member with a wildcard that held nothing for so long looks at the list of topics, which may be a long one."""
@@ -26,15 +29,17 @@ class TopicCheck:
 
     def __init__(self, group: str, topics: Sequence[str], wildcard: Wildcard | None, events: Events) -> None:
         self._group, self._topics, self._wildcard, self._events = group, tuple(topics), wildcard, events
+        self._layout = DRAFT  # of the tree, once it is known
         self._told: set[str] = set()  # missing, when it was last looked for; a wildcard by its regex
         self._idle_since_ms: int | None = None
         self._looks = False  # at the list, in this session
 
-    def begin(self, tracker: Tracker) -> None:
-        """A session begins: have the topics read."""
+    def begin(self, tracker: Tracker, layout: Layout) -> None:
+        """It registers in a tree of this layout: have the topics read."""
+        self._layout = layout
         self._idle_since_ms, self._looks = None, self._wildcard is not None
         for topic in self._topics:
-            tracker.want(f"{BELOW}{topic}", scope=SCOPE)
+            tracker.want(layout.topic(topic), scope=SCOPE)
 
     def member(self, tracker: Tracker, now_ms: int, *, idle: bool) -> None:
         """It is a member, and holds something or not: now and then, at least each sixth of the session timeout."""
@@ -46,26 +51,30 @@ class TopicCheck:
             self._idle_since_ms = now_ms
         elif now_ms >= self._idle_since_ms + IDLE_MS:
             self._looks = False
-            tracker.want(TOPICS, Kind.CHILDREN, scope=SCOPE)
+            tracker.want(self._layout.topics, Kind.CHILDREN, scope=SCOPE)
 
     def take(self, node: Node, tracker: Tracker) -> None:
         """Take in an answer, if it is about topics."""
-        if node.path == TOPICS and self._wildcard is not None:
-            tracker.unwant(TOPICS, Kind.CHILDREN)
+        if node.path == self._layout.topics and self._wildcard is not None:
+            tracker.unwant(node.path, Kind.CHILDREN)
             self._match(self._wildcard, node.children)
-        if not node.path.startswith(BELOW):
+        if not node.path.startswith(self._layout.topic("")):
             return
         tracker.unwant(node.path)
-        topic = node.path.removeprefix(BELOW)
+        topic = node.path.removeprefix(self._layout.topic(""))
         if node.exists:
             self._told.discard(topic)
         elif topic not in self._told:
             self._told.add(topic)
             why = (
-                f"there is no {node.path} in ZooKeeper: create the topic in Kafka, or correct its name, {BUT_WHERE};"
-                " waiting for it"
+                f"there is no {node.path} in ZooKeeper: create the topic in Kafka, or correct its name, "
+                f"{self._but_where}; waiting for it"
             )
             self._events("topic_missing", {"group": self._group, "topic": topic, "why": why, "level": "warning"})
+
+    @property
+    def _but_where(self) -> str:
+        return BUT_WHERE[self._layout.mirrored]
 
     def _match(self, wildcard: Wildcard, topics: Sequence[str]) -> None:
         regex, black_list = wildcard.regex, wildcard.black_list
@@ -75,8 +84,8 @@ class TopicCheck:
                 return
             none = f"includes {regex!r}, which none of the" if not black_list else f"excludes {regex!r}, which all"
             why = (
-                f"the consumer {none} {len(topics)} topics in ZooKeeper's {TOPICS} match (Kafka's internal ones do not"
-                f" count): create one in Kafka, or correct the regex, {BUT_WHERE}; waiting for one"
+                f"the consumer {none} {len(topics)} topics in ZooKeeper's {self._layout.topics} match (Kafka's internal"
+                f" ones do not count): create one in Kafka, or correct the regex, {self._but_where}; waiting for one"
             )
         except CorruptError as error:
             why = f"{error}: nothing is given to this consumer; correct the regex"

@@ -18,7 +18,7 @@ from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.recorder import Pages, Step
 from zkcoord.shell.loop import Events
-from zkcoord.shell.ports import Input, StoreFactory
+from zkcoord.shell.ports import Callbacks, Input, StoreFactory
 
 COORDINATOR, CONSUMER = "coordinator", "consumer"
 
@@ -67,10 +67,17 @@ class _Measured(Generic[Followed]):
     def _stepped(self) -> None:
         """Take in what a step has left."""
 
-    def driver(self, sessions: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> Driver:
+    def driver(
+        self,
+        sessions: StoreFactory,
+        name: str,
+        events: Events,
+        journal: Pages | None = None,
+        calls: Callbacks | None = None,
+    ) -> Driver:
         """Make the loop's driver; its `events` are counted, its requests and steps measured."""
         self._sessions = MeasuredSessions(sessions, self._instruments, self._kind)
-        self._driver = Driver(self._sessions, name, self._counted(events), journal)
+        self._driver = Driver(self._sessions, name, self._counted(events), journal, calls)
         self._driver.measured_by(self._measured)
         return self._driver
 

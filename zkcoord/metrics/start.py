@@ -9,7 +9,7 @@ from zkcoord.metrics.address import parse_address
 from zkcoord.shell.driver import Driver
 from zkcoord.shell.journal.recorder import Pages
 from zkcoord.shell.loop import Events
-from zkcoord.shell.ports import StoreFactory
+from zkcoord.shell.ports import Callbacks, StoreFactory
 
 if TYPE_CHECKING:
     from zkcoord.metrics.endpoint import Endpoint
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 class Measurement(Protocol):
     """What is put around one loop."""
 
-    def driver(self, sessions: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> Driver:
+    def driver(
+        self,
+        sessions: StoreFactory,
+        name: str,
+        events: Events,
+        journal: Pages | None = None,
+        calls: Callbacks | None = None,
+    ) -> Driver:
         """Make the loop's driver; its `events` are counted, its requests and steps measured."""
 
     def follow(self, role: Any) -> None:
@@ -34,9 +41,16 @@ class Measurement(Protocol):
 class NotMeasured:
     """Nobody asked for metrics: everything stays as it is."""
 
-    def driver(self, sessions: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> Driver:
+    def driver(
+        self,
+        sessions: StoreFactory,
+        name: str,
+        events: Events,
+        journal: Pages | None = None,
+        calls: Callbacks | None = None,
+    ) -> Driver:
         """A driver as it is."""
-        return Driver(sessions, name, events, journal)
+        return Driver(sessions, name, events, journal, calls)
 
     def follow(self, role: Any) -> None:
         """Nothing."""

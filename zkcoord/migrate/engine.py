@@ -18,7 +18,7 @@ from zkcoord.migrate.ports import BlockingTree
 from zkcoord.migrate.rehearsal import Rehearsal
 from zkcoord.migrate.revision import HEAD, Change, Revision, history, reach
 from zkcoord.shell.ports import Outcome
-from zkcoord.tree.paths import DRAFT, EPOCH, KAFKA, LEGACY, ROOT, SCHEMA, layout_named
+from zkcoord.tree.paths import DRAFT, EPOCH, FROM_ZOOKEEPER, KAFKA, LEGACY, ROOT, SCHEMA, layout_named
 from zkcoord.tree.schema import Schema, old_consumers
 from zkcoord.tree.snapshot import Kind, Node, Read
 from zkcoord.tree.writes import Transaction, Write
@@ -55,7 +55,7 @@ def upgrade(
     known = tuple(history() if revisions is None else revisions)
     target = reach(known, goal)
     taken: list[str] = []
-    run = _Run(tree=tree, run_id=run_id, tree_id=tree_id or plan.new_tree_id(), report=report)
+    run = Run(tree=tree, run_id=run_id, tree_id=tree_id or plan.new_tree_id(), report=report)
     schema = current(tree)
     if schema is None:
         schema = run.first(known[: target + 1], layout_named(layout or DRAFT.name).name)
@@ -85,7 +85,12 @@ def downgrade(
     target = reach(known, goal)
     if _position(known, schema) < target and plan.read_mark(schema) is None:
         raise UsageError(f"the tree is at revision {schema.revision}, {goal} lies behind it: `zkcoord migrate upgrade`")
-    run = _Run(tree=tree, run_id=run_id, tree_id=plan.new_tree_id(), report=report)
+    if schema.topics != FROM_ZOOKEEPER and known[target].revision < plan.KAFKA_TOPICS_SINCE:
+        raise UsageError(
+            f"the tree's topics come from {schema.topics!r}, which revision {goal} does not know: run "
+            "`zkcoord migrate topics --to zookeeper` first"
+        )
+    run = Run(tree=tree, run_id=run_id, tree_id=plan.new_tree_id(), report=report)
     return _walk(run, known, schema, range(target + 1))
 
 
@@ -102,7 +107,7 @@ def stamp(
     """
     known = tuple(history() if revisions is None else revisions)
     name = known[reach(known, goal)].revision
-    run = _Run(tree=tree, run_id="", tree_id=plan.new_tree_id(), report=report)
+    run = Run(tree=tree, run_id="", tree_id=plan.new_tree_id(), report=report)
     changed = False
     while True:
         node, epoch = tree.read([Read(SCHEMA), Read(EPOCH)])
@@ -120,7 +125,7 @@ def _there(tree: BlockingTree, node: Node | None = None) -> Schema:
     return schema
 
 
-def _walk(run: _Run, known: Sequence[Revision], schema: Schema, goal: range) -> tuple[str, ...]:
+def _walk(run: Run, known: Sequence[Revision], schema: Schema, goal: range) -> tuple[str, ...]:
     """Carry out revision after revision, first of all one that broke off; returns those that were carried out.
 
     `goal`: the places in the line at which the tree may stay.
@@ -154,7 +159,7 @@ def _next(known: Sequence[Revision], schema: Schema, goal: range) -> _Step | Non
             return step
     raise SchemaError(
         f"the migration {mark.old} -> {mark.new} (run {mark.run}) is in progress and this program cannot finish it: "
-        "resume it with the program that began it"
+        "resume it with the program, or the command, that began it"
     )
 
 
@@ -173,7 +178,7 @@ def _node(tree: BlockingTree, path: str) -> Node:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class Run:
     """One operator's run. Invariant: `refused` counts the batches since the last one that was committed."""
 
     tree: BlockingTree

@@ -15,7 +15,7 @@ from typing import Any
 
 from zkcoord.errors import CorruptError, SchemaError, invariant
 from zkcoord.migrate.revision import history
-from zkcoord.tree.paths import EPOCH, SCHEMA, layout_named
+from zkcoord.tree.paths import EPOCH, FROM_ZOOKEEPER, SCHEMA, layout_named
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, encode_schema
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.writes import CheckNode, CreateNode, SetNode, Transaction, Write, parts
@@ -39,13 +39,29 @@ def first_revision_reads(layout_name: str) -> tuple[str, ...]:
     return history()[0].reads(layout_named(layout_name).name)
 
 
-def first_revision_writes(snapshot: Mapping[str, Node], layout_name: str, tree_id: str) -> tuple[Write, ...]:
+KAFKA_TOPICS_SINCE = "0003"
+"""The revision from which on topics may come from Kafka's metadata. Programs of earlier revisions would not know it."""
+
+
+def first_revision_writes(
+    snapshot: Mapping[str, Node], layout_name: str, tree_id: str, topics: str = FROM_ZOOKEEPER
+) -> tuple[Write, ...]:
     """One multi's writes that make an empty tree ours: creates what of the first revision is missing.
 
-    `tree_id`: the id that the tree gets.
+    `tree_id`: the id that the tree gets; `topics`: where its topics come from.
     """
     writes = history()[0].upgrade(snapshot, layout_named(layout_name).name)
-    return with_schema(writes, lambda schema: replace(schema, tree_id=tree_id))
+    return with_schema(writes, lambda schema: from_source(replace(schema, tree_id=tree_id), topics))
+
+
+def from_source(schema: Schema, topics: str) -> Schema:
+    """The schema of a new tree with topics from there, at a revision that says so to earlier programs.
+
+    (The revisions up to KAFKA_TOPICS_SINCE make no nodes.)
+    """
+    if topics == FROM_ZOOKEEPER:
+        return schema
+    return replace(schema, topics=topics, revision=max(schema.revision, KAFKA_TOPICS_SINCE))
 
 
 def new_tree_id() -> str:

@@ -22,7 +22,7 @@ from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.side import WHY, Side
 from zkcoord.offsets.writing import NAMED_MAX, Readers, readers_of, write_offsets
 from zkcoord.tree.bulk import children, data
-from zkcoord.tree.paths import TOPICS, Layout, Place
+from zkcoord.tree.paths import Layout, Place
 from zkcoord.tree.request import requested
 from zkcoord.tree.snapshot import Node
 from zkcoord.tree.state import decode_state
@@ -116,12 +116,16 @@ class GroupMove:
 
     def _look_at_topics(self, topics: set[str], notes: list[str]) -> None:
         """A topic that is not there, or is another one, would have its offsets dropped."""
-        (folder,) = children(self.target.tree.read, [TOPICS])
+        where = self.target.layout.topics
+        (folder,) = children(self.target.tree.read, [where])
         if not folder.exists:
-            notes.append(f"{self.target.address} has no {TOPICS} yet: Kafka must be there before consumers start")
+            who = "a coordinator must have mirrored it" if self.target.layout.mirrored else "Kafka must be there"
+            notes.append(f"{self.target.address} has no {where} yet: {who} before consumers start")
             return
         named = sorted(topics)
-        here, there = (data(side.tree.read, [f"{TOPICS}/{t}" for t in named]) for side in (self.source, self.target))
+        here, there = (
+            data(side.tree.read, [side.layout.topic(t) for t in named]) for side in (self.source, self.target)
+        )
         for topic, old, new in zip(named, here, there, strict=True):
             if old.exists and not new.exists:
                 raise UsageError(f"group {self.group}: topic {topic} does not exist at {self.target.address}")

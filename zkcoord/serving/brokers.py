@@ -1,30 +1,29 @@
 """The racks of Kafka's brokers: read only while some group has a member with a rack.
 
-`/brokers/ids` is watched as a list; whenever it changes each broker in it is read once more, without a watch: a broker
+Their parent is watched as a list; whenever it changes each broker in it is read once more, without a watch: a broker
 that has gone and come back may be in another rack. A broker's rack is kept until the broker names another one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zkcoord.errors import CorruptError
+from zkcoord.serving.shared_wants import SharedWants
 from zkcoord.serving.topics import Problem
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.broker import broker_id, decode_broker
-from zkcoord.tree.paths import BROKERS
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Kind, Node
-
-
-def about_brokers(node: Node) -> bool:
-    """True of the list of brokers and of one broker's node."""
-    return node.path.startswith(f"{BROKERS}/") or (node.path == BROKERS and node.kind is Kind.CHILDREN)
 
 
 class BrokerTable:
     """The brokers of one session."""
 
-    def __init__(self, tracker: Tracker, problem: Problem) -> None:
-        """`problem` is told a broker's path and what is wrong with it, or None."""
-        self._tracker, self._problem = tracker, problem
+    def __init__(self, tracker: Tracker, layout: Layout, problem: Problem, shared: Callable[[str], bool]) -> None:
+        """`problem` is told a broker's path and what is wrong with it, or None; `shared`: as for `SharedWants`."""
+        self._tracker, self._above, self._problem = tracker, layout.brokers, problem
+        self._wants = SharedWants(tracker, shared)
         self.racks: dict[int, str | None] = {}  # as last read, also of brokers that are away
         self.changes = 0  # counts the changes of racks
         self._groups: set[str] = set()  # groups that want to know
@@ -36,19 +35,23 @@ class BrokerTable:
         before = bool(self._groups)
         (self._groups.add if wanted else self._groups.discard)(group)
         if self._groups and not before:
-            self._tracker.want(BROKERS, Kind.CHILDREN, watch=True, scope=BROKERS)
+            self._wants.want(self._above, Kind.CHILDREN, watch=True, scope=self._above)
         elif before and not self._groups:
-            self._tracker.unwant(BROKERS, Kind.CHILDREN)
+            self._wants.unwant(self._above, Kind.CHILDREN)
             self._list(frozenset())
             self._listed = None
 
+    def about(self, node: Node) -> bool:
+        """True of the list of brokers and of one broker's node."""
+        return node.path.startswith(f"{self._above}/") or (node.path == self._above and node.kind is Kind.CHILDREN)
+
     def read_again(self) -> None:
         """Read the list once more, and with it each broker, if any group wants to know."""
-        self._tracker.touch(BROKERS, Kind.CHILDREN)
+        self._tracker.touch(self._above, Kind.CHILDREN)
 
     def read(self, node: Node) -> set[str]:
         """Take an answer in; returns the groups that it may concern."""
-        if node.path == BROKERS:
+        if node.path == self._above:
             self._list(frozenset(name for name in node.children if broker_id(name) is not None))
         else:
             self._read_broker(node)
@@ -57,24 +60,24 @@ class BrokerTable:
     def known(self) -> bool:
         """True when each broker was read once, or cannot be read: the assignor works without a rack."""
         if self._listed is None:
-            return self._tracker.put_aside(BROKERS, Kind.CHILDREN)
-        return all(self._tracker.put_aside(f"{BROKERS}/{name}") for name in self._unread)
+            return self._tracker.put_aside(self._above, Kind.CHILDREN)
+        return all(self._tracker.put_aside(f"{self._above}/{name}") for name in self._unread)
 
     def _list(self, names: frozenset[str]) -> None:
         before, self._listed = self._listed or frozenset(), names
         for name in sorted(before - names):
-            self._tracker.unwant(f"{BROKERS}/{name}")
-            self._problem(f"{BROKERS}/{name}", None)
-        paths = {name: f"{BROKERS}/{name}" for name in sorted(names)}
+            self._wants.unwant(f"{self._above}/{name}")
+            self._problem(f"{self._above}/{name}", None)
+        paths = {name: f"{self._above}/{name}" for name in sorted(names)}
         for name, path in paths.items():
             if name in before:
                 self._tracker.touch(path)
             else:
-                self._tracker.want(path, scope=path)
+                self._wants.want(path, scope=path)
         self._unread = {name for name in names if name in self._unread or broker_id(name) not in self.racks}
 
     def _read_broker(self, node: Node) -> None:
-        name = node.path[len(BROKERS) + 1 :]
+        name = node.path[len(self._above) + 1 :]
         self._unread.discard(name)
         number, problem = broker_id(name), None
         if number is None or node.stat is None:

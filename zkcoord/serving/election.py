@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from zkcoord.core.eligibility import in_common
 from zkcoord.errors import CorruptError, SchemaError
 from zkcoord.tree.candidate import asked_to_resign, protocols_of
-from zkcoord.tree.paths import CANDIDATES, EPOCH, KAFKA, LEGACY, SCHEMA, Layout
+from zkcoord.tree.paths import CANDIDATES, EPOCH, FROM_KAFKA, KAFKA, LEGACY, SCHEMA, Layout
 from zkcoord.tree.reading import Want
 from zkcoord.tree.schema import Schema, decode_epoch, decode_schema, encode_epoch, is_newer, old_consumers
 from zkcoord.tree.snapshot import Kind, Node
@@ -119,12 +119,22 @@ class Election:
                 f"the tree has the layout {schema.layout!r}, this coordinator was started with {self.layout.name!r}: "
                 f"start it with --layout {schema.layout}"
             )
+        if schema.migration is None and schema.topics != self.layout.source:
+            raise SchemaError(another_source(schema.topics, self.layout.source))
         if schema.migration is None and schema.revision not in self.revisions:
             raise SchemaError(
                 f"the tree is at revision {schema.revision}, this program serves {' and '.join(self.revisions)}: "
                 "run `zkcoord migrate upgrade`, or deploy the newer program"
             )
         return schema
+
+    def schema_seen(self) -> tuple[Schema, int] | None:
+        """The schema and its node's version; None: it is missing, or nobody can read it."""
+        node = self._node(SCHEMA)
+        try:
+            return None if node is None or node.stat is None else (decode_schema(node.data), node.stat.version)
+        except CorruptError:
+            return None
 
     def serves(self) -> bool:
         """True when the coordinator's node belongs to this session."""
@@ -250,6 +260,15 @@ class Election:
     def _version(self, path: str) -> int:
         node = self._node(path)
         return -1 if node is None or node.stat is None else node.stat.version
+
+
+def another_source(tree: str, own: str) -> str:
+    """Say what to do where the tree's topics come from elsewhere than this coordinator was started for."""
+    options = "--topics kafka --bootstrap-servers HOST:PORT" if tree == FROM_KAFKA else "--topics zookeeper"
+    return (
+        f"the tree's topics come from {tree!r}, this coordinator was started with {own!r}: start it with {options}, or "
+        f"run `zkcoord migrate topics --to {own}`"
+    )
 
 
 def _czxid(node: Node | None) -> int:

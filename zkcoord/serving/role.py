@@ -24,18 +24,18 @@ from zkcoord.core.eligibility import PROTOCOLS
 from zkcoord.core.memory import Memory
 from zkcoord.core.retention import RETENTION_MS, Retention, asks_for_offsets
 from zkcoord.errors import SchemaError, invariant
-from zkcoord.serving.brokers import BrokerTable, about_brokers
+from zkcoord.serving.asker import Asker
 from zkcoord.serving.candidates import follow_candidates
 from zkcoord.serving.decided import DecidedGroup
 from zkcoord.serving.election import Election
 from zkcoord.serving.group_watch import GroupWatch
-from zkcoord.serving.kafka_roots import KafkaRoots
+from zkcoord.serving.kafka_nodes import KafkaNodes
 from zkcoord.serving.owner_rounds import OwnerRounds
 from zkcoord.serving.reporting import Reporter
-from zkcoord.serving.topics import TopicTable, about_topics
+from zkcoord.serving.topic_mirror import MIRROR
 from zkcoord.shell.loop import REOPEN_MS, Events, Loop
 from zkcoord.shell.ports import CallDone, CommitDone, Outcome, Request
-from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, TOPICS, Layout
+from zkcoord.tree.paths import CANDIDATES, EPOCH, RECORDS, ROOT, SCHEMA, Layout
 from zkcoord.tree.plan import Term, plan
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.state import digest
@@ -60,8 +60,11 @@ class CoordinatorRole:
         assignors: Mapping[str, Assignor] = ASSIGNORS,
         *,
         retention_ms: int = RETENTION_MS,
+        asker: Asker | None = None,
     ) -> None:
-        """`candidate`: the fields of Election that the program gives (wanted id, description, first revision)."""
+        """`candidate`: the fields of Election that the program gives (wanted id, description, first revision);
+        `asker`: asks Kafka, where the program was given its address."""
+        self._asker = asker
         self._assignors, self._retention_ms = assignors, retention_ms
         self._loop, self._layout, self._given, self._report = loop, layout, candidate, Reporter(events)
         self._election: Election | None = None
@@ -76,10 +79,8 @@ class CoordinatorRole:
         self.decided: list[DecidedGroup] = []  # in the last step, for whoever measures
         self._wake_at_ms: dict[str, int] = {}
         self._protocols = PROTOCOLS  # that all coordinators speak
-        self._topics: TopicTable | None = None  # once this coordinator serves, or is about to
-        self._brokers: BrokerTable | None = None  # likewise
+        self._kafka: KafkaNodes | None = None  # once this coordinator serves, or is about to
         self._root_czxid = 0
-        self._kafka: KafkaRoots | None = None  # likewise
         self._rounds = OwnerRounds()
         self._report.reset()
 
@@ -143,22 +144,18 @@ class CoordinatorRole:
             elif node.path in (SCHEMA, EPOCH):
                 for path, what in self._election.problems().items():
                     self._report.problem(path, what)
-        elif self._topics is not None and about_topics(node):
-            self._pending |= self._topics.read(node)
-            if node.path == TOPICS:
-                table = self._topics
-                self._pending |= {g for g, f in self._groups.items() if table.misses(f.nodes.marks.keys())}
-        elif self._brokers is not None and about_brokers(node):
-            self._pending |= self._brokers.read(node)
-        elif self._kafka is not None and self._kafka.take(node):
-            pass
+        elif self._kafka is not None and (concerned := self._kafka.take(node)) is not None:
+            self._pending |= concerned
+            if node.path == self._layout.topics:
+                table, whole = self._kafka.topics, node.kind is Kind.DATA  # perhaps from now on
+                self._pending |= {g for g, f in self._groups.items() if whole or table.misses(f.nodes.marks.keys())}
         elif node.path in self._layout.group_lists:
             self._listed[node.path] = frozenset(node.children)
             self._read_groups()
 
     def committed(self, tag: Any, done: CommitDone, sent_ms: int, now_ms: int) -> None:
         """A refusal by the epoch ends the term; every other outcome is learned by reading."""
-        if tag == GROUP and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
+        if tag in (GROUP, MIRROR) and done.outcome is Outcome.REFUSED and done.failed_at == 0 and self.term is not None:
             self._end_term("the epoch is not this coordinator's any more")
             self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
             self._election = None
@@ -167,7 +164,9 @@ class CoordinatorRole:
         """A coordinator has no lease: ZooKeeper refuses its writes when another one serves."""
 
     def called(self, done: CallDone, now_ms: int) -> None:
-        """A coordinator has no callbacks."""
+        """An answer of Kafka; a coordinator has no other callbacks."""
+        if self._kafka is not None:
+            self._kafka.called(done)
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`stop`: end the session; standbys take over at once."""
@@ -207,7 +206,12 @@ class CoordinatorRole:
             if self._loop.ready(f"group {group}", now_ms) and self._completed(group):
                 self._pending.discard(group)
                 self._decide_group(self._groups[group], now_ms)
-        return min([*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)])
+        times = [*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)]
+        schema = self._election.schema_seen() if self._election is not None else None
+        if self._kafka is not None and schema is not None:
+            poll_ms = self._kafka.advance(self.term, schema, now_ms)
+            times += [] if poll_ms is None else [poll_ms]
+        return min(times)
 
     def _resigned(self, election: Election, now_ms: int) -> bool:
         """True when a tool asked it to resign: it begins nothing new, and ends its session when nothing is under way.
@@ -265,25 +269,22 @@ class CoordinatorRole:
 
     def _follow_tree(self) -> None:
         """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
-        if self._topics is not None:
+        if self._kafka is not None:
             return
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
-        self._topics = TopicTable(tracker, self._report.problem)
-        self._brokers = BrokerTable(tracker, self._report.problem)
-        self._kafka = KafkaRoots(tracker, self._report.problem)
+        self._kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker)
         self._read_groups()
 
     def _leave_tree(self) -> None:
         """Another coordinator was elected: follow its election only."""
-        if self._topics is None or self._kafka is None:
+        if self._kafka is None:
             return
         for group in sorted(self._groups):
             self._leave_group(group)
         self._kafka.end()
-        self._topics.end()
-        self._topics = self._brokers = self._kafka = None
+        self._kafka = None
 
     def _end_term(self, why: str) -> None:
         if self.term is not None:
@@ -295,7 +296,7 @@ class CoordinatorRole:
 
     def _read_groups(self) -> None:
         """Follow each group that has a folder or a record: an old tool removes only the folder (F44)."""
-        if self._topics is None:
+        if self._kafka is None:
             return
         present = frozenset[str]().union(*self._listed.values())
         for group in sorted(self._groups.keys() - present):
@@ -310,19 +311,18 @@ class CoordinatorRole:
         self._wake_at_ms.pop(group, None)
         self._report.forget(group)
         self._pending.discard(group)
-        if self._topics is not None and self._brokers is not None:
-            self._topics.forget(group)
-            self._brokers.use(group, wanted=False)
+        if self._kafka is not None:
+            self._kafka.forget(group)
 
     def _completed(self, group: str) -> bool:
         """Complete the group's view from what was read, and read what is still missing.
 
         Returns True when nothing is missing, and the group may be decided on.
         """
-        tracker, table, brokers = self._loop.tracker, self._topics, self._brokers
-        following = self._groups.get(group)
-        if following is None or table is None or brokers is None:
+        tracker, following = self._loop.tracker, self._groups.get(group)
+        if following is None or self._kafka is None or not self._kafka.whole:
             return False
+        table, brokers = self._kafka.topics, self._kafka.brokers
         if following.observed():
             self._pending.discard(group)
             self._report.problems(group, following.problems())
@@ -362,9 +362,9 @@ class CoordinatorRole:
 
     def _decide_group(self, following: GroupWatch, now_ms: int) -> None:
         group, term = following.group, self.term
-        if term is None:
+        if term is None or self._kafka is None:
             return
-        view = following.with_mode(self._topics, now_ms)
+        view = following.with_mode(self._kafka.topics, now_ms)
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
         decisions = decided.decisions[:DECISIONS_MAX]  # in order; their writes have the group decided on again
@@ -397,4 +397,4 @@ class CoordinatorRole:
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""
         topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
-        return self._topics.marks(topics, self._root_czxid) if self._topics is not None else {}
+        return self._kafka.topics.marks(topics, self._root_czxid) if self._kafka is not None else {}

@@ -1,6 +1,6 @@
 """All topics as a coordinator knows them: their names, their partitions, and the groups that want them.
 
-`/brokers/topics` is watched as a list, in one reply, whatever its length; a topic's own node while some group wants it.
+Their parent is watched as a list, in one reply, whatever its length; a topic's own node while some group wants it.
 A change concerns only the groups that want the topic, wildcards included. Each wildcard's topics are kept: another
 topic is matched once against each wildcard in use, not all topics again.
 """
@@ -11,28 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from zkcoord.core.view import Wildcard
 from zkcoord.errors import CorruptError
+from zkcoord.serving.shared_wants import SharedWants
 from zkcoord.shell.tracker import Tracker
 from zkcoord.tree.known_topics import KnownTopics
-from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Kind, Node
 from zkcoord.tree.topic_filter import taken
-
-LISTING = TOPICS  # the scope of the list; a topic's scope is its own path
 
 Problem = Callable[[str, str | None], None]
 
 
-def about_topics(node: Node) -> bool:
-    """True of the list of topics and of one topic's node."""
-    return node.path.startswith(f"{TOPICS}/") or (node.path == TOPICS and node.kind is Kind.CHILDREN)
-
-
 class TopicTable(KnownTopics):
-    """The topics of one session, each followed while some group wants it."""
+    """The topics of one session, each followed while some group wants it.
 
-    def __init__(self, tracker: Tracker, problem: Problem) -> None:
-        """`problem` is told a topic's path and what is wrong with it, or None."""
-        super().__init__()
+    The scope of the list is its path, and so is a topic's.
+    """
+
+    def __init__(self, tracker: Tracker, layout: Layout, problem: Problem, shared: Callable[[str], bool]) -> None:
+        """`problem` is told a topic's path and what is wrong with it, or None; `shared`: as for `SharedWants`."""
+        super().__init__(layout)
+        self._wants = SharedWants(tracker, shared)
         self._tracker, self._problem = tracker, problem
         self._gone: frozenset[str] = frozenset()  # by the last list
         self._first_list = False  # the last one was the first, or there was none before
@@ -40,11 +38,20 @@ class TopicTable(KnownTopics):
         self._topics_of: dict[str, frozenset[str]] = {}  # group -> topics
         self._wildcards_of: dict[str, frozenset[Wildcard]] = {}  # group -> wildcards
         self._taken: dict[Wildcard, Mapping[str, int]] = {}  # invariant: of those in use, what they take of `listed`
-        tracker.want(TOPICS, Kind.CHILDREN, watch=True, scope=LISTING)
+        self._wants.want(layout.topics, Kind.CHILDREN, watch=True, scope=layout.topics)
 
     def end(self) -> None:
         """Follow the list no more; no group wants a topic any more."""
-        self._tracker.unwant(TOPICS, Kind.CHILDREN)
+        self._wants.unwant(self.layout.topics, Kind.CHILDREN)
+
+    def follows(self, path: str) -> bool:
+        """True when some group wants the topic of this node."""
+        return self._name(path) in self._wanted
+
+    def about(self, node: Node) -> bool:
+        """True of the list of topics and of one topic's node."""
+        above = self.layout.topics
+        return node.path.startswith(f"{above}/") or (node.path == above and node.kind is Kind.CHILDREN)
 
     # what groups want
 
@@ -71,18 +78,18 @@ class TopicTable(KnownTopics):
             if not self._wanted[topic]:
                 del self._wanted[topic]
                 self.drop(topic)
-                self._tracker.unwant(f"{TOPICS}/{topic}")
-                self._problem(f"{TOPICS}/{topic}", None)
+                self._wants.unwant(self.layout.topic(topic))
+                self._problem(self.layout.topic(topic), None)
         for topic in sorted(topics - before):
-            path = f"{TOPICS}/{topic}"
+            path = self.layout.topic(topic)
             self._wanted.setdefault(topic, set()).add(group)
-            self._tracker.want(path, watch=True, scope=path)
+            self._wants.want(path, watch=True, scope=path)
 
     def read_again(self, topics: Iterable[str]) -> None:
         """Read the list and these topics once more."""
-        self._tracker.touch(TOPICS, Kind.CHILDREN)
+        self._tracker.touch(self.layout.topics, Kind.CHILDREN)
         for topic in sorted(topics):
-            self._tracker.touch(f"{TOPICS}/{topic}")
+            self._tracker.touch(self.layout.topic(topic))
 
     def forget(self, group: str) -> None:
         """Forget the group: it is gone."""
@@ -105,9 +112,9 @@ class TopicTable(KnownTopics):
     def read(self, node: Node) -> set[str]:
         """Take an answer in; returns the groups that it may concern."""
         self.changes += 1
-        if node.path != TOPICS and node.path[len(TOPICS) + 1 :] not in self._wanted:
-            return set()
-        return self._read_list(node) if node.path == TOPICS else self._read_topic(node)
+        if node.path == self.layout.topics:
+            return self._read_list(node)
+        return self._read_topic(node) if self.follows(node.path) else set()
 
     def _read_list(self, node: Node) -> set[str]:
         self._first_list = self.listed is None
@@ -134,7 +141,10 @@ class TopicTable(KnownTopics):
         except CorruptError as error:
             problem = f"{error}: the broker or an operator must mend it; what was known still holds"
         self._problem(node.path, problem)
-        return set(self._wanted[node.path[len(TOPICS) + 1 :]])
+        return set(self._wanted[self._name(node.path)])
+
+    def _name(self, path: str) -> str:
+        return path[len(self.layout.topics) + 1 :]
 
     # what is known
 
@@ -146,10 +156,10 @@ class TopicTable(KnownTopics):
     def clean(self, topics: Set[str], *, listing: bool) -> bool:
         """True when none of these topics (with `listing`: nor the list) is still to be read."""
         scopes = self._tracker.unclean()
-        if listing and LISTING in scopes:
+        above = self.layout.topics
+        if listing and above in scopes:
             return False
-        start = len(TOPICS) + 1
-        return not any(scope.startswith(TOPICS) and scope[start:] in topics for scope in scopes)
+        return not any(scope.startswith(above) and self._name(scope) in topics for scope in scopes)
 
 
 def _named(wildcard: Wildcard) -> str:

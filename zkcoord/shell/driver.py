@@ -11,7 +11,7 @@ from zkcoord.shell.clock import MonotonicClock
 from zkcoord.shell.inbox import ThreadInbox
 from zkcoord.shell.journal.recorder import Pages, Step, make_loop
 from zkcoord.shell.loop import Events
-from zkcoord.shell.ports import Input, Request, StoreFactory, refuse_requests
+from zkcoord.shell.ports import Callbacks, Input, Request, StoreFactory, refuse_requests
 
 ENDING_MS = 10_000
 """How long the end of a loop waits for its threads; they are daemons, so a stuck one cannot keep a process alive."""
@@ -20,10 +20,18 @@ ENDING_MS = 10_000
 class Driver:
     """One loop, its inbox and its thread. `events` is where its role reports, past the journal if there is one."""
 
-    def __init__(self, open_session: StoreFactory, name: str, events: Events, journal: Pages | None = None) -> None:
+    def __init__(
+        self,
+        open_session: StoreFactory,
+        name: str,
+        events: Events,
+        journal: Pages | None = None,
+        calls: Callbacks | None = None,
+    ) -> None:
+        """`calls`: who answers the role's calls, past the journal as `self.calls`."""
         self.clock = MonotonicClock()
         self.inbox = ThreadInbox(self.clock)
-        self.loop, self.events, self._step = make_loop(journal, open_session, self.inbox.put, events)
+        self.loop, self.events, self._step, self.calls = make_loop(journal, open_session, self.inbox.put, events, calls)
         self.ended = threading.Event()
         self._at_end: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)

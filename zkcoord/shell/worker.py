@@ -43,9 +43,9 @@ class Worker:
         `log`: what reads and commits the group's offsets in Kafka, if there is anything.
         """
         self._answer = answer
-        self._callbacks = _Line("zkcoord-callbacks", callbacks, answer, end)
-        self._questions = _Line("zkcoord-questions", questions, answer, end)
-        self._log = [_Line("zkcoord-offsets", log, answer, end)] if log else []
+        self._callbacks = Line("zkcoord-callbacks", callbacks, answer, end)
+        self._questions = Line("zkcoord-questions", questions, answer, end)
+        self._log = [Line("zkcoord-offsets", log, answer, end)] if log else []
 
     def start(self) -> None:
         """Begin to serve calls."""
@@ -55,7 +55,7 @@ class Worker:
     def call(self, token: int, name: str, argument: Any) -> None:
         """Queue a call; its CallDone comes through `answer`."""
         line = next((line for line in (self._questions, *self._log) if name in line.functions), self._callbacks)
-        line.calls.put((token, name, argument))
+        line.call(token, name, argument)
 
     def answer_part(self, name: str, value: Any) -> bool:
         """Answer a part of the call `name` that is being served on this very thread; False when there is none."""
@@ -75,8 +75,8 @@ class Worker:
             line.join(ANSWER_WAIT_SECONDS)
 
 
-class _Line:
-    """A thread that serves calls in their order."""
+class Line:
+    """A thread that serves calls in their order. Implements the Callbacks port by itself, too."""
 
     def __init__(
         self,
@@ -89,6 +89,10 @@ class _Line:
         self.calls: queue.SimpleQueue[tuple[int, str, Any] | None] = queue.SimpleQueue()
         self.at: tuple[int, str] | None = None  # the call that is being served
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """Queue a call; its CallDone comes through `answer`."""
+        self.calls.put((token, name, argument))
 
     @property
     def is_this_thread(self) -> bool:

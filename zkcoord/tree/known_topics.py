@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkcoord.core.racks import Replicas
-from zkcoord.tree.paths import TOPICS
+from zkcoord.tree.paths import Layout
 from zkcoord.tree.snapshot import Node
-from zkcoord.tree.topic import Mark, TopicInfo, decode_replicas, topic_of
+from zkcoord.tree.topic import MIRRORED_CZXID, Mark, TopicInfo, decode_replicas, topic_of
 
 
 class KnownTopics:
     """The topics that were read."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         self.changes = 0  # counts what was read; equal numbers, equal answers
-        self.listed: frozenset[str] | None = None  # None: there is no `/brokers/topics`, or it was not read yet
+        self.listed: frozenset[str] | None = None  # None: there is no parent of topics, or it was not read yet
         self._known: dict[str, tuple[TopicInfo, int] | None] = {}  # topic -> info and czxid; None: there is none
         self._data: dict[str, bytes] = {}  # of what is known
         self._replicas: dict[str, tuple[bytes, Replicas]] = {}  # topic -> data, and what stands there, once asked for
@@ -25,7 +26,7 @@ class KnownTopics:
 
         CorruptError for a node that nobody can parse; the last readable answer still holds.
         """
-        topic = node.path[len(TOPICS) + 1 :]
+        topic = node.path[len(self.layout.topics) + 1 :]
         if node.stat is None:
             self._known[topic] = None
             return None
@@ -40,11 +41,15 @@ class KnownTopics:
             known.pop(topic, None)
 
     def mark(self, topic: str, root_czxid: int) -> Mark | None:
-        """The mark of this topic as it is now, as its first incarnation; None: no such topic is known."""
+        """The mark of this topic as it is now, as its first incarnation; None: no such topic is known.
+
+        A mirrored topic is known by its id alone: the czxid of the mirror's node tells nothing of the topic.
+        """
         known = self._known.get(topic)
         if known is None:
             return None
         info, czxid = known
+        czxid = MIRRORED_CZXID if self.layout.mirrored else czxid
         return Mark(incarnation=1, topic_id=info.topic_id, czxid=czxid, root_czxid=root_czxid)
 
     def marks(self, topics: Iterable[str], root_czxid: int) -> dict[str, Mark]:

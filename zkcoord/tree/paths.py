@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,6 +15,9 @@ from zkcoord.tree.ownership import CLAIMED_OWNERS, PERSISTENT_OWNERS, Ownership
 TOPICS = "/brokers/topics"
 BROKERS = "/brokers/ids"
 KAFKA = "/brokers"
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+MIGRATION = "/migration"
 ROOT = "/zkcoord"
 EPOCH = f"{ROOT}/epoch"
 SCHEMA = f"{ROOT}/schema"
@@ -82,6 +85,22 @@ class Layout:
     channels: str | None  # None: below the group itself, as `channel`
     ownership: Ownership = PERSISTENT_OWNERS
     adopts: bool = False  # a group is served only once it is adopted: old consumers may use its nodes
+    topics: str = TOPICS  # the parent of the topics' nodes
+    brokers: str = BROKERS  # the parent of the brokers' nodes
+
+    @property
+    def mirrored(self) -> bool:
+        """True when the coordinator writes topics and brokers itself, from Kafka's metadata."""
+        return self.topics != TOPICS
+
+    @property
+    def source(self) -> str:
+        """Where the tree's topics come from, one of TOPIC_SOURCES."""
+        return FROM_KAFKA if self.mirrored else FROM_ZOOKEEPER
+
+    def topic(self, topic: str) -> str:
+        """One topic's node."""
+        return f"{self.topics}/{topic}"
 
     def group(self, group: str) -> str:
         """The group's own folder: `ids`, `owners`, `offsets`."""
@@ -281,12 +300,21 @@ LEGACY = Layout(
 )
 LAYOUTS = {layout.name: layout for layout in (DRAFT, LEGACY)}
 
+FROM_ZOOKEEPER, FROM_KAFKA = TOPIC_SOURCES = ("zookeeper", "kafka")
+"""Where a tree's topics come from: Kafka's own nodes, or Kafka's metadata, which the coordinator mirrors."""
 
-def layout_named(name: str) -> Layout:
-    """The layout of that name, `draft` or `legacy`; else UsageError."""
+_MIRRORED = {
+    layout.name: replace(layout, topics=f"{ROOT}/topics", brokers=f"{ROOT}/brokers") for layout in LAYOUTS.values()
+}
+
+
+def layout_named(name: str, topics: str = FROM_ZOOKEEPER) -> Layout:
+    """The layout of that name, `draft` or `legacy`, with topics from there, `zookeeper` or `kafka`; else UsageError."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no layout {name!r}: choose draft or legacy")
-    return LAYOUTS[name]
+    if topics not in TOPIC_SOURCES:
+        raise UsageError(f"there is no source of topics {topics!r}: choose zookeeper or kafka")
+    return _MIRRORED[name] if topics == FROM_KAFKA else LAYOUTS[name]
 
 
 def partition_number(name: str) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zkcoord.errors import CorruptError, SchemaError, invariant
 from zkcoord.tree.codec import INT64_MAX, beside, compact, corrupt, read_document
+from zkcoord.tree.paths import FROM_ZOOKEEPER, Layout, layout_named
 from zkcoord.tree.snapshot import Node
 
 _EPOCH = re.compile(rb"\s*([0-9]{1,19})\s*")
@@ -20,13 +21,22 @@ class Schema:
 
     `tree_id` is random, and made with the tree; a copy of a tree gets another one, so that marks and commits of the
     tree that it was copied from are not taken for its own. "": a tree of an earlier release, which has none yet.
+    `topics`: where its topics come from, `zookeeper` or `kafka`; `cluster_id`: of the Kafka cluster that they come
+    from, "" before that is known, and with `zookeeper`.
     """
 
     revision: str
     layout: str
     tree_id: str = ""
+    topics: str = FROM_ZOOKEEPER
+    cluster_id: str = ""
     migration: Mapping[str, Any] | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict)  # other keys that a revision wrote, kept
+
+    @property
+    def place(self) -> Layout:
+        """Where everything stands in this tree; UsageError for a layout or a source that this program does not know."""
+        return layout_named(self.layout, self.topics)
 
 
 def encode_schema(schema: Schema) -> bytes:
@@ -37,6 +47,8 @@ def encode_schema(schema: Schema) -> bytes:
     """
     migration = None if schema.migration is None else dict(schema.migration)
     named = {"tree_id": schema.tree_id} if schema.tree_id else {}
+    if schema.topics != FROM_ZOOKEEPER:
+        named |= {"topics": schema.topics, "cluster_id": schema.cluster_id}
     known = {"version": 1, "revision": schema.revision, "layout": schema.layout, **named, "migration": migration}
     return compact(beside(known, schema.unknown))
 
@@ -50,8 +62,10 @@ def decode_schema(data: bytes) -> Schema:
         revision=document.text("revision"),
         layout=document.text("layout"),
         tree_id=document.text("tree_id", default=""),
+        topics=document.text("topics", default=FROM_ZOOKEEPER),
+        cluster_id=document.text("cluster_id", default=""),
         migration=None if document.fields.get("migration") is None else dict(migration.fields),
-        unknown=document.unknown("version", "revision", "layout", "tree_id", "migration"),
+        unknown=document.unknown("version", "revision", "layout", "tree_id", "topics", "cluster_id", "migration"),
     )
 
 

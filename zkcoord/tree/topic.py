@@ -1,4 +1,4 @@
-"""The only place that reads topics (`/brokers/topics/<t>`) and reads and writes their marks.
+"""The only place that reads topics (`/brokers/topics/<t>`, and their mirror) and reads and writes their marks.
 
 Partition *sets* are compared, never the JSON: a reassignment rewrites replicas all the time, and moves nobody here but
 for racks.
@@ -71,13 +71,17 @@ def decode_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
     return {number: tuple(one for one in ids if type(one) is int) for number, ids in lists if number is not None}
 
 
+MIRRORED_CZXID = 0
+"""In the mark of a mirrored topic, which is known by its id alone. No node has it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """Identifies the topic of a group's owners and offsets: a name may be used again, an id and a czxid are not."""
 
     incarnation: int  # counts the topics of that name that the group has seen, from 1
     topic_id: str | None
-    czxid: int  # of the topic's node
+    czxid: int  # of the topic's node; MIRRORED_CZXID where topics come from Kafka's metadata
     root_czxid: int  # of /zkcoord: another one means that the whole tree was copied, and no czxid says anything
 
 
@@ -165,8 +169,9 @@ def same_incarnation(mark: Mark, topic_id: str | None, czxid: int, root_czxid: i
     """True unless the topic was deleted and created again since it was marked.
 
     Ids decide when both sides have one. Else czxids do, but only under the same `/zkcoord`: in a copied or restored
-    tree every czxid differs and nothing shall be dropped (the caller writes the mark anew).
+    tree every czxid differs and nothing shall be dropped (the caller writes the mark anew). Of a mirrored topic no
+    czxid says anything either.
     """
     if mark.topic_id is not None and topic_id is not None:
         return mark.topic_id == topic_id
-    return mark.root_czxid != root_czxid or mark.czxid == czxid
+    return mark.root_czxid != root_czxid or mark.czxid == czxid or MIRRORED_CZXID in (mark.czxid, czxid)

@@ -10,6 +10,7 @@ from base64 import b64decode, b64encode
 from typing import Any, assert_never
 
 from zkcoord.errors import CorruptError
+from zkcoord.shell.journal import answers
 from zkcoord.shell.ports import (
     CallDone,
     CommitDone,
@@ -42,7 +43,7 @@ def of_input(item: Input) -> dict[str, Any]:
         case Request():
             return {"request": item.name}
         case CallDone():
-            return {"called": item.token}
+            return answers.of_done(item)
         case _:
             assert_never(item)
 
@@ -101,8 +102,8 @@ def to_input(line: dict[str, Any]) -> Input:
             return FromStore(session, LinkChanged(Link(link), line["id"], line["timeout_ms"]))
         case {"request": name}:
             return Request(name, RuntimeError("asked to end") if name == "abandon" else None)
-        case {"called": token}:
-            return CallDone(token)
+        case {"called": _}:
+            return answers.to_done(line)
         case _:
             raise CorruptError(f"no input of a coordinator's loop: {line!r}")
 

@@ -14,13 +14,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zkcoord.errors import CorruptError
 from zkcoord.logs import plain
-from zkcoord.shell.journal import lines
+from zkcoord.shell.journal import answers, lines
 from zkcoord.shell.loop import Events, Loop
-from zkcoord.shell.ports import Input, StoreFactory, StoreInput, TreeStore
+from zkcoord.shell.ports import Callbacks, Input, StoreFactory, StoreInput, TreeStore
 from zkcoord.tree.snapshot import Read
 from zkcoord.tree.writes import Transaction
 
@@ -76,6 +76,19 @@ class RecordedStore:
             self._store.close()
 
 
+class RecordedCalls:
+    """Notes the calls of a loop, and passes them on if there is somebody to answer them."""
+
+    def __init__(self, outputs: list[dict[str, Any]], calls: Callbacks | None = None) -> None:
+        self._outputs, self._calls = outputs, calls
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """Make a call."""
+        self._outputs.append(answers.of_call(token, name, argument))
+        if self._calls is not None:
+            self._calls.call(token, name, argument)
+
+
 class Recorder:
     """Stands around one loop: give it `open_session`, its role `event`, and call `step` in the loop's place."""
 
@@ -85,6 +98,7 @@ class Recorder:
         sessions: StoreFactory | None = None,
         put: Callable[[Input], None] = lambda item: None,
         events: Events = lambda name, fields: None,
+        calls: Callbacks | None = None,
     ) -> None:
         """Writes nothing without pages, and sends nothing without sessions: a replay only notes the outputs."""
         self._pages, self._sessions, self._events = pages, sessions, events
@@ -92,6 +106,7 @@ class Recorder:
         self.outputs: list[dict[str, Any]] = []  # of the step under way
         self._stores = 0
         self._steps = 0
+        self.calls = RecordedCalls(self.outputs, calls)
         self.open_session: StoreFactory = self._open_session
         self.event: Events = self._event
 
@@ -161,16 +176,29 @@ class Recorder:
 Step = Callable[[Sequence[Input], int], int | None]
 
 
+class Made(NamedTuple):
+    """A loop, the receiver of its role's events, its step, and who answers its role's calls."""
+
+    loop: Loop
+    events: Events
+    step: Step
+    calls: Callbacks | None
+
+
 def make_loop(
-    pages: Pages | None, open_session: StoreFactory, put: Callable[[Input], None], events: Events
-) -> tuple[Loop, Events, Step]:
-    """Make a loop, the receiver of its role's events, and its step; past a recorder if there are pages."""
+    pages: Pages | None,
+    open_session: StoreFactory,
+    put: Callable[[Input], None],
+    events: Events,
+    calls: Callbacks | None = None,
+) -> Made:
+    """Make a loop and what stands around it; past a recorder if there are pages."""
     if pages is None:
         loop = Loop(open_session, put)
-        return loop, events, loop.step
-    recorder = Recorder(pages, open_session, put, events)
+        return Made(loop, events, loop.step, calls)
+    recorder = Recorder(pages, open_session, put, events, calls)
     loop = Loop(recorder.open_session, put)
-    return loop, recorder.event, partial(recorder.step, loop)
+    return Made(loop, recorder.event, partial(recorder.step, loop), None if calls is None else recorder.calls)
 
 
 def _fields_of(kind: type[Any]) -> list[str] | None:
@@ -186,7 +214,8 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, recorder: Recorder) -> None:
         super().__init__(file)
-        world = {"open_session": recorder.open_session, "put": recorder.put, "event": recorder.event}
+        world: dict[str, Any] = {"open_session": recorder.open_session, "put": recorder.put, "event": recorder.event}
+        world["calls"] = recorder.calls
         self._outside = {id(known): name for name, known in world.items()}
         self._met: set[type[Any]] = set()
         self.fields: dict[str, list[str]] = {}  # class -> the fields of its values

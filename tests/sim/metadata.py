@@ -1,0 +1,122 @@
+"""Kafka's metadata as a coordinator is told it: brokers that lag, answers that are late, partial, or do not come.
+
+What `/brokers/topics` holds is the truth of the simulated cluster. A broker tells what was true some time ago.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests.sim.process import SimProcess
+from tests.sim.world import World
+from tests.sim.zookeeper import Txn
+from zkcoord.core.topic_mirror import Answer, Broker, Cluster, Described, Kind, Listed, Question, Told, shape_of
+from zkcoord.errors import UnavailableError
+from zkcoord.shell.ports import CallDone
+
+CLUSTER = "cluster-1"
+TOPICS = "/brokers/topics"
+SILENT_MS = 3_000  # how long a client waits for an answer that does not come
+
+
+class Seen(NamedTuple):
+    """A topic at some time."""
+
+    topic_id: str | None
+    partitions: Mapping[int, tuple[int, ...]]
+
+
+class Metadata:
+    """One cluster. Its faults are attributes that a test or a storm sets."""
+
+    def __init__(self, world: World, brokers: int = 3) -> None:
+        self.world = world
+        self.cluster_id = CLUSTER
+        self.brokers = {number: Broker(f"b{number}", 9092, f"rack{number % 2}") for number in range(brokers)}
+        self.lag_ms = dict.fromkeys(range(brokers), 0)  # how old the state is that a broker tells
+        self.answer_ms_max = 5
+        self.away = False
+        self.silent_rate = 0.0  # of questions that nobody answers
+        self.partial_rate = 0.0  # of answers that leave topics, or a topic's partitions, out
+        self.no_ids = False  # brokers of before 2.8
+        self.asked: list[tuple[int, Question]] = []
+        self._truth: list[tuple[int, dict[str, Seen]]] = [(0, self._now())]
+        world.ensemble.on_applied.append(self._applied)
+
+    def _applied(self, txn: Txn) -> None:
+        if any(path.startswith(TOPICS) for path, _, _ in txn.changes):
+            self._truth.append((self.world.now_ms, self._now()))
+
+    def _now(self) -> dict[str, Seen]:
+        found = {}
+        for name in self.world.ensemble.names(TOPICS):
+            document = json.loads(self.world.ensemble.data(f"{TOPICS}/{name}") or b"{}")
+            numbered = document.get("partitions", {})
+            found[name] = Seen(document.get("topic_id"), {int(n): tuple(ids) for n, ids in numbered.items()})
+        return found
+
+    def seen(self, broker: int) -> dict[str, Seen]:
+        """The topics as this broker knows them."""
+        at_ms = self.world.now_ms - self.lag_ms[broker]
+        states = [state for time_ms, state in self._truth if time_ms <= at_ms]
+        return states[-1] if states else self._truth[0][1]
+
+    def connect(self, process: SimProcess) -> Line:
+        """The thread of a process that asks."""
+        return Line(self, process)
+
+    def answer(self, question: Question, draw: Any) -> Answer | None:
+        """What some broker answers now; None: none does."""
+        self.asked.append((self.world.now_ms, question))
+        if self.away or draw() < self.silent_rate:
+            return None
+        known = self.seen(int(draw() * len(self.brokers)))
+        if question.kind is Kind.CLUSTER:
+            return Cluster(self.cluster_id, self.brokers)
+        if question.kind is Kind.LIST:
+            shapes = {name: shape_of(seen.partitions) for name, seen in known.items()}
+            if draw() < self.partial_rate:
+                shapes = {name: shape for name, shape in shapes.items() if draw() < 0.5}
+            return Listed(self.cluster_id, frozenset(self.brokers), shapes)
+        told = {}
+        for name in question.topics:
+            if draw() < self.partial_rate:
+                told[name] = Told()
+                continue
+            seen = known.get(name)
+            if seen is None:
+                told[name] = Told(missing=True)
+                continue
+            some = draw() < self.partial_rate
+            partitions = {n: ids for n, ids in seen.partitions.items() if not some or draw() < 0.5}
+            no_id = self.no_ids or draw() < self.partial_rate
+            told[name] = Told(None if no_id else seen.topic_id, partitions)
+        return Described(told)
+
+
+class Line:
+    """Implements the Callbacks port: answers come one after the other, each after a while."""
+
+    def __init__(self, metadata: Metadata, process: SimProcess) -> None:
+        self._metadata, self._process = metadata, process
+
+    def call(self, token: int, name: str, argument: Any) -> None:
+        """Answer later: the state is that of the moment of asking, or of the answer."""
+        world, metadata = self._metadata.world, self._metadata
+        rng = world.rng
+        early = metadata.answer(argument, rng.random) if rng.random() < 0.5 else False
+        delay_ms = 1 + int(rng.random() * metadata.answer_ms_max)
+
+        def done() -> None:
+            answer = metadata.answer(argument, rng.random) if early is False else early
+            if answer is None:
+                self._process.after(SILENT_MS, lambda: self._silent(token))
+            else:
+                self._process.inbox.put(CallDone(token, answer))
+
+        self._process.after(delay_ms, done)
+
+    def _silent(self, token: int) -> None:
+        self._process.inbox.put(CallDone(token, None, UnavailableError("Kafka at b:9092 did not list its topics")))

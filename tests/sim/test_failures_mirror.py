@@ -1,0 +1,240 @@
+"""F152 to F156: topics from Kafka's metadata, told late, partly, by brokers that lag, or by another cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.actors import GROUP, ProductActor, coordinator, topic_json
+from tests.sim.field import parse_json
+from tests.sim.metadata import CLUSTER
+from tests.sim.mirror_scene import Mirrored
+from tests.sim.script import Told, on_seeds
+from zkcoord.core.model import TopicPartition
+from zkcoord.core.topic_mirror import CONFIRM_MS, Kind
+from zkcoord.core.topics import DELETED_MS
+from zkcoord.errors import SchemaError
+from zkcoord.serving.topic_mirror import KAFKA
+from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
+from zkcoord.tree.writes import CreateNode
+
+
+class Group(Mirrored):
+    """A group that has read its topic for a while."""
+
+    def __init__(self, seed: int, **size: Any) -> None:
+        size.setdefault("consumers", 2)
+        super().__init__(seed, **size)
+        self.settle()
+        self.world.run_for(5_000)
+
+    def mark(self, topic: str = "t") -> dict[str, Any]:
+        return parse_json(self.world.ensemble.data(DRAFT.mark(GROUP, topic)) or b"")
+
+    def offsets(self, topic: str = "t") -> dict[int, int]:
+        above = DRAFT.topic_offsets(GROUP, topic)
+        ensemble = self.world.ensemble
+        return {int(n): int(ensemble.data(f"{above}/{n}") or b"-1") for n in ensemble.names(above)}
+
+    def problems(self) -> list[str]:
+        """What coordinators told of Kafka's answers, once each."""
+        return list(dict.fromkeys(t.fields["why"] for t in self.world.told if t.fields.get("path") == KAFKA))
+
+    def stops(self, since_ms: int) -> list[Told]:
+        return self.world.events("stop_sent", since_ms)
+
+
+@on_seeds()
+def test_a_group_reads_topics_that_only_kafkas_metadata_tells(seed: int) -> None:
+    group = Group(seed)
+    schema = parse_json(group.world.ensemble.data(SCHEMA) or b"")
+    assert (schema["topics"], schema["cluster_id"], schema["revision"]) == ("kafka", CLUSTER, "0003")
+    assert not [path for _, _, path in group.world.asked if path.startswith("/brokers/")]
+    assert (group.mark()["topic_id"], group.mark()["czxid"]) == (group.mirrored()["t"], "0")
+    begun_ms = group.world.now_ms
+    group.grow("t", 6)
+    group.world.run_until(lambda: len(group.field.holdings) == 6, what="the new partitions are read")
+    assert group.world.now_ms - begun_ms < 1_500
+    group.create_topic("u", 2)
+    group.delete_topic("t")
+    group.world.run_until(lambda: sorted(group.mirrored()) == ["u"], what="the mirror follows")
+    group.calm()
+
+
+@on_seeds()
+def test_a_poll_asks_once_and_writes_nothing_while_nothing_changes(seed: int) -> None:
+    group = Mirrored(seed, coordinators=1, consumers=0, topics={"t": 4, "u": 2})
+    group.world.run_for(5_000)
+    metadata, since_ms, writes = group.metadata, group.world.now_ms, len(group.world.tried)
+    group.world.run_for(20_000)
+    asked = [question for time_ms, question in metadata.asked if time_ms >= since_ms]
+    assert len(group.world.tried) == writes
+    assert 30 <= len(asked) <= 55
+    assert {question.kind for question in asked} <= {Kind.LIST, Kind.DESCRIBE, Kind.CLUSTER}
+
+
+@on_seeds()
+def test_f152_brokers_that_lag_for_a_while_delete_no_offset_and_stop_nobody(seed: int) -> None:
+    """All brokers know the topics of long ago, without one that is read: for less than a confirmation takes."""
+    group = Group(seed, coordinators=1)
+    group.create_topic("late", 2)
+    group.consumers._topics["late"] = 1
+    group.join("reader")
+    group.world.run_until(lambda: TopicPartition("late", 0) in group.held(), what="it is read")
+    group.world.run_for(3_000)
+    before_ms, offsets = group.world.now_ms, group.offsets("late")
+    group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms)  # as it was in the beginning
+    group.world.run_for(CONFIRM_MS - 100)
+    group.mend()
+    group.world.run_for(3_000)
+    assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
+    assert "late" in group.mirrored()
+    assert all(group.offsets("late")[n] >= offset for n, offset in offsets.items())
+    group.calm()
+
+
+@on_seeds()
+def test_f152_one_broker_that_lags_for_long_deletes_no_offset_and_stops_nobody(seed: int) -> None:
+    group = Group(seed, coordinators=1)
+    group.grow("t", 6)
+    group.world.run_until(lambda: len(group.field.holdings) == 6, what="the new partitions are read")
+    before_ms = group.world.now_ms
+    group.metadata.lag_ms[1] = before_ms  # it does not know of the new partitions
+    group.world.run_for(3 * DELETED_MS)
+    assert (group.stops(before_ms), group.world.events("topic_dropped")) == ([], [])
+    assert len(group.field.holdings) == 6
+    group.calm()
+
+
+@on_seeds()
+def test_f152_an_absence_that_was_told_by_mistake_is_mended_and_costs_no_offset(seed: int) -> None:
+    """All brokers say for long that there is no such topic, then they know it again, under the same id."""
+    group = Group(seed, coordinators=1)
+    offsets, topic_id = group.offsets(), group.mirrored()["t"]
+    group.delete_topic("t")
+    group.world.run_until(lambda: not group.mirrored(), what="the absence counts")
+    group.world.run_for(DELETED_MS // 2)
+    group.world.trace("the brokers know it again")
+    group.world.ensemble.operate(CreateNode(f"{TOPICS}/t", topic_json(4, topic_id)))
+    group.settle()
+    assert group.world.events("topic_dropped") == []
+    assert group.mark()["incarnation"] == 1
+    assert group.offsets().keys() == offsets.keys()
+    group.calm()
+
+
+@on_seeds()
+def test_f153_a_topic_deleted_and_created_again_between_two_answers_is_known_by_its_id(seed: int) -> None:
+    group = Group(seed)
+    before_ms = group.world.now_ms
+    group.delete_topic("t")
+    group.create_topic("t", 4)
+    group.world.run_until(lambda: group.mark().get("incarnation") == 2, what="another mark")
+    assert group.world.now_ms - before_ms >= CONFIRM_MS
+    group.settle()
+    assert len(group.world.events("topic_dropped")[0].fields["offsets"]) == 4
+    group.calm()
+
+
+@on_seeds()
+def test_f154_an_id_that_was_replaced_never_returns_however_often_a_broker_tells_it(seed: int) -> None:
+    group = Group(seed, coordinators=1)
+    long_ago_ms = group.world.now_ms - 1_000
+    group.delete_topic("t")
+    group.create_topic("t", 4)
+    group.world.run_until(lambda: group.mark().get("incarnation") == 2, what="another mark")
+    group.settle()
+    group.world.run_for(3_000)
+    mirrored, before_ms = group.mirrored(), group.world.now_ms
+    group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, before_ms - long_ago_ms)
+    group.world.run_for(2_000)
+    group.world.crash(group.leader(), exact=True)  # nor does another coordinator believe it
+    for _ in range(10):
+        group.metadata.lag_ms = dict.fromkeys(group.metadata.brokers, group.world.now_ms - long_ago_ms)
+        group.world.run_for(2_000)
+    assert group.mirrored() == mirrored
+    assert (group.stops(before_ms), group.mark()["incarnation"]) == ([], 2)
+    group.calm()
+
+
+@on_seeds()
+def test_f155_while_kafka_is_away_a_group_goes_on_with_the_topics_that_are_known(seed: int) -> None:
+    group = Group(seed)
+    group.metadata.away = True
+    group.world.run_for(10_000)
+    assert any("did not list its topics" in why and "as they are known" in why for why in group.problems())
+    group.world.crash(group.leader(), exact=True, restart_after_ms=None)
+    group.join("later")
+    group.world.run_until(lambda: group.registered("later") and bool(group.owned("later")), what="it has a share")
+    group.settle()
+    group.mend()
+    group.grow("t", 5)
+    group.world.run_until(lambda: len(group.field.holdings) == 5, what="the new partition is read")
+    group.calm()
+
+
+@on_seeds()
+def test_f155_answers_that_are_not_whole_take_nothing_away(seed: int) -> None:
+    group = Group(seed, topics={"t": 4, "u": 2})
+    before_ms = group.world.now_ms
+    group.metadata.partial_rate, group.metadata.silent_rate = 0.5, 0.2
+    group.world.run_for(60_000)
+    assert (group.stops(before_ms), sorted(group.mirrored())) == ([], ["t", "u"])
+    group.calm()
+
+
+@on_seeds()
+def test_f155_a_topic_that_kafka_tells_no_id_of_is_not_mirrored_and_one_that_is_known_stays(seed: int) -> None:
+    group = Group(seed)
+    group.metadata.no_ids = True
+    group.create_topic("u", 2)
+    group.grow("t", 6)
+    group.world.run_until(lambda: len(group.field.holdings) == 6, what="the known one grows under its id")
+    group.world.run_for(5_000)
+    assert sorted(group.mirrored()) == ["t"]
+    assert any("upgrade the brokers" in why for why in group.problems())
+    group.calm()
+
+
+@on_seeds()
+def test_f156_the_brokers_of_another_cluster_change_nothing_and_it_is_told(seed: int) -> None:
+    group = Group(seed)
+    before_ms = group.world.now_ms
+    group.metadata.cluster_id = "cluster-2"
+    group.delete_topic("t")
+    group.create_topic("t", 1)
+    group.create_topic("x", 1)
+    group.world.run_for(10_000)
+    assert any("'cluster-2'" in why and "--bootstrap-servers" in why for why in group.problems())
+    assert (group.stops(before_ms), sorted(group.mirrored()), len(group.field.holdings)) == ([], ["t"], 4)
+    group.metadata.cluster_id = CLUSTER
+    group.calm()
+
+
+@on_seeds()
+def test_nothing_is_decided_before_every_topic_was_mirrored(seed: int) -> None:
+    """A tree whose mirror is not there yet, as after a restore: what groups marked is not taken for deleted."""
+    group = Group(seed, coordinators=1)
+    offsets, before_ms = group.offsets(), group.world.now_ms
+    group.metadata.away = True
+    group.world.crash(group.leader(), exact=True, restart_after_ms=5_000)
+    group.lose_mirror()
+    group.world.run_for(2 * DELETED_MS)
+    assert group.world.events("topic_dropped") == []
+    group.mend()
+    group.settle()
+    group.world.run_for(2 * DELETED_MS)
+    assert (group.stops(before_ms), group.offsets().keys()) == ([], offsets.keys())
+    group.calm()
+
+
+@on_seeds(1)
+def test_a_coordinator_of_another_source_refuses_the_tree_and_says_what_to_do(seed: int) -> None:
+    group = Group(seed, coordinators=1)
+    process = group.world.spawn("other", lambda process: coordinator(process, layout=DRAFT), restarts=False)
+    group.world.run_for(3_000)
+    assert isinstance(process.actor, ProductActor)
+    fatal = process.actor.loop.fatal
+    assert isinstance(fatal, SchemaError)
+    assert "this coordinator was started with 'zookeeper'" in str(fatal)
+    assert "--topics kafka --bootstrap-servers" in str(fatal)
+    group.calm()

@@ -1,0 +1,368 @@
+"""Decides which of Kafka's answers change the tree's mirror of its topics, and what Kafka is asked next.
+
+Answers may come late, from a broker that lags, from another cluster, or with less than all. So what stands in the
+mirror is replaced only by what was confirmed:
+
+* Only topics that were asked for by name change the mirror: a list tells which names to ask for.
+* Another id of a topic counts, and its absence counts, when a second answer says the same CONFIRM_MS later, and a list
+  of this cluster came between the two. An absent topic must also be missing in that list.
+* An id that was replaced never counts again. One whose topic was deleted never replaces another; it comes back only
+  where no topic of the name stands, since its absence may have been told by mistake.
+* An answer without an id keeps the id that is known. A new topic without an id is not mirrored.
+* Under one id partitions only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+
+Partitions = Mapping[int, tuple[int, ...]]
+"""Partition -> ids of the brokers with a replica, the preferred one first."""
+
+CONFIRM_MS = 1_000
+"""How much later the second answer must come that confirms another id, or an absence: a broker that lags behind the
+controller for longer is taken out of service by it."""
+
+DESCRIBE_MAX = 1_000
+"""Topics in one question: what a broker answers in some tens of milliseconds."""
+
+CLUSTER_MS = 30_000
+"""How often racks are asked for. A broker that is new is asked about at once."""
+
+AS_KNOWN = "topics stay as they are known"
+
+OVER_MAX = 1_000
+"""Ids that are remembered as over, the latest: a broker does not lag by a thousand deletions."""
+
+
+class Kind(Enum):
+    """What may be asked."""
+
+    LIST = "list"  # all topics: names and partitions, without ids
+    DESCRIBE = "describe"  # these topics, with their ids
+    CLUSTER = "cluster"  # the brokers, with their racks
+
+
+class Question(NamedTuple):
+    """One request to Kafka."""
+
+    kind: Kind
+    topics: tuple[str, ...] = ()
+
+
+class Broker(NamedTuple):
+    """Where a broker listens, and its rack if it has one."""
+
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Listed(NamedTuple):
+    """All topics of a cluster: name -> `shape_of` its partitions. `whole`: a controller and brokers were named, too."""
+
+    cluster_id: str
+    brokers: frozenset[int]
+    shapes: Mapping[str, str]
+    whole: bool = True
+
+
+class Told(NamedTuple):
+    """One topic as told by name. `missing`: the broker knows no such topic. `partitions` None: it told nothing."""
+
+    topic_id: str | None = None
+    partitions: Partitions | None = None
+    missing: bool = False
+
+
+class Described(NamedTuple):
+    """The topics that were asked for by name."""
+
+    topics: Mapping[str, Told]
+
+
+class Cluster(NamedTuple):
+    """The brokers that are there."""
+
+    cluster_id: str
+    brokers: Mapping[int, Broker]
+
+
+class Silent(NamedTuple):
+    """No answer to a question of this kind, and why."""
+
+    kind: Kind
+    why: str
+
+
+Answer = Listed | Described | Cluster | Silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic of the mirror."""
+
+    topic_id: str
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """The mirror as it stands in the tree. `over`: topic and id of those that were replaced or deleted, oldest first.
+
+    `whole`: every topic of the cluster was mirrored once. Before that nothing may be concluded from a missing topic.
+    """
+
+    cluster_id: str = ""  # "": not known yet
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    over: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
+
+
+class PutTopic(NamedTuple):
+    """Write this topic. `replaces`: the id of the one that stood there, if it is another one."""
+
+    name: str
+    topic: Topic
+    replaces: str | None = None
+
+
+class RemoveTopic(NamedTuple):
+    """Remove this topic: it was deleted."""
+
+    name: str
+    topic_id: str
+
+
+class PutBroker(NamedTuple):
+    """Write this broker."""
+
+    number: int
+    broker: Broker
+
+
+class RemoveBroker(NamedTuple):
+    """Remove this broker: it is away, and has no replica."""
+
+    number: int
+
+
+class NameCluster(NamedTuple):
+    """Write the cluster's id into the schema: the tree belongs to this cluster from now on."""
+
+    cluster_id: str
+
+
+class Complete(NamedTuple):
+    """Note that the mirror is whole."""
+
+
+Change = PutTopic | RemoveTopic | PutBroker | RemoveBroker | NameCluster | Complete
+
+
+class Suspect(NamedTuple):
+    """What one answer said against the mirror: another id, or "" for an absence; when, and after how many lists."""
+
+    says: str
+    since_ms: int
+    lists: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What was asked and answered in this term. `due`: topics to be asked for by name next."""
+
+    suspects: Mapping[str, Suspect] = field(default_factory=dict)
+    lists: int = 0  # of this cluster
+    since_ms: int = 0  # when the first of them came
+    shapes: Mapping[str, str] | None = None  # by the last of them
+    due: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()  # of which the last answer told nothing that counts: they can wait
+    nameless: frozenset[str] = frozenset()  # topics without an id
+    checked: str = ""  # the last name of the running check of all ids
+    last: Kind = Kind.DESCRIBE
+    cluster_ms: int | None = None  # when the brokers were last told; None: ask
+    problems: Mapping[Kind, str] = field(default_factory=dict)  # what is wrong with answers of a kind, and who must act
+
+    @property
+    def urgent(self) -> bool:
+        """True when the next question should not wait for the next poll."""
+        return not self.problems and not self.due <= self.left_out
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with Kafka's answers, and who must act; None: nothing."""
+        if self.problems:
+            return next(iter(self.problems.values()))
+        if not self.nameless:
+            return None
+        more = f" and of {len(self.nameless) - 1} others" if len(self.nameless) > 1 else ""
+        return (
+            f"Kafka tells no id of topic {min(self.nameless)}{more}, and a topic without an id is not mirrored: "
+            "upgrade the brokers to 2.8 or later"
+        )
+
+    def with_problem(self, kind: Kind, why: str | None) -> Memory:
+        """The same with this problem of this kind of answers; None: with none."""
+        others = {each: text for each, text in self.problems.items() if each is not kind}
+        return replace(self, problems=others if why is None else {kind: why, **others})
+
+
+def shape_of(partitions: Partitions) -> str:
+    """The partitions and replicas as a short text, to see that something of them changed.
+
+    >>> shape_of({1: (2, 3), 0: (1,)})
+    '0:1;1:2,3'
+    """
+    return ";".join(f"{number}:{','.join(map(str, partitions[number]))}" for number in sorted(partitions))
+
+
+def next_question(mirror: Mirror, memory: Memory, now_ms: int) -> tuple[Question, Memory]:
+    """What to ask now. Lists alternate with a check of the ids of some topics, all of them in turn."""
+    if memory.lists and (memory.cluster_ms is None or now_ms >= memory.cluster_ms + CLUSTER_MS):
+        return Question(Kind.CLUSTER), memory
+    if memory.last is Kind.LIST or memory.urgent:
+        names = sorted(memory.due)[:DESCRIBE_MAX]
+        known = sorted(mirror.topics.keys() | memory.left_out)
+        rest = [name for name in known if name > memory.checked][: DESCRIBE_MAX - len(names)]
+        if names or rest:
+            checked = rest[-1] if rest and rest[-1] != known[-1] else ""
+            topics = tuple(dict.fromkeys([*names, *rest]))
+            return Question(Kind.DESCRIBE, topics), replace(memory, last=Kind.DESCRIBE, checked=checked)
+    return Question(Kind.LIST), replace(memory, last=Kind.LIST)
+
+
+def take(mirror: Mirror, memory: Memory, answer: Answer, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
+    """Take an answer in; return what to write of it."""
+    match answer:
+        case Silent(kind, why):
+            asked_ms = now_ms if kind is Kind.CLUSTER else memory.cluster_ms  # lists must not wait for it
+            after = replace(memory, last=Kind.DESCRIBE, cluster_ms=asked_ms)
+            return after.with_problem(kind, f"{why}; {AS_KNOWN}"), ()
+        case Described():
+            return _described(mirror, memory, answer, now_ms)
+        case _:
+            if mirror.cluster_id and answer.cluster_id != mirror.cluster_id:
+                return Memory().with_problem(Kind.LIST, another_cluster(answer.cluster_id, mirror.cluster_id)), ()
+            if isinstance(answer, Cluster):
+                return _cluster(mirror, memory, answer, now_ms)
+            return _listed(mirror, memory, answer, now_ms)
+
+
+def another_cluster(found: str, wanted: str) -> str:
+    """Say that the brokers are those of another cluster."""
+    return (
+        f"the brokers are of the cluster {found!r}, this tree's topics are of {wanted!r}: give --bootstrap-servers of "
+        f"that cluster; {AS_KNOWN}"
+    )
+
+
+def _listed(mirror: Mirror, memory: Memory, answer: Listed, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
+    if not answer.whole or not answer.cluster_id:
+        return memory.with_problem(Kind.LIST, f"Kafka names no controller: look at its brokers; {AS_KNOWN}"), ()
+    if not mirror.cluster_id:
+        return replace(memory, last=Kind.DESCRIBE).with_problem(Kind.LIST, None), (NameCluster(answer.cluster_id),)
+    before = memory.shapes
+    if before is None:
+        before = {name: shape_of(topic.partitions) for name, topic in mirror.topics.items()}
+    names = answer.shapes.keys()
+    changed = {name for name, shape in answer.shapes.items() if before.get(name) != shape}
+    due = changed | (names ^ mirror.topics.keys()) | memory.suspects.keys()
+    fresh = not answer.brokers <= mirror.brokers.keys()
+    after = replace(
+        memory,
+        lists=memory.lists + 1,
+        since_ms=memory.since_ms if memory.lists else now_ms,
+        shapes=answer.shapes,
+        due=memory.due | due,
+        left_out=(memory.left_out & (names | mirror.topics.keys())) - (changed if memory.lists else set()),
+        cluster_ms=None if fresh else memory.cluster_ms,
+    ).with_problem(Kind.LIST, None)
+    confirmed = memory.lists > 0 and now_ms >= memory.since_ms + CONFIRM_MS
+    if not mirror.whole and confirmed and names <= mirror.topics.keys() and after.cluster_ms is not None:
+        return after, (Complete(),)
+    return after, ()
+
+
+def _cluster(mirror: Mirror, memory: Memory, answer: Cluster, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
+    changes: list[Change] = [
+        PutBroker(number, broker)
+        for number, broker in sorted(answer.brokers.items())
+        if mirror.brokers.get(number) != broker
+    ]
+    away = mirror.brokers.keys() - answer.brokers.keys()
+    if away:
+        used = {number for topic in mirror.topics.values() for ids in topic.partitions.values() for number in ids}
+        changes += [RemoveBroker(number) for number in sorted(away - used)]
+    return replace(memory, cluster_ms=now_ms).with_problem(Kind.CLUSTER, None), tuple(changes)
+
+
+def _described(mirror: Mirror, memory: Memory, answer: Described, now_ms: int) -> tuple[Memory, tuple[Change, ...]]:
+    if memory.shapes is None:  # nothing of this cluster was seen yet
+        return memory, ()
+    suspects, changes = dict(memory.suspects), list[Change]()
+    over, left_out = frozenset(mirror.over), set(memory.left_out)
+    deleted = dict(mirror.over)  # the last id of each name
+
+    def confirmed(name: str, says: str) -> bool:
+        known = suspects.get(name)
+        if known is None or known.says != says:
+            suspects[name] = Suspect(says, now_ms, memory.lists)
+            return False
+        return now_ms >= known.since_ms + CONFIRM_MS and memory.lists > known.lists
+
+    for name, told in sorted(answer.topics.items()):
+        known = mirror.topics.get(name)
+        if known is None:
+            suspects.pop(name, None)
+            topic = None if (name, told.topic_id) in over and deleted[name] != told.topic_id else _new(told)
+            if topic is None:
+                left_out.add(name)
+            else:
+                left_out.discard(name)
+                changes.append(PutTopic(name, topic))
+        elif told.missing:
+            if name in memory.shapes:
+                suspects.pop(name, None)
+            elif confirmed(name, ""):
+                changes.append(RemoveTopic(name, known.topic_id))
+        elif told.partitions is None:
+            left_out.add(name)
+        elif told.topic_id in (None, known.topic_id):
+            if told.topic_id is not None:
+                suspects.pop(name, None)
+            merged = {**known.partitions, **told.partitions}
+            if merged != known.partitions:
+                changes.append(PutTopic(name, Topic(topic_id=known.topic_id, partitions=merged)))
+        elif (name, told.topic_id) in over:
+            left_out.add(name)
+        elif told.topic_id is not None and told.partitions and confirmed(name, told.topic_id):
+            fresh = Topic(topic_id=told.topic_id, partitions=told.partitions)
+            changes.append(PutTopic(name, fresh, replaces=known.topic_id))
+    asked = answer.topics.keys()
+    nameless = {name for name, told in answer.topics.items() if told.partitions and told.topic_id is None}
+    after = replace(
+        memory,
+        suspects=suspects,
+        due=memory.due - asked,
+        left_out=frozenset(name for name in left_out if name in memory.shapes or name in mirror.topics),
+        nameless=(memory.nameless - asked) | nameless,
+    )
+    return after.with_problem(Kind.DESCRIBE, None), tuple(changes)
+
+
+def _new(told: Told) -> Topic | None:
+    """A topic that is not mirrored yet; None: it cannot be, or is none."""
+    if told.missing or not told.partitions or told.topic_id is None:
+        return None
+    return Topic(topic_id=told.topic_id, partitions=told.partitions)
+
+
+def over_with(over: tuple[tuple[str, str], ...], ended: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The ids that are over, with these as the latest."""
+    fresh = tuple(dict.fromkeys(ended))
+    return (*(one for one in over if one not in fresh), *fresh)[-OVER_MAX:]

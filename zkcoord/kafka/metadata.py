@@ -1,0 +1,143 @@
+"""Asks Kafka for its topics, their ids and its brokers, as `core/topic_mirror.py` wants to know them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from zkcoord.core.topic_mirror import (
+    DESCRIBE_MAX,
+    Answer,
+    Broker,
+    Cluster,
+    Described,
+    Kind,
+    Listed,
+    Mirror,
+    Partitions,
+    Question,
+    Told,
+    Topic,
+    shape_of,
+)
+from zkcoord.errors import UnavailableError
+from zkcoord.kafka.client import KafkaClient, librdkafka, native_errors
+
+TIMEOUT_MS = 10_000
+"""How long one answer may take. Topics stay as they are known meanwhile."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Names that Kafka allows; the oldest brokers made whatever a producer named, which no command can hold."""
+
+_ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers tell that have no id for a topic: 16 zero bytes."""
+
+_MISSING = "UNKNOWN_TOPIC_OR_PART"
+_TOLD_NOTHING = Told()
+
+
+class KafkaMetadata:
+    """Answers questions about the topics of one cluster. For one thread; `close` ends its connections."""
+
+    def __init__(
+        self, bootstrap_servers: str, config: Mapping[str, str] | None = None, *, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
+        """`config` holds librdkafka's settings. UsageError for an address or a setting that can never work."""
+        self._servers, self._timeout_seconds = bootstrap_servers, timeout_ms / 1000
+        self._client = KafkaClient(bootstrap_servers, config, timeout_ms=timeout_ms)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End connections and threads."""
+        self._client.close()
+
+    def answer(self, question: Question) -> Answer:
+        """Ask the cluster. UnavailableError when it does not answer, RefusedError when it refuses us."""
+        match question.kind:
+            case Kind.LIST:
+                return self._listed()
+            case Kind.DESCRIBE:
+                return self._described(question.topics)
+            case Kind.CLUSTER:
+                return self._cluster()
+
+    def whole(self) -> tuple[Mirror, tuple[str, ...]]:
+        """Ask for everything. Return the cluster, and the topics that it tells no id of.
+
+        UnavailableError also when some topic is not told: then the answers are not whole.
+        """
+        listed, cluster = self._listed(), self._cluster()
+        if not listed.whole:
+            raise UnavailableError(f"Kafka at {self._servers} names no controller: look at its brokers, then try again")
+        names = sorted(listed.shapes)
+        topics: dict[str, Topic] = {}
+        nameless: list[str] = []
+        for first in range(0, len(names), DESCRIBE_MAX):
+            for name, told in self._described(tuple(names[first : first + DESCRIBE_MAX])).topics.items():
+                if not told.partitions:
+                    raise UnavailableError(f"Kafka at {self._servers} did not describe topic {name}: try again")
+                if told.topic_id is None:
+                    nameless.append(name)
+                else:
+                    topics[name] = Topic(topic_id=told.topic_id, partitions=told.partitions)
+        found = Mirror(cluster_id=listed.cluster_id, topics=topics, brokers=cluster.brokers, whole=True)
+        return found, tuple(nameless)
+
+    def _listed(self) -> Listed:
+        found = self._client.list_topics(self._timeout_seconds)
+        shapes = {
+            name: shape_of({number: tuple(one.replicas) for number, one in topic.partitions.items()})
+            for name, topic in found.topics.items()
+            if _NAME.fullmatch(name) and topic.error is None
+        }
+        return Listed(
+            cluster_id=found.cluster_id or "",
+            brokers=frozenset(found.brokers),
+            shapes=shapes,
+            whole=bool(found.brokers) and found.controller_id is not None and found.controller_id >= 0,
+        )
+
+    def _described(self, topics: tuple[str, ...]) -> Described:
+        module = librdkafka()
+        with native_errors(self._servers, "describe its topics"):
+            asked = self._client.admin().describe_topics(
+                module.TopicCollection(list(topics)), request_timeout=self._timeout_seconds
+            )
+        told: dict[str, Told] = {}
+        failure: Any = None
+        for name, future in asked.items():
+            try:
+                told[name] = _told(future.result(self._timeout_seconds + 1))
+            except module.KafkaException as error:
+                failure = error.args[0]
+                told[name] = Told(missing=True) if failure.name() == _MISSING else _TOLD_NOTHING
+            except TimeoutError:
+                told[name] = _TOLD_NOTHING
+        if failure is not None and all(one == _TOLD_NOTHING for one in told.values()):
+            raise self._client.as_error(failure, "describe its topics")
+        return Described(told)
+
+    def _cluster(self) -> Cluster:
+        module = librdkafka()
+        try:
+            asked = self._client.admin().describe_cluster(request_timeout=self._timeout_seconds)
+            found = asked.result(self._timeout_seconds + 1)
+        except module.KafkaException as error:
+            raise self._client.as_error(error.args[0], "describe its cluster") from error
+        except TimeoutError as error:
+            raise UnavailableError(f"Kafka at {self._servers} did not describe its cluster: try again") from error
+        return Cluster(
+            found.cluster_id or "", {node.id: Broker(node.host, node.port, node.rack) for node in found.nodes}
+        )
+
+
+def _told(description: Any) -> Told:
+    text = str(description.topic_id)
+    partitions: Partitions = {one.id: tuple(node.id for node in one.replicas) for one in description.partitions}
+    return Told(None if text in ("", "None", _ZERO_ID) else text, partitions)

@@ -1,0 +1,302 @@
+"""Moves a tree from one source of topics to the other: Kafka's own nodes in ZooKeeper, or Kafka's metadata.
+
+A migration as every other: its first batch raises the epoch and marks the schema, each further one checks the mark, the
+last one names the new source. Before it begins both sources are compared; the source is changed only when every mark
+has its topic's id and the mirror is whole, since by the mirror topics are known by their ids alone. So nothing is taken
+for created again, and no offset is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkcoord.core.topic_mirror import Change, Complete, Mirror, PutBroker, PutTopic, RemoveBroker, RemoveTopic, Topic
+from zkcoord.errors import CorruptError, FencedError, SchemaError, UsageError, invariant
+from zkcoord.migrate import plan
+from zkcoord.migrate.engine import ROUNDS_MAX, Report, Run
+from zkcoord.migrate.plan import KAFKA_TOPICS_SINCE, Mark
+from zkcoord.migrate.ports import BlockingTree
+from zkcoord.tree.bulk import children, data
+from zkcoord.tree.paths import BROKERS, CLUSTER_ID, EPOCH, FROM_KAFKA, RECORDS, ROOT, SCHEMA, TOPICS, Layout
+from zkcoord.tree.schema import Schema, encode_schema
+from zkcoord.tree.snapshot import Node
+from zkcoord.tree.topic import Mark as TopicMark
+from zkcoord.tree.topic import TopicInfo, decode_mark, encode_mark, same_incarnation, topic_of
+from zkcoord.tree.topic_mirror import mirror_of, parents_of, writes_of
+from zkcoord.tree.writes import SetNode, Transaction, Write
+
+NAMED_MAX = 10
+"""Differences that an error spells out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTopics:
+    """What Kafka itself tells. `nameless`: topics without an id."""
+
+    cluster: Mirror
+    nameless: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicSwitch:
+    """One operator's run to `goal`, `zookeeper` or `kafka`.
+
+    `accepts`: differences are accepted, since Kafka's answer is right: the brokers have left ZooKeeper already.
+    `obstacles()` names who stands in the way in groups: old members.
+    """
+
+    tree: BlockingTree
+    goal: str
+    kafka: ClusterTopics
+    run_id: str
+    obstacles: Callable[[], Sequence[str]] = tuple
+    accepts: bool = False
+    report: Report = lambda _: None
+
+    def check(self) -> list[str]:
+        """Return how the two sources differ: topic by topic, id by id. UsageError for what no option overrides."""
+        schema = self._schema()
+        if schema.revision < KAFKA_TOPICS_SINCE:
+            raise UsageError(
+                f"the tree is at revision {schema.revision}, which earlier coordinators serve, too: they would read "
+                "topics from ZooKeeper. Run `zkcoord migrate upgrade` first"
+            )
+        self._check_cluster(schema)
+        found = list(self.obstacles())
+        if found:
+            raise UsageError(f"{_some(found)}: old consumers read /brokers/topics. Replace them first")
+        if self.kafka.nameless:
+            raise UsageError(
+                f"Kafka tells no id of {_some(self.kafka.nameless)}: upgrade the brokers to 2.8 or later, and their "
+                "inter.broker.protocol.version"
+            )
+        self._writes(schema)  # refuses marks that cannot be completed
+        return self._differences(self._zookeeper_topics())
+
+    def carry_out(self) -> bool:
+        """Change the source; False: the tree has it already. One that broke off is finished."""
+        run = Run(tree=self.tree, run_id=self.run_id, tree_id=plan.new_tree_id(), report=self.report)
+        schema = self._schema()
+        under_way = plan.read_mark(schema)
+        mark = self._mark()
+        if under_way is None and schema.topics == self.goal:
+            return False
+        if under_way is not None and (under_way.new, under_way.old) == (mark.old, mark.new):
+            self._give_up(run, schema, under_way)  # the other direction broke off before its end
+            return True
+        if under_way is not None and (under_way.old, under_way.new) != (mark.old, mark.new):
+            raise SchemaError(f"another migration is in progress, {under_way.old} -> {under_way.new}: end it first")
+        differences = self.check()
+        if differences and not self.accepts:
+            raise UsageError(
+                f"the two sources differ: {_some(differences)}. If a topic was changed just now, run it again; else "
+                "look whether ZooKeeper and the bootstrap servers are of one cluster. Where the brokers have left "
+                "ZooKeeper already, Kafka is right: --accept-differences"
+            )
+        begun, rounds = False, 0
+        while True:
+            (node,) = data(self.tree.read, [SCHEMA])
+            now = self._schema(node)
+            if begun and now.migration is None and now.topics == self.goal:
+                return True
+            if now.migration == mark.document():
+                begun = True
+                rounds += self._work(run, now, node, mark)
+                invariant(rounds < ROUNDS_MAX, "the switch asks for writes after all were carried out")
+            elif begun:
+                raise FencedError(f"another run took the switch over: the tree's migration is {now.migration}")
+            else:
+                (epoch,) = data(self.tree.read, [EPOCH])
+                run.commit(plan.begin(node, epoch, mark))
+
+    def _mark(self) -> Mark:
+        other = "zookeeper" if self.goal == FROM_KAFKA else FROM_KAFKA
+        return Mark(old=f"topics {other}", new=f"topics {self.goal}", run=self.run_id)
+
+    def _schema(self, node: Node | None = None) -> Schema:
+        schema = plan.read_schema(node if node is not None else data(self.tree.read, [SCHEMA])[0])
+        if schema is None:
+            raise SchemaError("there is no zkcoord tree: run `zkcoord migrate upgrade`")
+        return schema
+
+    def _work(self, run: Run, schema: Schema, node: Node, mark: Mark) -> bool:
+        """What remains; when nothing does, the end. True when all of it was carried out."""
+        invariant(node.stat is not None, "a marked schema has a version")
+        version = -1 if node.stat is None else node.stat.version
+        try:
+            writes = self._writes(schema)
+            if found := list(self.obstacles()):
+                raise UsageError(f"{_some(found)}: joined meanwhile. Replace them, then run it again")
+        except UsageError:
+            self._give_up(run, schema, mark)
+            raise
+        for batch in plan.batches(version, mark, writes):
+            if not run.commit(batch):
+                return False
+        cluster_id = self.kafka.cluster.cluster_id if self.goal == FROM_KAFKA else ""
+        done = replace(schema, topics=self.goal, cluster_id=cluster_id, migration=None)
+        return bool(writes) or run.commit(_end(done, version, f"end {mark.old} -> {mark.new}"))
+
+    def _give_up(self, run: Run, schema: Schema, mark: Mark) -> None:
+        """End a run before its end: the source is as before."""
+        (node,) = data(self.tree.read, [SCHEMA])
+        version = -1 if node.stat is None else node.stat.version
+        run.commit(_end(replace(schema, migration=None), version, f"give up {mark.old} -> {mark.new}"))
+
+    # what is there
+
+    def _zookeeper_topics(self) -> dict[str, TopicInfo]:
+        (listed,) = children(self.tree.read, [TOPICS])
+        if not listed.exists:
+            raise UsageError(f"there is no {TOPICS} at this address: give the chroot of Kafka's brokers")
+        nodes = data(self.tree.read, [f"{TOPICS}/{name}" for name in listed.children])
+        found = {}
+        for name, node in zip(listed.children, nodes, strict=True):
+            try:
+                found[name] = topic_of(name, node.data) if node.exists else TopicInfo()
+            except CorruptError as error:
+                raise CorruptError(f"{node.path}: {error}; the broker or an operator must mend it") from error
+        return found
+
+    def _check_cluster(self, schema: Schema) -> None:
+        """Refuse brokers of another cluster than ZooKeeper's and the tree's."""
+        told = self.kafka.cluster.cluster_id
+        (node,) = data(self.tree.read, [CLUSTER_ID])
+        named = _cluster_id(node)
+        if schema.topics == FROM_KAFKA and schema.cluster_id and schema.cluster_id != told:
+            raise UsageError(
+                f"the bootstrap servers are of the cluster {told!r}, the tree's topics of {schema.cluster_id!r}: give "
+                "--bootstrap-servers of that one"
+            )
+        if named != told:
+            where = f"{CLUSTER_ID} says {named!r}" if named is not None else f"there is no {CLUSTER_ID}"
+            raise UsageError(
+                f"the bootstrap servers are of the cluster {told!r}, {where}: give --bootstrap-servers of the cluster "
+                "whose brokers use this ZooKeeper, and their chroot"
+            )
+        if self.goal != FROM_KAFKA:
+            (listed,) = children(self.tree.read, [BROKERS])
+            away = sorted(self.kafka.cluster.brokers.keys() - {int(n) for n in listed.children if n.isdigit()})
+            if away:
+                raise UsageError(
+                    f"brokers {', '.join(map(str, away))} answer, and are not in {BROKERS}: they do not use this "
+                    "ZooKeeper (any more), so its topics may be stale"
+                )
+
+    def _differences(self, zookeeper: Mapping[str, TopicInfo]) -> list[str]:
+        kafka = self.kafka.cluster.topics
+        found = [f"topic {name} is not in Kafka" for name in sorted(zookeeper.keys() - kafka.keys())]
+        found += [f"topic {name} is not in ZooKeeper" for name in sorted(kafka.keys() - zookeeper.keys())]
+        for name in sorted(zookeeper.keys() & kafka.keys()):
+            info, topic = zookeeper[name], kafka[name]
+            if info.topic_id is None:
+                found.append(f"topic {name} has no id in ZooKeeper, {topic.topic_id} in Kafka")
+            elif info.topic_id != topic.topic_id:
+                found.append(f"topic {name} is {info.topic_id} in ZooKeeper, {topic.topic_id} in Kafka")
+            elif set(info.partitions) != topic.partitions.keys():
+                counts = f"{len(info.partitions)} partitions in ZooKeeper, {len(topic.partitions)} in Kafka"
+                found.append(f"topic {name} has {counts}")
+        return found
+
+    # what is written
+
+    def _writes(self, schema: Schema) -> list[Write]:
+        """What of marks and mirror is left to be written. To ZooKeeper nothing is: its nodes are Kafka's."""
+        if self.goal != FROM_KAFKA:
+            return []
+        layout = replace(schema, topics=FROM_KAFKA).place
+        marks = self._completed_marks(layout)
+        nodes = self._mirror_nodes(layout)
+        missing = parents_of(nodes, layout)
+        if missing:
+            return [*marks, *missing]
+        return [*marks, *writes_of(_changes(mirror_of(nodes, layout, ""), self.kafka.cluster), nodes, layout)]
+
+    def _mirror_nodes(self, layout: Layout) -> dict[str, Node]:
+        parents = (layout.topics, layout.brokers)
+        listed = children(self.tree.read, parents)
+        paths = [f"{node.path}/{name}" for node in listed for name in node.children]
+        return {node.path: node for node in data(self.tree.read, [*parents, *paths])}
+
+    def _completed_marks(self, layout: Layout) -> list[Write]:
+        """Give the marks of all groups their topics' ids, where the topic is still the one that was marked."""
+        lists = children(self.tree.read, list(dict.fromkeys((layout.groups, RECORDS))))
+        groups = sorted({name for node in lists for name in node.children})
+        below = children(self.tree.read, [layout.marks(group) for group in groups])
+        paths = [f"{node.path}/{topic}" for node in below for topic in node.children]
+        marks = [(node, mark) for node in data(self.tree.read, paths) if (mark := _mark_in(node)) is not None]
+        nameless = [(node, mark) for node, mark in marks if mark.topic_id is None]
+        names = sorted({node.path.rpartition("/")[2] for node, _ in nameless})
+        topics = dict(zip(names, data(self.tree.read, [f"{TOPICS}/{name}" for name in names]), strict=True))
+        (root,) = data(self.tree.read, [ROOT])
+        writes: list[Write] = []
+        for node, mark in nameless:
+            topic = topics[node.path.rpartition("/")[2]]
+            write = _completed(node, mark, topic, root)
+            writes += [] if write is None else [write]
+        return writes
+
+
+def _completed(node: Node, mark: TopicMark, topic: Node, root: Node) -> Write | None:
+    """The mark with its topic's id; None: the topic was deleted. UsageError: it was created again since."""
+    if topic.stat is None or node.stat is None or root.stat is None:
+        return None
+    topic_id = topic_of(topic.path.rpartition("/")[2], topic.data).topic_id
+    if not same_incarnation(mark, topic_id, topic.stat.czxid, root.stat.czxid):
+        raise UsageError(
+            f"{topic.path} was created again since {node.path} was written: start a coordinator with --topics "
+            "zookeeper until it has dropped what the earlier topic left, then run it again"
+        )
+    if topic_id is None:
+        raise UsageError(f"{topic.path} has no id: upgrade the brokers to 2.8 or later")
+    return SetNode(node.path, encode_mark(replace(mark, topic_id=topic_id)), node.stat.version)
+
+
+def _mark_in(node: Node) -> TopicMark | None:
+    try:
+        return decode_mark(node.data) if node.exists else None
+    except CorruptError as error:
+        raise CorruptError(f"{node.path}: {error}; an operator must mend it") from error
+
+
+def _changes(mirror: Mirror, cluster: Mirror) -> list[Change]:
+    """What makes the mirror as the cluster is."""
+    changes: list[Change] = []
+    for name, topic in sorted(cluster.topics.items()):
+        known = mirror.topics.get(name)
+        if known != topic:
+            changes.append(PutTopic(name, topic, _replaced(known, topic)))
+    changes += [
+        RemoveTopic(name, mirror.topics[name].topic_id) for name in sorted(mirror.topics.keys() - cluster.topics)
+    ]
+    for number, broker in sorted(cluster.brokers.items()):
+        if mirror.brokers.get(number) != broker:
+            changes.append(PutBroker(number, broker))
+    changes += [RemoveBroker(number) for number in sorted(mirror.brokers.keys() - cluster.brokers)]
+    return changes if mirror.whole else [*changes, Complete()]
+
+
+def _replaced(known: Topic | None, topic: Topic) -> str | None:
+    return known.topic_id if known is not None and known.topic_id != topic.topic_id else None
+
+
+def _cluster_id(node: Node) -> str | None:
+    """The cluster's id in Kafka's node; None: there is none."""
+    try:
+        found = json.loads(node.data) if node.exists else None
+    except ValueError:
+        return None
+    named = found.get("id") if isinstance(found, dict) else None
+    return named if isinstance(named, str) else None
+
+
+def _end(schema: Schema, version: int, why: str) -> Transaction:
+    return Transaction(writes=(SetNode(SCHEMA, encode_schema(schema), version),), why=why)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of these, and how many more there are."""
+    more = f"; and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return "; ".join(names[:NAMED_MAX]) + more

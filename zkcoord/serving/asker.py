@@ -1,0 +1,27 @@
+"""Questions of a coordinator to Kafka, one at a time, each with a number of its own."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from zkcoord.core.topic_mirror import Question
+from zkcoord.shell.ports import Callbacks
+
+ASK = "ask_kafka"  # the name of the call; its argument is a Question, its value an Answer
+
+INTERVAL_MS = 400
+"""Between two questions to Kafka. Lists alternate with descriptions, so a change is seen within a second."""
+
+
+class Asker:
+    """Asks Kafka on a thread of its own. The numbers go on from one term to the next: a late answer is known by its."""
+
+    def __init__(self, calls: Callbacks, interval_ms: int = INTERVAL_MS) -> None:
+        self._calls, self.interval_ms = calls, interval_ms
+        self._tokens = count(1)
+
+    def ask(self, question: Question) -> int:
+        """Ask, and return the number of the answer."""
+        token = next(self._tokens)
+        self._calls.call(token, ASK, question)
+        return token

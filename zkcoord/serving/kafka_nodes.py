@@ -1,0 +1,77 @@
+"""All that a coordinator follows of Kafka in one term: topics, brokers, and where they come from."""
+
+from __future__ import annotations
+
+from zkcoord.errors import invariant
+from zkcoord.serving.asker import Asker
+from zkcoord.serving.brokers import BrokerTable
+from zkcoord.serving.kafka_roots import KafkaRoots
+from zkcoord.serving.topic_mirror import TopicMirror
+from zkcoord.serving.topics import Problem, TopicTable
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.ports import CallDone
+from zkcoord.tree.paths import Layout
+from zkcoord.tree.plan import Term
+from zkcoord.tree.schema import Schema
+from zkcoord.tree.snapshot import Node
+
+
+class KafkaNodes:
+    """The tables of one term, and the mirror behind them where topics come from Kafka's metadata."""
+
+    def __init__(self, loop: Loop, layout: Layout, problem: Problem, asker: Asker | None) -> None:
+        """`asker`: asks Kafka; None where topics come from ZooKeeper, and no brokers were named."""
+        tracker = loop.tracker
+        self.mirror: TopicMirror | None = None
+        self._roots: KafkaRoots | None = None
+        if layout.mirrored:
+            invariant(asker is not None, "topics come from Kafka's metadata, and nobody asks Kafka")
+        if layout.mirrored and asker is not None:
+            self.mirror = TopicMirror(loop, layout, asker, problem, self._in_tables)
+        else:
+            self._roots = KafkaRoots(tracker, problem)
+        self.topics = TopicTable(tracker, layout, problem, self._in_mirror)
+        self.brokers = BrokerTable(tracker, layout, problem, self._in_mirror)
+
+    def _in_mirror(self, path: str) -> bool:
+        return self.mirror is not None and self.mirror.follows(path)
+
+    def _in_tables(self, path: str) -> bool:
+        return self.topics.follows(path)
+
+    @property
+    def whole(self) -> bool:
+        """True when a topic that is missing here is missing in Kafka, as far as anybody knows."""
+        return self.mirror is None or self.mirror.whole
+
+    def take(self, node: Node) -> set[str] | None:
+        """Take an answer in; returns the groups that it may concern, None: it is about something else."""
+        if self.mirror is not None:
+            self.mirror.take(node)
+        if self.topics.about(node):
+            return self.topics.read(node)
+        if self.brokers.about(node):
+            return self.brokers.read(node)
+        return set() if self._roots is not None and self._roots.take(node) else None
+
+    def called(self, done: CallDone) -> None:
+        """Take an answer of Kafka in."""
+        if self.mirror is not None:
+            self.mirror.called(done)
+
+    def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
+        """Do what is due to keep up with Kafka. Returns when to come again."""
+        return None if self.mirror is None else self.mirror.advance(term, schema, now_ms)
+
+    def forget(self, group: str) -> None:
+        """Forget the group: it is gone."""
+        self.topics.forget(group)
+        self.brokers.use(group, wanted=False)
+
+    def end(self) -> None:
+        """Follow nothing more."""
+        if self._roots is not None:
+            self._roots.end()
+        self.topics.end()
+        if self.mirror is not None:
+            self.mirror.end()

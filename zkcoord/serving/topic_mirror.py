@@ -1,0 +1,224 @@
+"""The coordinator's mirror of Kafka's topics: follows what stands in the tree, asks Kafka, and writes what changed.
+
+One question at a time. It is asked only while the mirror is read and nothing is being written, so that its answer is
+always compared with what stands. What an answer means is decided in `core/topic_mirror.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from zkcoord.core.topic_mirror import (
+    Answer,
+    Broker,
+    Change,
+    Memory,
+    Mirror,
+    NameCluster,
+    PutTopic,
+    RemoveTopic,
+    Silent,
+    Topic,
+    next_question,
+    take,
+)
+from zkcoord.core.topic_mirror import Kind as Asked
+from zkcoord.errors import ZkcoordError
+from zkcoord.serving.asker import Asker
+from zkcoord.serving.topics import Problem
+from zkcoord.shell.loop import Loop
+from zkcoord.shell.ports import CallDone
+from zkcoord.tree.broker import broker_id
+from zkcoord.tree.paths import EPOCH, SCHEMA, Layout
+from zkcoord.tree.plan import Term
+from zkcoord.tree.schema import Schema, encode_schema
+from zkcoord.tree.snapshot import Kind, Node
+from zkcoord.tree.topic_mirror import (
+    MirrorRoot,
+    decode_mirrored,
+    decode_mirrored_broker,
+    decode_root,
+    parents_of,
+    writes_of,
+)
+from zkcoord.tree.writes import CheckNode, SetNode, Transaction, Write, parts
+
+MIRROR = "mirror"  # the scope of its parents and brokers, the lane of its writes, and the name of its calls
+KAFKA = "Kafka's metadata"  # what a problem with the answers is told about
+
+IDLE_SHARE = 4
+"""The least pause after an answer, in its own duration: asking takes a fifth of the time at the most, however large the
+cluster is."""
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class TopicMirror:
+    """The mirror of one term. Nothing below its parents is written by anybody else."""
+
+    def __init__(
+        self, loop: Loop, layout: Layout, asker: Asker, problem: Problem, wanted: Callable[[str], bool]
+    ) -> None:
+        """`problem` is told what is wrong with Kafka's answers, or None; `wanted(path)`: a table wants this topic."""
+        self._loop, self._layout, self._asker, self._problem, self._wanted = loop, layout, asker, problem, wanted
+        self._nodes: dict[str, Node] = {}
+        self._topics: dict[str, Topic] = {}
+        self._brokers: dict[int, Broker] = {}
+        self._listed: dict[str, frozenset[str]] = {}  # parent -> names below it that are followed
+        self._root = MirrorRoot()
+        self._memory = Memory()
+        self._token: int | None = None  # of the question that has no answer yet
+        self._kind = Asked.LIST  # what was asked last
+        self._asked_ms = 0
+        self._answer: Answer | None = None  # not taken in yet
+        self._next_ms = 0  # when the next question is due
+        tracker = loop.tracker
+        for parent in (layout.topics, layout.brokers):
+            tracker.want(parent, scope=MIRROR, by_writes=True)
+            tracker.want(parent, Kind.CHILDREN, watch=True, scope=parent)
+
+    def follows(self, path: str) -> bool:
+        """True of all that stands in the mirror, and of its parents."""
+        parent, _, name = path.rpartition("/")
+        return path in self._listed or name in self._listed.get(parent, ())
+
+    @property
+    def whole(self) -> bool:
+        """True once every topic was mirrored: before, a topic that is missing here may be in Kafka."""
+        return self._root.whole
+
+    def end(self) -> None:
+        """Follow nothing more."""
+        tracker = self._loop.tracker
+        for parent in (self._layout.topics, self._layout.brokers):
+            tracker.unwant(parent)
+            tracker.unwant(parent, Kind.CHILDREN)
+            for name in self._listed.get(parent, ()):
+                tracker.unwant(f"{parent}/{name}")
+        self._problem(KAFKA, None)
+
+    # what comes in
+
+    def take(self, node: Node) -> None:
+        """Take an answer of the tree in, if it is about the mirror."""
+        topics, brokers = self._layout.topics, self._layout.brokers
+        if node.path in (topics, brokers):
+            if node.kind is Kind.CHILDREN:
+                self._follow(node)
+                return
+            self._nodes[node.path] = node
+            if node.path == topics:
+                self._root = decode_root(node.data) if node.exists else MirrorRoot()
+            return
+        self._keep(node)
+
+    def _keep(self, node: Node) -> None:
+        """Note how a topic or a broker stands."""
+        parent, _, name = node.path.rpartition("/")
+        if parent == self._layout.topics:
+            _keep(self._topics, name, decode_mirrored(node.data) if node.exists else None)
+        elif parent == self._layout.brokers and (number := broker_id(name)) is not None:
+            _keep(self._brokers, number, decode_mirrored_broker(node.data) if node.exists else None)
+        else:
+            return
+        _keep(self._nodes, node.path, node if node.exists else None)
+
+    def _follow(self, listed: Node) -> None:
+        tracker, topics = self._loop.tracker, self._layout.topics
+        before, now = self._listed.get(listed.path, frozenset()), frozenset(listed.children)
+        self._listed[listed.path] = now
+        for name in sorted(before - now):
+            path = f"{listed.path}/{name}"
+            if not (listed.path == topics and self._wanted(path)):
+                tracker.unwant(path)
+            tracker.touch(path)  # whoever else wants it must hear of it
+            self._keep(Node(path, Kind.DATA, None))
+        for name in sorted(now - before):
+            path = f"{listed.path}/{name}"
+            tracker.want(path, scope=path if listed.path == topics else MIRROR, by_writes=True)
+            tracker.touch(path)
+
+    def called(self, done: CallDone) -> None:
+        """Take an answer of Kafka in."""
+        if done.token != self._token:
+            return  # asked in an earlier term
+        self._token = None
+        if isinstance(done.error, ZkcoordError):
+            self._answer = Silent(self._kind, str(done.error))
+        elif done.error is not None:
+            self._answer = Silent(self._kind, f"asking Kafka failed: {done.error!r}")
+        else:
+            self._answer = done.value
+
+    # what is decided
+
+    def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
+        """Write what an answer changes, or ask the next question. Returns when to come again.
+
+        `schema`: as it stands, with its node's version.
+        """
+        if self._token is not None or not self._settled(now_ms):
+            return None
+        if missing := parents_of(self._nodes, self._layout):
+            self._commit(term, missing, "the parents of mirrored topics", now_ms)
+            return None
+        named = schema[0]
+        mirror = Mirror(
+            cluster_id=named.cluster_id,
+            topics=self._topics,
+            brokers=self._brokers,
+            over=self._root.over,
+            whole=self._root.whole,
+        )
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            pause_ms = IDLE_SHARE * (now_ms - self._asked_ms)
+            self._memory, changes = take(mirror, self._memory, answer, now_ms)
+            due_ms = self._asked_ms if self._memory.urgent else self._asked_ms + self._asker.interval_ms
+            self._next_ms = max(due_ms, now_ms + pause_ms)
+            self._problem(KAFKA, self._memory.problem)
+            if changes:
+                self._write(term, changes, schema, now_ms)
+                return None
+        if now_ms < self._next_ms:
+            return self._next_ms
+        question, self._memory = next_question(mirror, self._memory, now_ms)
+        self._kind, self._asked_ms = question.kind, now_ms
+        self._token = self._asker.ask(question)
+        return None
+
+    def _settled(self, now_ms: int) -> bool:
+        """True when all of the mirror is read, and no write of it is under way or put off."""
+        above = (f"{self._layout.topics}/", f"{self._layout.brokers}/")
+        scopes = self._loop.tracker.unclean()
+        if not scopes.isdisjoint({MIRROR, self._layout.topics, self._layout.brokers, ""}):
+            return False
+        return self._loop.ready(MIRROR, now_ms) and not any(scope.startswith(above) for scope in scopes)
+
+    def _write(self, term: Term, changes: tuple[Change, ...], schema: tuple[Schema, int], now_ms: int) -> None:
+        named = [change for change in changes if isinstance(change, NameCluster)]
+        if named:
+            data = encode_schema(replace(schema[0], cluster_id=named[0].cluster_id))
+            self._commit(term, [SetNode(SCHEMA, data, schema[1])], "the cluster that topics come from", now_ms)
+            return
+        writes = writes_of(changes, self._nodes, self._layout)
+        batches = list(parts(writes, lambda write: Transaction(writes=(write,)).payload_bytes()))
+        ends = any(isinstance(c, RemoveTopic) or (isinstance(c, PutTopic) and c.replaces is not None) for c in changes)
+        for batch in batches[:1] if ends else batches:  # an id is over before its topic is: the rest is decided again
+            self._commit(term, batch, "what Kafka tells of its topics", now_ms)
+
+    def _commit(self, term: Term, writes: list[Write], why: str, now_ms: int) -> None:
+        checked = (CheckNode(EPOCH, term.epoch_version), *writes)
+        self._loop.commit(Transaction(writes=checked, why=why), MIRROR, now_ms, MIRROR)
+
+
+def _keep(known: dict[Key, Value], key: Key, value: Value | None) -> None:
+    """Keep what is there under this key; None: nothing is."""
+    if value is None:
+        known.pop(key, None)
+    else:
+        known[key] = value
