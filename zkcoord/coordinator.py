@@ -71,8 +71,6 @@ class Coordinator:
             raise UsageError(f"journal is {journal!r}: pass the path of a folder")
         given_number("topics_interval_ms", topics_interval_ms, 1)
         chosen = layout_named(layout, topics)
-        if chosen.mirrored and not bootstrap_servers:
-            raise UsageError("topics from Kafka need its address: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
         known = all_assignors(installed_assignors(_no_assignor) if assignors is None else assignors)
         self._on_serving = on_serving
         measured = self._measured = coordinator_metrics(metrics)
@@ -84,12 +82,11 @@ class Coordinator:
             config=zookeeper_config,
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
-        kafka = self._kafka_line(bootstrap_servers, kafka_config) if bootstrap_servers else None
+        kafka = self._kafka_line(bootstrap_servers, kafka_config) if chosen.mirrored else None
         self._driver = measured.driver(sessions, "zkcoord-coordinator", self._event, self._journal, kafka)
-        if self._journal is not None:
-            self._driver.at_end(self._journal.close)
-        if kafka is not None:
-            self._driver.at_end(kafka.end)
+        for opened in (self._journal.close if self._journal else None, kafka.end if kafka else None):
+            if opened is not None:
+                self._driver.at_end(opened)
         standing = _standing(coordinator_id, chosen, known)
         loop, events = self._driver.loop, self._driver.events
         asker = None if self._driver.calls is None else Asker(self._driver.calls, topics_interval_ms)
@@ -127,10 +124,12 @@ class Coordinator:
         """Why it ended by itself; None while it runs, and after `stop`."""
         return self._driver.loop.fatal
 
-    def _kafka_line(self, servers: str, config: Mapping[str, str] | None) -> Line:
+    def _kafka_line(self, servers: str | None, config: Mapping[str, str] | None) -> Line:
         """The thread that asks Kafka; it ends with the loop, which may be before an answer comes."""
         from zkcoord.kafka.metadata import KafkaMetadata
 
+        if not servers:
+            raise UsageError("topics from Kafka need its address: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
         metadata = KafkaMetadata(servers, config)
         line = Line("zkcoord-topics", {ASK: metadata.answer}, lambda done: self._driver.put(done), self._die)
         line.start()
