@@ -87,8 +87,7 @@ class Coordinator:
         for opened in (self._journal.close if self._journal else None, kafka.end if kafka else None):
             if opened is not None:
                 self._driver.at_end(opened)
-        standing = _standing(coordinator_id, chosen, known)
-        loop, events = self._driver.loop, self._driver.events
+        loop, events, standing = self._driver.loop, self._driver.events, _standing(coordinator_id, chosen, known)
         asker = None if self._driver.calls is None else Asker(self._driver.calls, topics_interval_ms)
         role = CoordinatorRole(loop, chosen, standing, events, known, retention_ms=group_retention_ms, asker=asker)
         loop.run_role(role, events)
