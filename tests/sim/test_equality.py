@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 
 import pytest
 
 from tests.sim.actors import GROUP
+from tests.sim.field import parsed
 from tests.sim.offset_log import LogStore
 from tests.sim.store_scene import StoreScene, begin_in
 from tests.sim.store_tool import ToolTree, tree_id
@@ -123,6 +125,35 @@ def test_an_offset_without_a_node_comes_into_one(goal: str) -> None:
     assert (scene.node(T0), scene.in_kafka(T0)) == (77, 77)
     stat = scene.world.ensemble.stat(path)
     assert stat is not None and stat.version == 1  # only the reply to a set tells its tenure
+
+
+def test_an_offset_of_a_topic_without_any_node_comes_into_one() -> None:
+    scene = without_readers(topics=1)
+    ensemble = scene.world.ensemble
+    for path in (DRAFT.offset(GROUP, T0), DRAFT.topic_offsets(GROUP, "t")):
+        ensemble.operate(DeleteNode(path, ANY_VERSION))
+    scene.log.stranger_commits(T0, 77)
+    found = equality(scene)
+    assert different(scene, found) == [T0]
+    assert different(scene, found) == []
+    assert scene.node(T0) == 77
+
+
+def test_a_commit_about_an_earlier_topic_of_that_name_does_not_count_and_what_is_committed_names_the_present_one() -> (
+    None
+):
+    scene = without_readers()
+    ensemble, mark = scene.world.ensemble, DRAFT.mark(GROUP, "t")
+    ensemble.operate(
+        SetNode(mark, json.dumps({**parsed(ensemble.data(mark) or b""), "incarnation": 2}).encode(), ANY_VERSION)
+    )
+    ensemble.operate(DeleteNode(DRAFT.offset(GROUP, T0), ANY_VERSION))
+    earlier = KafkaCommit(offset=77, stamp=Stamp(tenure=Tenure(tree_id(scene), 1), incarnation=1))
+    scene.log.commit("", {T0: earlier})
+    assert different(scene, equality(scene)) == [T1]
+    assert scene.log.commits[T0] == earlier
+    stamp = scene.log.commits[T1].stamp
+    assert stamp is not None and stamp.incarnation == 2
 
 
 @pytest.mark.parametrize("goal", [KAFKA, ZOOKEEPER])
