@@ -14,7 +14,8 @@ from zkcoord.core.view import Channel
     ("channel", "beside"),
     [
         (at_store("a", DUAL, 3), True),
-        (at_store("a", KAFKA, 2), False),  # it reads on there
+        (at_store("a", KAFKA, 2), False),
+        (at_store("a", KAFKA, 2, change(DUAL, 3)), False),  # it reads on there until it obeys
         (at_store("a", DUAL, 1, change(KAFKA, 2)), False),  # it will come there, however late it obeys
         (at_store("a", DUAL, 1, start(KAFKA)), False),
         (at_store("a", "", 0), True),

@@ -13,6 +13,7 @@ from tests.core.member import test_kafka_strangers as kafka_strangers
 from tests.sim import test_failures_offsets as offsets
 from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.store_scene import store_storm
+from tests.sim.test_program_stores import in_kafka as in_programs
 from zkcoord.core.fast_replace import fast_replace
 from zkcoord.core.member import mirroring, resume, start_offsets, starts, stops, switching
 from zkcoord.core.member.decisions import AcknowledgeStarts, ReleasePartitions
@@ -147,12 +148,16 @@ released = offsets.test_f110_what_was_released_stands_in_its_node_when_kafka_for
 strangers = offsets.test_f112_a_stranger_behind_is_followed_and_one_ahead_is_written_over
 lost = offsets.test_f110_what_kafka_has_lost_costs_repeats_since_the_last_checkpoint_only
 
+programs = in_programs.__wrapped__  # each is played anew
+
 CASES = (
     Case(a_start_sets_no_node, partial(dead, store="kafka"), 3),
     Case(a_start_reads_the_node_alone, in_kafka, 5),
     Case(a_start_believes_kafka, in_kafka, 5),
+    Case(a_start_believes_kafka, programs, 5),
     Case(a_release_keeps_the_tenure, released),
     Case(a_commit_without_an_answer_is_taken_for_done, in_kafka, 5),
+    Case(a_commit_without_an_answer_is_taken_for_done, programs, 5),
     Case(a_commit_without_an_answer_ends_no_tenure, in_kafka, 20),
     Case(starts_again_while_a_commit_is_under_way, lambda seed: in_doubt()),
     Case(follows_strangers_forwards, strangers),
