@@ -10,6 +10,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,17 @@ from typing import Any
 import pytest
 
 from tests.spark.postgres import postgres_programs
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
-from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS, compiler_jars, kafka_jars
+from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper, connector_jars, spark_environment
+from zkcoord.embedded.artifacts import (
+    KAFKA_4_VERSION,
+    KAFKA_VERSION,
+    OLD_KAFKA_VERSIONS,
+    compiler_jars,
+    kafka_jars,
+    kafka_tools_jars,
+)
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import ZkcoordError
 
 LEFT_OUT = pytest.StashKey[dict[str, str]]()
@@ -34,9 +43,11 @@ def needs_zookeeper() -> None:
 
 
 def needs_kafka() -> None:
-    """The broker's jars, fetched if need be, and a ZooKeeper."""
+    """The jars of brokers in ZooKeeper mode and of Kafka 4, fetched if need be, and a ZooKeeper."""
     needs_zookeeper()
-    kafka_jars()
+    for version in (KAFKA_VERSION, KAFKA_4_VERSION):
+        kafka_jars(version)
+        kafka_tools_jars(version)
 
 
 def needs_legacy() -> None:
@@ -182,11 +193,37 @@ def chroot(zookeeper: EmbeddedZooKeeper) -> str:
     return zookeeper.hosts + path
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what uses `kafka` with both kinds of brokers: marked `kafka4` always, else with Kafka 4 in the long tier."""
+    if "kafka" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("kafka4") is not None
+        newer = pytest.param(KAFKA_4_VERSION, marks=() if both else pytest.mark.long)
+        metafunc.parametrize("kafka", [KAFKA_VERSION, newer], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[EmbeddedKafka]:
-    """One running broker for the session, on a ZooKeeper of its own; a test names its topics and groups uniquely."""
-    with EmbeddedZooKeeper(fsync=False) as own, EmbeddedKafka(own.hosts) as server:
-        yield server
+def brokers() -> Iterator[Callable[[str], KafkaBroker]]:
+    """Gives a running broker of a version, in ZooKeeper mode (on a ZooKeeper of its own) before Kafka 4; kept for the
+    session."""
+    running: dict[str, KafkaBroker] = {}
+    with ExitStack() as stack:
+
+        def broker(version: str) -> KafkaBroker:
+            if version not in running:
+                if version == KAFKA_4_VERSION:
+                    server: KafkaBroker = EmbeddedKRaft()
+                else:
+                    server = EmbeddedKafka(stack.enter_context(EmbeddedZooKeeper(fsync=False)).hosts, version=version)
+                running[version] = stack.enter_context(server)
+            return running[version]
+
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka(brokers: Callable[[str], KafkaBroker], request: pytest.FixtureRequest) -> KafkaBroker:
+    """One running broker for the session; a test names its topics and groups uniquely, and finds none in ZooKeeper."""
+    return brokers(request.param)
 
 
 @pytest.fixture(scope="session")

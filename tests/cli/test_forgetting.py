@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.program import Run
 from tests.integration.world import World
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.helpers import QUIET
+from tests.kafka.topics import create_topic
 from zkcoord.cli.forgetting import forget_commits
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
@@ -52,7 +53,7 @@ class Group:
 def group(chroot: str, kafka: EmbeddedKafka) -> Iterator[Group]:
     topic = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE_SECONDS)
+    create_topic(admin, topic, 1)
     with World(chroot) as world, KafkaClient(kafka.bootstrap_servers) as client:
         upgrade(world.tree, run_id="test")
         world.topic(topic, 1)

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Native
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.program import Run
 from tests.integration.world import Member, World
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.cli import group_reset
 from zkcoord.cli.group_reset import Compute, Reset
@@ -41,7 +42,7 @@ def topic(kafka: EmbeddedKafka) -> str:
     """A topic of two partitions with records."""
     name = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
-    admin.create_topics([NewTopic(name, len(COUNTS))])[name].result(PATIENCE_SECONDS)
+    create_topic(admin, name, len(COUNTS))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
     for partition, count in enumerate(COUNTS):
         for number in range(count):

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as KafkasOwn
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.program import Run
 from tests.integration.world import World
-from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.helpers import QUIET
+from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
@@ -38,7 +39,7 @@ PARTITIONS = 3
 def topic(kafka: EmbeddedKafka) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
-    admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(PATIENCE_SECONDS)
+    create_topic(admin, name, PARTITIONS)
     return name
 
 

@@ -11,11 +11,12 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Native
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.cli.group_tree import World
 from tests.cli.program import Run
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit, Stamp, Tenure
@@ -45,7 +46,7 @@ def tree_id(tree: Tree) -> str:
 
 def new_topic(admin: AdminClient, partitions: int) -> str:
     topic = f"t-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(PATIENCE_SECONDS)
+    create_topic(admin, topic, partitions)
     return topic
 
 

@@ -15,6 +15,7 @@ import pytest
 from zkcoord.embedded import ivy
 from zkcoord.embedded.artifacts import (
     COMPILER_VERSION,
+    KAFKA_4_VERSION,
     KAFKA_VERSION,
     MANIFEST,
     OLD_KAFKA_VERSIONS,
@@ -154,7 +155,9 @@ def test_the_old_versions_of_kafka_are_pinned_with_the_sums_of_their_jars() -> N
     found = [[name for name in bundle.files or () if name.startswith("kafka_2.11-")] for bundle in bundles]
     assert found == [[f"kafka_2.11-{version}.jar"] for version in OLD_KAFKA_VERSIONS]
     assert load_bundle("java-compiler", COMPILER_VERSION).files is not None
-    assert list(load_bundle("kafka-tools", KAFKA_VERSION).files or ()) == [f"kafka-tools-{KAFKA_VERSION}.jar"]
+    for version in (KAFKA_VERSION, KAFKA_4_VERSION):
+        assert f"kafka_2.13-{version}.jar" in (load_bundle("kafka", version).files or ())
+        assert list(load_bundle("kafka-tools", version).files or ()) == [f"kafka-tools-{version}.jar"]
 
 
 def test_another_spark_gets_the_coordinates_of_its_own_version() -> None:

@@ -4,37 +4,39 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.embedded.sockets import LOOPBACK, listening
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from zkcoord.embedded.kafka import metadata
-from zkcoord.errors import UnavailableError
+from tests.kafka.topics import create_topic
+from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded.kafka import KafkaBroker
+from zkcoord.embedded.kafka_requests import metadata
+from zkcoord.embedded.kafka_tools import kafka_tool
+from zkcoord.errors import UnavailableError, UsageError
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.kafka4]
 
 DEADLINE_S = 120.0  # only what fails takes so long
 
 
-def topics(server: EmbeddedKafka) -> dict[str, int]:
+def topics(server: KafkaBroker) -> dict[str, int]:
     """Name → number of partitions."""
     client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
     return {name: len(topic.partitions) for name, topic in client.list_topics(timeout=DEADLINE_S).topics.items()}
 
 
-def create(server: EmbeddedKafka, name: str, partitions: int) -> None:
+def create(server: KafkaBroker, name: str, partitions: int) -> None:
     client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    for created in client.create_topics([NewTopic(name, partitions, 1)]).values():
-        created.result(DEADLINE_S)
+    create_topic(client, name, partitions)
 
 
-def send(server: EmbeddedKafka, topic: str, value: bytes) -> None:
+def send(server: KafkaBroker, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap_servers})
     producer.produce(topic, value, partition=0)
     assert producer.flush(DEADLINE_S) == 0
 
 
-def first(server: EmbeddedKafka, topic: str, group: str) -> tuple[bytes, int]:
+def first(server: KafkaBroker, topic: str, group: str) -> tuple[bytes, int]:
     """The first record, and the group's committed offset after it."""
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
@@ -50,7 +52,7 @@ def first(server: EmbeddedKafka, topic: str, group: str) -> tuple[bytes, int]:
         consumer.close()
 
 
-def test_records_and_offsets_come_and_go(kafka: EmbeddedKafka) -> None:
+def test_records_and_offsets_come_and_go(kafka: KafkaBroker) -> None:
     create(kafka, "embedded-clicks", 3)
     send(kafka, "embedded-clicks", b"hello")
     assert first(kafka, "embedded-clicks", "embedded-group") == (b"hello", 1)
@@ -59,15 +61,32 @@ def test_records_and_offsets_come_and_go(kafka: EmbeddedKafka) -> None:
     assert {f"embedded-clicks-{n}" for n in range(3)} <= known.led
 
 
-def test_it_listens_on_the_loopback_only(kafka: EmbeddedKafka) -> None:
+def test_it_listens_on_the_loopback_only(kafka: KafkaBroker) -> None:
     assert kafka.pid is not None
-    assert listening(kafka.pid) == {f"{LOOPBACK}:{kafka.port:04X}"}
+    found = listening(kafka.pid)
+    assert f"{LOOPBACK}:{kafka.port:04X}" in found
+    assert {address.partition(":")[0] for address in found} == {LOOPBACK}
+    assert len(found) == (2 if isinstance(kafka, EmbeddedKRaft) else 1)  # it is its own controller
 
 
-def test_a_topic_that_nobody_created_is_not_there(kafka: EmbeddedKafka) -> None:
+def test_a_topic_that_nobody_created_is_not_there(kafka: KafkaBroker) -> None:
     consumer = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     consumer.list_topics("embedded-absent", timeout=DEADLINE_S)
     assert "embedded-absent" not in topics(kafka)
+
+
+def survives(server: KafkaBroker) -> None:
+    """Its data are there after a stop, and after a kill."""
+    create(server, "clicks", 50)
+    send(server, "clicks", b"kept")
+    for end in (server.stop, server.kill):
+        end()
+        assert not server.ready()
+        with pytest.raises(UnavailableError, match="does not answer"):
+            metadata(server.port)
+        server.start()
+        assert topics(server)["clicks"] == 50
+        assert first(server, "clicks", "g")[0] == b"kept"
 
 
 def test_data_survive_a_stop_and_a_kill_and_it_serves_them_when_start_returns(tmp_path: Path) -> None:
@@ -75,16 +94,20 @@ def test_data_survive_a_stop_and_a_kill_and_it_serves_them_when_start_returns(tm
         EmbeddedZooKeeper(fsync=False) as zookeeper,
         EmbeddedKafka(f"{zookeeper.hosts}/kafka", tmp_path, zookeeper_session_timeout_ms=2_000) as server,
     ):
-        create(server, "clicks", 50)
-        send(server, "clicks", b"kept")
-        for end in (server.stop, server.kill):
-            end()
-            assert not server.ready()
-            with pytest.raises(UnavailableError, match="does not answer"):
-                metadata(server.port)
-            server.start()
-            assert topics(server)["clicks"] == 50
-            assert first(server, "clicks", "g")[0] == b"kept"
+        survives(server)
+
+
+def test_data_of_a_broker_without_zookeeper_survive_too_and_its_own_tools_reach_it(tmp_path: Path) -> None:
+    with EmbeddedKRaft(tmp_path) as server:
+        survives(server)
+        told = kafka_tool("kafka-topics", "--bootstrap-server", server.bootstrap_servers, "--list")
+        assert "clicks" in told.splitlines()
+    assert tmp_path.is_dir()
+
+
+def test_kafka_4_is_refused_a_zookeeper() -> None:
+    with pytest.raises(UsageError, match=r"Kafka 4\.1\.0 knows no ZooKeeper: use EmbeddedKRaft"):
+        EmbeddedKafka("127.0.0.1:1", version="4.1.0")
 
 
 def test_a_broker_that_cannot_start_says_what_it_said(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -14,12 +13,13 @@ from typing import Any, Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Native
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from tests import waiting
 from tests.integration.world import Reports
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.cli.offset_stores import known_logs
 from zkcoord.cli.requesting import edit_record
@@ -27,7 +27,9 @@ from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import ZkcoordError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
@@ -36,7 +38,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.verdict import Verdict
 from zkcoord.offsets.verify import verify
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
+from zkcoord.tree.paths import DRAFT, FROM_KAFKA, FROM_ZOOKEEPER, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.status import decode_status
@@ -49,17 +51,24 @@ SESSION_MS = 6_000
 class Cluster:
     """Servers, a coordinator, and what is needed to look at them. `group`, `topic`: a fresh one for each test."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], *, version: str = KAFKA_VERSION) -> None:
         self._stack = ExitStack()
         zookeeper = self._stack.enter_context(EmbeddedZooKeeper(fsync=False))
         self.zookeeper = zookeeper.hosts
-        self.kafka = self._stack.enter_context(EmbeddedKafka(zookeeper.hosts, settings=settings))
+        in_zookeeper = version != KAFKA_4_VERSION
+        kafka: KafkaBroker = (
+            EmbeddedKafka(zookeeper.hosts, version=version, settings=settings)
+            if in_zookeeper
+            else EmbeddedKRaft(settings=settings)
+        )
+        self.kafka = self._stack.enter_context(kafka)
         self.servers = self.kafka.bootstrap_servers
         self.tree = self._stack.enter_context(Tree(zookeeper.hosts))
         self.connect()
         self.admin = AdminClient({"bootstrap.servers": self.servers}, logger=QUIET)
         self.producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
-        coordinator = Coordinator(zookeeper.hosts)
+        source = FROM_ZOOKEEPER if in_zookeeper else FROM_KAFKA
+        coordinator = Coordinator(zookeeper.hosts, topics=source, bootstrap_servers=self.servers)
         coordinator.start()
         self._stack.callback(coordinator.stop)
         self.reports = Reports()
@@ -88,7 +97,7 @@ class Cluster:
 
     def create(self, partitions: int) -> None:
         """Create the topic."""
-        self.admin.create_topics([NewTopic(self.topic, partitions)])[self.topic].result(PATIENCE_SECONDS)
+        create_topic(self.admin, self.topic, partitions)
 
     def delete(self) -> None:
         """Delete the topic, and wait until it may be created again."""
@@ -163,10 +172,14 @@ class Cluster:
 
     def set_node(self, number: int, offset: int) -> None:
         """As somebody with an editor."""
+        path = DRAFT.offset(self.group, self.partition(number))
+        self._edit(lambda client: client.set(path, str(offset).encode()))
+
+    def _edit(self, edit: Callable[[KazooClient], object]) -> None:
         client = KazooClient(self.zookeeper)
         client.start(PATIENCE_SECONDS)
         try:
-            client.set(DRAFT.offset(self.group, self.partition(number)), str(offset).encode())
+            edit(client)
         finally:
             client.stop()
             client.close()
@@ -231,14 +244,3 @@ def soon(
     except AssertionError as error:
         shown = {"verdicts": str(cluster.verdicts()), "events": cluster.reports.seen[-20:]}
         raise AssertionError(f"{error}: {json.dumps(shown, default=str)}") from error
-
-
-def kafka_tool(*arguments: str) -> str:
-    """Run `kafka-consumer-groups`, and return what it printed."""
-    from zkcoord.embedded.artifacts import kafka_jars, kafka_tools_jars
-    from zkcoord.embedded.java import find_java
-
-    main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    command = find_java().command(main, (*kafka_tools_jars(), *kafka_jars()), *arguments, heap="128m")
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    return ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""Kafka's own tool `kafka-consumer-groups`, of Kafka 3.9, on groups whose offsets stand in Kafka."""
+"""Kafka's own tool `kafka-consumer-groups`, of Kafka 4.1, on groups whose offsets stand in Kafka."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.stores_world import Cluster, Reader, kafka_tool, soon
+from tests.integration.stores_world import Cluster, Reader, soon
 from tests.integration.test_stores_real import IN_KAFKA, equal, read_in
+from zkcoord.embedded.kafka_tools import kafka_tool
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.legacy]
 
@@ -26,7 +27,9 @@ def cluster(servers: Cluster) -> Cluster:
 
 def described(cluster: Cluster) -> dict[str, list[str]]:
     """Partition -> its current offset, the log's end and the lag, as the tool shows them."""
-    said = kafka_tool("--bootstrap-server", cluster.servers, "--describe", "--group", cluster.group)
+    said = kafka_tool(
+        "kafka-consumer-groups", "--bootstrap-server", cluster.servers, "--describe", "--group", cluster.group
+    )
     rows = [line.split() for line in said.splitlines() if line.startswith(cluster.group)]
     assert rows, said
     return {row[2]: row[3:6] for row in rows}
@@ -46,7 +49,7 @@ def reset(cluster: Cluster, offset: int) -> str:
     """Reset partition 0 with the tool; returns what it printed."""
     where = f"{cluster.topic}:0"
     words = ("--reset-offsets", "--to-offset", str(offset), "--topic", where, "--execute")
-    return kafka_tool("--bootstrap-server", cluster.servers, "--group", cluster.group, *words)
+    return kafka_tool("kafka-consumer-groups", "--bootstrap-server", cluster.servers, "--group", cluster.group, *words)
 
 
 def test_f123_kafkas_reset_tool_sets_a_group_back_while_it_is_read(cluster: Cluster) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.kafka.helpers import PATIENCE_SECONDS, Broker
+from tests.kafka.topics import create_topic
 from zkcoord.core.model import TopicPartition
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import RefusedError, UnavailableError, UnknownPartitionError, UsageError
@@ -180,6 +181,7 @@ def test_log_ends_gives_what_answers_and_says_why_the_rest_does_not(broker: Brok
 
 
 @pytest.mark.kafka
+@pytest.mark.kafka4
 def test_a_real_cluster_answers_by_isolation_and_makes_no_topic_by_being_asked(kafka: EmbeddedKafka) -> None:
     topic, missing = f"orders-{uuid.uuid4().hex}", f"missing-{uuid.uuid4().hex}"
     asked = [TopicPartition(topic, number) for number in range(3)]
@@ -188,7 +190,7 @@ def test_a_real_cluster_answers_by_isolation_and_makes_no_topic_by_being_asked(k
     quiet.addHandler(logging.NullHandler())
     servers = {"bootstrap.servers": kafka.bootstrap_servers}
     admin = AdminClient(servers, logger=quiet)
-    admin.create_topics([NewTopic(topic, 3)])[topic].result(PATIENCE_SECONDS)
+    create_topic(admin, topic, 3)
     producer = Producer({**servers, "transactional.id": topic}, logger=quiet)
     producer.init_transactions(PATIENCE_SECONDS)
     producer.begin_transaction()

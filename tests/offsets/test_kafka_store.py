@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Native
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
@@ -40,11 +41,7 @@ def admin(kafka: EmbeddedKafka) -> AdminClient:
 
 def new_topic(admin: AdminClient, partitions: int) -> str:
     topic = f"t-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(PATIENCE_SECONDS)
-    wait_until(
-        lambda: len(admin.list_topics(timeout=PATIENCE_SECONDS).topics[topic].partitions) == partitions,
-        f"the broker knows {topic}",
-    )
+    create_topic(admin, topic, partitions)
     return topic
 
 
@@ -65,6 +62,7 @@ def on_real_broker(store: KafkaCommits, group: str, commits: dict[TopicPartition
 
 
 @pytest.mark.kafka
+@pytest.mark.kafka4
 def test_commits_of_many_partitions_come_back_with_what_they_say_of_themselves(
     store: KafkaCommits, admin: AdminClient
 ) -> None:
@@ -75,6 +73,7 @@ def test_commits_of_many_partitions_come_back_with_what_they_say_of_themselves(
 
 
 @pytest.mark.kafka
+@pytest.mark.kafka4
 def test_a_commit_by_any_other_program_is_foreign_and_a_group_without_commits_has_none(
     store: KafkaCommits, admin: AdminClient
 ) -> None:
@@ -88,6 +87,7 @@ def test_a_commit_by_any_other_program_is_foreign_and_a_group_without_commits_ha
 
 
 @pytest.mark.kafka
+@pytest.mark.kafka4
 def test_partitions_that_could_not_be_committed_are_named_one_by_one(store: KafkaCommits, admin: AdminClient) -> None:
     topic, group = new_topic(admin, 1), new_group()
     good, bad = TopicPartition(topic, 0), TopicPartition(topic, 7)
@@ -99,6 +99,7 @@ def test_partitions_that_could_not_be_committed_are_named_one_by_one(store: Kafk
 
 
 @pytest.mark.kafka
+@pytest.mark.kafka4
 def test_a_group_id_that_a_real_consumer_uses_is_refused_with_who_must_act(
     store: KafkaCommits, admin: AdminClient, kafka: EmbeddedKafka
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kafka.topics import await_partitions, create_topic
 from tests.spark.fakes import World
 from tests.spark.streams import Stream
 from tests.spark.together import coordinating
@@ -53,12 +54,9 @@ class Topic:
         self.create(**config)
 
     def create(self, **config: str) -> None:
-        from confluent_kafka.admin import NewTopic
-
         admin = self._admin()
         named = {key.replace("_", "."): value for key, value in config.items()}
-        made = admin.create_topics([NewTopic(self.name, self._partitions, 1, config=named)])
-        made[self.name].result(TIMEOUT_S)
+        create_topic(admin, self.name, self._partitions, config=named)
 
     def grow(self, partitions: int) -> None:
         """More partitions."""
@@ -67,6 +65,7 @@ class Topic:
         self._partitions = partitions
         admin = self._admin()
         admin.create_partitions([NewPartitions(self.name, partitions)])[self.name].result(TIMEOUT_S)
+        await_partitions(admin, self.name, partitions)
 
     def _admin(self) -> Any:
         """A client for one request, to be kept while it lasts: Spark keeps what a query's functions name, this topic

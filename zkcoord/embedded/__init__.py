@@ -3,6 +3,14 @@
 from zkcoord.embedded.artifacts import connector_jars
 from zkcoord.embedded.java import spark_environment
 from zkcoord.embedded.kafka import EmbeddedKafka
+from zkcoord.embedded.kraft import EmbeddedController, EmbeddedKRaft
 from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
 
-__all__ = ["EmbeddedKafka", "EmbeddedZooKeeper", "connector_jars", "spark_environment"]
+__all__ = [
+    "EmbeddedController",
+    "EmbeddedKRaft",
+    "EmbeddedKafka",
+    "EmbeddedZooKeeper",
+    "connector_jars",
+    "spark_environment",
+]

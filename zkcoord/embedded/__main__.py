@@ -3,7 +3,15 @@
 import argparse
 import sys
 
-from zkcoord.embedded.artifacts import OLD_KAFKA_VERSIONS, compiler_jars, connector_jars, kafka_jars
+from zkcoord.embedded.artifacts import (
+    KAFKA_4_VERSION,
+    KAFKA_VERSION,
+    OLD_KAFKA_VERSIONS,
+    compiler_jars,
+    connector_jars,
+    kafka_jars,
+    kafka_tools_jars,
+)
 from zkcoord.errors import ZkcoordError
 
 EXPLAINED = """Fetches the jars of Kafka and of Spark's connector, if they are absent, and checks their sums. They are
@@ -15,14 +23,19 @@ def main() -> int:
     """Fetch; the exit code is the error's."""
     parser = argparse.ArgumentParser(prog="python -m zkcoord.embedded", description=EXPLAINED)
     parser.add_argument(
-        "--old", action="store_true", help="Fetch also what tests alone use: old Kafka versions, and a Java compiler."
+        "--old",
+        action="store_true",
+        help="Fetch also what tests alone use: old Kafka versions, Kafka's tools, and a Java compiler.",
     )
     old = parser.parse_args().old
     try:
         kafka_jars()
+        kafka_jars(KAFKA_4_VERSION)
         connector_jars()
         if old:
             compiler_jars()
+            for version in (KAFKA_VERSION, KAFKA_4_VERSION):
+                kafka_tools_jars(version)
             for version in OLD_KAFKA_VERSIONS:
                 kafka_jars(version)
     except ZkcoordError as error:

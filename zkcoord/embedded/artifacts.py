@@ -21,7 +21,8 @@ from zkcoord.embedded.java import cache_dir, pyspark_jars
 from zkcoord.errors import CorruptError, UnavailableError, UsageError
 
 MANIFEST = Path(__file__).with_name("manifest.json")
-KAFKA_VERSION = "3.9.1"
+KAFKA_VERSION = "3.9.1"  # the last line that knows ZooKeeper
+KAFKA_4_VERSION = "4.1.0"
 # The old consumers that tests run for real, one of each way they behave. 0.8.2: the first with round robin, where each
 # member computes its own share alone; its broker knows one host and port. 0.11: the last with Scala's JSON parser, and
 # the last that deals round robin by the names `[topic,partition]`. 1.1: the last with old consumers at all; it reads
@@ -94,13 +95,13 @@ def spark_version() -> str:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> tuple[Path, ...]:
-    """Return all jars of a Kafka broker's class path; fetched if absent (46 MB, old versions 13 to 26 MB)."""
+    """Return all jars of a Kafka broker's class path; fetched if absent (45 MB, old versions 13 to 26 MB)."""
     return ensure(load_bundle("kafka", version), cache_dir())
 
 
-def kafka_tools_jars() -> tuple[Path, ...]:
+def kafka_tools_jars(version: str = KAFKA_VERSION) -> tuple[Path, ...]:
     """Return the jar of Kafka's own command line tools, which run beside `kafka_jars()`; fetched if absent (0.5 MB)."""
-    return ensure(load_bundle("kafka-tools", KAFKA_VERSION), cache_dir())
+    return ensure(load_bundle("kafka-tools", version), cache_dir())
 
 
 def compiler_jars() -> tuple[Path, ...]:

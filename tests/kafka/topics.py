@@ -1,0 +1,28 @@
+"""Makes topics that clients can use at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
+
+def create_topic(admin: Any, name: str, partitions: int, **settings: Any) -> None:
+    """Create it, and wait until the broker tells a leader of each partition.
+
+    (Without ZooKeeper the controller answers before the broker knows the topic.) `settings` are those of `NewTopic`.
+    """
+    from confluent_kafka.admin import NewTopic
+
+    admin.create_topics([NewTopic(name, partitions, 1, **settings)])[name].result(PATIENCE_SECONDS)
+    await_partitions(admin, name, partitions)
+
+
+def await_partitions(admin: Any, name: str, partitions: int) -> None:
+    """Wait until the broker tells a leader of each of so many partitions."""
+
+    def known() -> bool:
+        topic = admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)
+        return topic is not None and [p.leader >= 0 for p in topic.partitions.values()] == [True] * partitions
+
+    wait_until(known, f"the broker knows {name}")

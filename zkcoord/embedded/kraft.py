@@ -1,0 +1,171 @@
+"""Kafka without ZooKeeper, of 4.1 or 3.9, from fetched jars, on the loopback only: a broker that is its own controller,
+or a controller and brokers in processes of their own, as the move from ZooKeeper to KRaft needs them.
+
+A broker on its way takes one form after the other on the same folder and port:
+
+    EmbeddedKafka(hosts, folder, port=p)                                       ZooKeeper mode
+    EmbeddedKafka(hosts, folder, port=p, settings=controller.migrating())      ZooKeeper mode, its controller is KRaft's
+    EmbeddedKRaft(folder, port=p, controller=controller, version="3.9.1")      KRaft
+    EmbeddedKRaft(folder, port=p, controller=controller)                       KRaft, Kafka 4
+"""
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
+from zkcoord.embedded.kafka import KafkaBroker, KafkaNode
+from zkcoord.embedded.kafka_requests import answers
+from zkcoord.embedded.kafka_tools import run_tool
+from zkcoord.embedded.server import LOOPBACK, NO_SETTINGS, free_ports
+from zkcoord.errors import UnavailableError
+
+CONTROLLER_ID = 3000  # not one of a broker
+MIGRATE = "zookeeper.metadata.migration.enable"
+
+
+def new_cluster_id() -> str:
+    """Return an id for a new cluster, as Kafka writes it: 16 bytes in 22 letters, which do not begin with a dash."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode("ascii").rstrip("=")
+
+
+class KRaftNode(KafkaNode):
+    """A node with roles. Its folder is formatted before its first start."""
+
+    def __init__(
+        self,
+        data_dir: Path | str | None,
+        port: int | None,
+        version: str,
+        heap: str,
+        settings: Mapping[str, str],
+        jvm_options: Sequence[str],
+        *,
+        cluster_id: str,
+        voter: str,
+    ) -> None:
+        super().__init__(data_dir, port, version, heap, settings, jvm_options)
+        self.cluster_id = cluster_id
+        self.voter = voter
+
+    def launch(self) -> None:
+        """Start the process without waiting for it to serve. The very first time its folder is formatted."""
+        if not (self.data_dir / "data" / "meta.properties").exists():
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            self._format()
+        super().launch()
+
+    def _format(self) -> None:
+        config = self.data_dir / "format.properties"
+        config.write_text(self.configuration(), encoding="utf-8")
+        words = ("-t", self.cluster_id, "-c", str(config))
+        ran = run_tool("kafka-storage", "format", *words, version=self.version)
+        if ran.returncode != 0:
+            raise UnavailableError(
+                f"{self.name}'s folder {self.data_dir} cannot be formatted:\n{ran.stdout}{ran.stderr}"
+            )
+
+    def _quorum(self) -> dict[str, str]:
+        """Return what every node of the cluster says of its controllers."""
+        return {
+            "controller.quorum.voters": self.voter,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+
+
+class EmbeddedController(KRaftNode):
+    """One KRaft controller in a process of its own. `migrate_from`: it takes over the cluster of this ZooKeeper.
+
+    A cluster that moves keeps its id, which stands in its ZooKeeper in `/cluster/id`.
+    """
+
+    name = "Kafka-controller"
+
+    def __init__(
+        self,
+        cluster_id: str,
+        data_dir: Path | str | None = None,
+        *,
+        port: int | None = None,
+        version: str = KAFKA_4_VERSION,
+        heap: str = "256m",
+        migrate_from: str | None = None,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
+        port = free_ports(1)[0] if port is None else port
+        voter = f"{CONTROLLER_ID}@{LOOPBACK}:{port}"
+        super().__init__(data_dir, port, version, heap, settings, jvm_options, cluster_id=cluster_id, voter=voter)
+        self._zookeeper = {} if migrate_from is None else {"zookeeper.connect": migrate_from, MIGRATE: "true"}
+
+    def ready(self) -> bool:
+        """True if it takes requests, which it does once it has read its log."""
+        return answers(self.port)
+
+    def migrating(self) -> dict[str, str]:
+        """Return the settings of a broker in ZooKeeper mode that this controller shall lead."""
+        return {**self._quorum(), MIGRATE: "true", "inter.broker.protocol.version": "3.9"}
+
+    def _configuration(self) -> dict[str, str]:
+        return {
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER_ID),
+            **self._quorum(),
+            **self._zookeeper,
+            "listeners": f"CONTROLLER://{LOOPBACK}:{self.port}",
+            "log.dirs": str(self.data_dir / "data"),
+            "num.network.threads": "1",
+            "num.io.threads": "2",
+        }
+
+
+class EmbeddedKRaft(KRaftNode, KafkaBroker):
+    """One Kafka broker as a child process, without ZooKeeper. Without a `controller` it is its own.
+
+    `settings` are further lines of server.properties and win. The jars are fetched at the first start (`artifacts`).
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        port: int | None = None,
+        version: str = KAFKA_4_VERSION,
+        heap: str = "512m",
+        broker_id: int = 0,
+        controller: EmbeddedController | None = None,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
+        self._controller_port: int | None = None
+        if controller is None:
+            port, self._controller_port = _two_ports(port)
+        super().__init__(
+            *(data_dir, port, version, heap, settings, jvm_options),
+            cluster_id=controller.cluster_id if controller else new_cluster_id(),
+            voter=controller.voter if controller else f"{broker_id}@{LOOPBACK}:{self._controller_port}",
+        )
+        self.broker_id = broker_id
+
+    def _place(self) -> dict[str, str]:
+        alone = self._controller_port is not None
+        listeners = f"PLAINTEXT://{LOOPBACK}:{self.port}"
+        return {
+            "process.roles": "broker,controller" if alone else "broker",
+            "node.id": str(self.broker_id),
+            **self._quorum(),
+            "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._controller_port}" if alone else listeners,
+            "advertised.listeners": listeners,
+            "share.coordinator.state.topic.num.partitions": "3",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+
+
+def _two_ports(port: int | None) -> tuple[int, int]:
+    """Return this port (None: a free one) and another that is free."""
+    first, second, third = free_ports(3)
+    wanted = first if port is None else port
+    return wanted, third if second == wanted else second
