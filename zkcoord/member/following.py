@@ -85,6 +85,9 @@ class Following:
         above = [*paths.above_claims(partitions), *paths.above_offsets(partitions)] if decision.parents else []
         owners = [paths.owner(p) for p in partitions if p not in known]
         offsets = [paths.offset(p) for p in partitions]
+        if known and paths.layout.ownership.claimed:  # read behind the claims
+            self._tracker.want_later(offsets, scope, by_writes=True)
+            offsets = []
         self._tracker.want_data([*above, *owners, *offsets], scope, by_writes=True)
 
     def claiming(self, decision: ClaimPartitions) -> None:

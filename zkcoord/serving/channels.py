@@ -129,7 +129,8 @@ class Channels:
         channel, path = after.view.channels.get(consumer_id), self.layout.channel(self.group, consumer_id)
         commands = channel.commands if channel is not None else ()
         stops = [command.threads or {} for command in commands if command.option == Option.STOP_FETCHER.value]
-        owners = [self.layout.owner(self.group, partition) for named in stops for partition in named]
+        named = [partition for threads in stops for partition in threads]
+        owners = [] if self.layout.ownership.claimed else [self.layout.owner(self.group, p) for p in named]
         results = [path, *owners]
         self.tracker.read_beside(path, Kind.CHILDREN, results if commands else ())
         return results if stops else []
@@ -196,7 +197,9 @@ class Channels:
 
     def _touch_owners(self, partitions: Iterable[TopicPartition]) -> None:
         touched = list(partitions)
-        self.claims.touch(touched)
+        if self.layout.ownership.claimed:  # a claim never changes: the list tells of those that are gone, or new
+            self.claims.touch(touched)
+            return
         for partition in touched:
             self._touch(self.layout.owner(self.group, partition))
 

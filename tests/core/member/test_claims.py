@@ -20,13 +20,13 @@ MINE, OTHER = Owner(ME, 1), Owner("g_old-1-00000000-0", 0)
 AT = Position(7, 2)
 
 
-def looked_up(t0: Owner = NOBODY, t1: Owner = NOBODY) -> Member:
-    """A member that has taken up a start of T0 and T1, and has read both owners."""
+def looked_up() -> Member:
+    """A member that has taken up a start of T0 and T1: it takes them for free until a claim is refused."""
     member = Member()
     member.has(claims=True)
     member.finds(start(T0, T1, versions=None))
-    assert member.decides() == [LookUp(name=FIRST, partitions=(T0, T1), known={}, parents=True)]
-    member.reads({T0: AT, T1: AT}, {T0: t0, T1: t1})
+    assert member.decides() == [LookUp(name=FIRST, partitions=(T0, T1), known={T0: NOBODY, T1: NOBODY}, parents=True)]
+    member.reads(owners={T0: NOBODY, T1: NOBODY})
     return member
 
 
@@ -34,7 +34,7 @@ def claimed() -> Member:
     """A member that has claimed both, and whose application was told."""
     member = looked_up()
     assert member.decides() == [ClaimPartitions(partitions={T0: ME, T1: ME})]
-    member.reads(owners={T0: MINE, T1: MINE})
+    member.reads({T0: AT, T1: AT}, {T0: MINE, T1: MINE})
     assert member.decides() == [AskStart(positions={T0: 7, T1: 7}, incarnations={T0: 0, T1: 0})]
     member.called("start", T0, T1, number=1)
     member.answers()
@@ -86,7 +86,9 @@ def test_f91_a_claim_of_unknown_outcome_is_read_again_and_what_stands_of_it_is_n
 
 
 def test_what_another_session_has_claimed_is_refused_as_taken_and_the_rest_is_read() -> None:
-    member = looked_up(t1=OTHER)
+    member = looked_up()
+    assert member.decides() == [ClaimPartitions(partitions={T0: ME, T1: ME})]
+    member.reads({T0: AT, T1: AT}, {T0: NOBODY, T1: OTHER})
     assert member.decides() == [ClaimPartitions(partitions={T0: ME})]
     member.reads(owners={T0: MINE})
     assert member.decides() == [AskStart(positions={T0: 7}, incarnations={T0: 0})]
@@ -103,10 +105,10 @@ def test_what_another_session_has_claimed_is_refused_as_taken_and_the_rest_is_re
     )
 
 
-def test_an_offset_that_was_set_behind_the_look_up_is_where_the_application_starts() -> None:
+def test_an_offset_is_read_behind_the_claim_and_is_where_the_application_starts() -> None:
     member = looked_up()
     member.decides()
-    member.reads({T0: Position(9, 3)}, {T0: MINE, T1: MINE})
+    member.reads({T0: Position(9, 3), T1: AT}, {T0: MINE, T1: MINE})
     assert member.decides() == [AskStart(positions={T0: 9, T1: 7}, incarnations={T0: 0, T1: 0})]
 
 
@@ -127,7 +129,7 @@ def test_f53_a_claim_that_somebody_deleted_is_lost_at_once_and_claimed_again_onl
     assert set(member.memory.held) == {T1}
     member.finds(start(T0, sequence="0000000001", versions=None))
     member.runs(T1)
-    assert member.decides() == [LookUp(name="0000000001", partitions=(T0,), known={}, parents=True)]
+    assert member.decides() == [LookUp(name="0000000001", partitions=(T0,), known={T0: NOBODY}, parents=True)]
 
 
 def test_what_cannot_be_started_after_its_claim_is_given_back_with_the_acknowledgement() -> None:

@@ -100,6 +100,8 @@ def begin(view: MemberView, memory: Memory, starts: Mapping[str, Command]) -> tu
         for command in starts.values()
         for partition, version in command.owner_versions.items()
     }
+    if view.claims:  # free as well, and nothing is read of them before the claim that nobody else may have made
+        known = dict.fromkeys(start.grants, NOBODY)
     decisions.append(LookUp(name=start.name, partitions=tuple(start.grants), known=known, parents=True))
     left = memory.left_over() - grants.keys()
     if left:
