@@ -21,7 +21,8 @@ from zkcoord.offsets.commit_parts import native_parts, outcome_of, refusal
 from zkcoord.offsets.metadata import MAX_BYTES, decode_commit
 from zkcoord.offsets.ports import Commits
 
-SLICE_SECONDS = 0.002  # librdkafka's poll returns no earlier, though a commit was answered meanwhile
+PAUSE_SECONDS = (0.000_2, 0.002)  # between two looks for answers: the first one, half as much more up to the last. (A
+# poll of librdkafka's that waits does not return when a commit is answered.)
 CLOSE_SECONDS = 1.0  # the end of connections is waited for; librdkafka may wait until a broker that is away is back
 
 Sent = tuple[TopicPartition, int, str | None]
@@ -87,8 +88,12 @@ class GroupConsumer:
                     self._native.commit(offsets=named, asynchronous=True)
                 except module.KafkaException as error:  # it was not sent
                     self._on_commit(error.args[0], named)
+            pause, last_pause = PAUSE_SECONDS
+            self._poll()
             while not sent <= self._answers.keys() and time.monotonic() < deadline and not self._closed:
-                self._poll(SLICE_SECONDS)
+                time.sleep(pause)
+                pause = min(1.5 * pause, last_pause)
+                self._poll()
             told = {one[0]: self._answers[one] for one in sent & self._answers.keys()}
             done = {p for p, error in told.items() if error is None}
             late = module.KafkaError(module.KafkaError._TIMED_OUT)
@@ -114,7 +119,7 @@ class GroupConsumer:
         try:
             told = self._native.committed(list(map(native, sorted(partitions))), timeout=seconds)
         except module.KafkaException as error:
-            self._poll(0)
+            self._poll()
             raise self._as_error(error.args[0], f"tell the offsets of group {self._group}") from error
         self._denied = None
         return told
@@ -146,9 +151,9 @@ class GroupConsumer:
             if self._closed:
                 self.close()
 
-    def _poll(self, seconds: float) -> None:
+    def _poll(self) -> None:
         """Let librdkafka call us. (Nothing is fetched: a message is an error about the group.)"""
-        message = self._native.poll(seconds)
+        message = self._native.poll(0)
         if message is not None and message.error() is not None:
             self._on_error(message.error())
 
