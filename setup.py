@@ -52,6 +52,7 @@ setup(
         "zkcoord.core.member",
         "zkcoord.demo",
         "zkcoord.demo.migration",
+        "zkcoord.doctor",
         "zkcoord.embedded",
         "zkcoord.kafka",
         "zkcoord.legacy",

@@ -111,6 +111,9 @@ ALLOWED: dict[str, set[str]] = {
     "zkcoord.audit": STDLIB
     | {"zkcoord.audit", "zkcoord.core", "zkcoord.tree", "zkcoord.offsets", "zkcoord.migrate", "zkcoord.group_report"}
     | {"zkcoord.metrics.names", "zkcoord.errors"},
+    "zkcoord.doctor": STDLIB
+    | {"zkcoord.doctor", "zkcoord.core", "zkcoord.tree", "zkcoord.migrate", "zkcoord.group_report", "zkcoord.errors"}
+    | {"zkcoord.kafka.client", "zkcoord.kafka.cluster"},
     "zkcoord.metrics": STDLIB
     | {"prometheus_client", "zkcoord.metrics", "zkcoord.core", "zkcoord.tree", "zkcoord.shell", "zkcoord.serving"}
     | {"zkcoord.member", "zkcoord.errors", "zkcoord.settings", "zkcoord.clock"},

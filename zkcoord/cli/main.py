@@ -17,6 +17,7 @@ from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
 from zkcoord.cli.coordinators import coordinators
 from zkcoord.cli.demo import demo
+from zkcoord.cli.doctor import doctor
 from zkcoord.cli.group import group
 from zkcoord.cli.group_adopt import VERBS as ADOPTING
 from zkcoord.cli.group_config import config
@@ -147,6 +148,7 @@ for command in (
     offsets,
     inventory,
     audit,
+    doctor,
     migrate,
     backup,
     restore,

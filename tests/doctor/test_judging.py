@@ -1,0 +1,168 @@
+"""What the doctor makes of facts: each thing that does not fit is found, and a good deployment has no finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zkcoord.core.record import Policy
+from zkcoord.core.view import Member
+from zkcoord.doctor import fleet, kafka, zookeeper
+from zkcoord.doctor.facts import Finding, GroupFacts, KafkaFacts, ServerFacts, Severity, TreeFacts
+
+CONF = {"tickTime": "2000", "maxClientCnxns": "0"}
+
+
+def server(n: int, mode: str = "follower", **more: Any) -> ServerFacts:
+    srvr = {"Zookeeper version": "3.9.3-c26634f, built on 2024-10-17", "Mode": mode}
+    return ServerFacts(address=f"zk{n}:2181", srvr=srvr, conf=CONF, **more)
+
+
+SERVERS = [server(1), server(2, "leader", mntr={"zk_learners": "2", "zk_synced_followers": "2"}), server(3)]
+TREE = TreeFacts(
+    read_ms=(1, 1, 2),
+    brokers=3,
+    topics=40,
+    controller={"brokerid": 1, "kraftControllerEpoch": -1},
+    cluster_id="A",
+    revision="0002",
+    head="0002",
+    serving="0",
+    candidates=({"host": "a", "version": "1.0"}, {"host": "b", "version": "1.0"}),
+)
+MEMBER = Member(consumer_id="g_a-1-00000000", czxid=1, rebalance_timeout_ms=60_000, session_timeout_ms=10_000)
+GROUP = GroupFacts(group="g", state="Stable", store="kafka", mode="coordinated", policy=Policy(), members=(MEMBER,))
+KAFKA = KafkaFacts(brokers=3, cluster_id="A", config={"offsets.retention.minutes": "10080"})
+
+
+def of_zookeeper(
+    servers: list[ServerFacts] = SERVERS, timeouts: tuple[int, ...] = (10_000,), **tree: Any
+) -> list[Finding]:
+    return [f for f in zookeeper.judge(servers, replace(TREE, **tree), timeouts) if f.severity > Severity.OK]
+
+
+def of_kafka(answer: KafkaFacts | None = KAFKA, group: GroupFacts = GROUP, **tree: Any) -> list[Finding]:
+    return [f for f in kafka.judge(replace(TREE, **tree), answer, [group]) if f.severity > Severity.OK]
+
+
+def of_fleet(group: GroupFacts = GROUP, **tree: Any) -> list[Finding]:
+    return [f for f in fleet.judge(replace(TREE, **tree), [group], "1.0") if f.severity > Severity.OK]
+
+
+def one(found: list[Finding], severity: Severity, words: str, evidence: str) -> None:
+    """There is this finding alone, with a remedy."""
+    (finding,) = found
+    assert (finding.severity, words in finding.what, evidence in finding.evidence) == (severity, True, True), finding
+    assert finding.remedy
+
+
+def test_a_good_deployment_has_no_finding() -> None:
+    assert of_zookeeper() + of_kafka() + of_fleet() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "words", "evidence"),
+    [
+        ({"unreachable": "refused"}, Severity.ERR, "zk1:2181 does not answer", "refused"),
+        ({"refused": ("mntr",)}, Severity.INFO, "four-letter words", "mntr"),
+        ({"srvr": {"Zookeeper version": "3.4.14-4c25d48, built"}}, Severity.WARN, "no mends", "3.4.14"),
+        ({"srvr": {"Zookeeper version": "3.3.6-1366786, built"}}, Severity.ERR, "no transactions", "3.3.6"),
+        ({"mntr": {"zk_approximate_data_size": str(2 << 30)}}, Severity.WARN, "much data", "2048 MiB"),
+        (
+            {"mntr": {"zk_open_file_descriptor_count": "1000", "zk_max_file_descriptor_count": "1024"}},
+            Severity.ERR,
+            "few file descriptors",
+            "1000 of 1024",
+        ),
+        ({"conf": {"maxClientCnxns": "10"}}, Severity.WARN, "few connections from one machine", "=10"),
+        ({"conf": {"maxCnxns": "100"}, "mntr": {"zk_num_alive_connections": "90"}}, Severity.WARN, "left", "90 of"),
+        ({"mntr": {"zk_learners": "2", "zk_synced_followers": "1"}}, Severity.WARN, "followers lag", "1 of 2"),
+    ],
+)
+def test_a_server_that_is_not_as_it_should_be(
+    changed: dict[str, Any], severity: Severity, words: str, evidence: str
+) -> None:
+    first = replace(SERVERS[0], **changed)
+
+    one(of_zookeeper([first, *SERVERS[1:]]), severity, words, evidence)
+
+
+def test_one_server_alone_or_one_of_several_is_told() -> None:
+    one(of_zookeeper([server(1, "standalone")]), Severity.WARN, "no quorum", "standalone")
+    one(of_zookeeper([server(1, "follower")]), Severity.WARN, "only one server", "follower")
+
+
+def test_session_timeouts_below_five_ticks_latency_and_open_nodes_are_told() -> None:
+    found = of_zookeeper(SERVERS[:1] + [replace(each, conf={}) for each in SERVERS[1:]], (6_000, 30_000))
+    one(found, Severity.WARN, "short for its ticks", "from 6000 ms")
+    one(of_zookeeper(read_ms=(30, 40, 50)), Severity.WARN, "answers slowly", "within 40 ms")
+    one(of_zookeeper(read_ms=(300, 400, 500)), Severity.ERR, "very slowly", "the slowest 500 ms")
+    one(of_zookeeper(writes_anybody=("/zkcoord",)), Severity.INFO, "everybody", "/zkcoord")
+    one(of_zookeeper(writes_anybody=("/zkcoord",), logs_in=True), Severity.WARN, "everybody", "/zkcoord")
+
+
+@pytest.mark.parametrize(
+    ("tree", "severity", "words"),
+    [
+        ({"topics": None}, Severity.ERR, "no Kafka has ever been here"),
+        ({"brokers": 0}, Severity.ERR, "no broker is registered"),
+        ({"controller": {"kraftControllerEpoch": 3}}, Severity.WARN, "to KRaft"),
+        ({"migrating": True}, Severity.WARN, "to KRaft"),
+        ({"cluster_id": "B"}, Severity.ERR, "another cluster"),
+    ],
+)
+def test_what_zookeeper_tells_of_kafka(tree: dict[str, Any], severity: Severity, words: str) -> None:
+    one(of_kafka(**tree), severity, words, "")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "store", "severity"),
+    [("60", "kafka", Severity.ERR), ("60", "zookeeper", Severity.WARN), ("1440", "dual", Severity.WARN)],
+)
+def test_a_short_retention_of_offsets(minutes: str, store: str, severity: Severity) -> None:
+    brokers = replace(KAFKA, config={"offsets.retention.minutes": minutes})
+
+    one(of_kafka(brokers, replace(GROUP, store=store)), severity, "forgets", f"={minutes}")
+
+
+def test_brokers_that_were_not_asked_or_do_not_answer_and_foreign_users_of_a_group_id() -> None:
+    one(of_kafka(None), Severity.INFO, "not asked", "no address")
+    one(of_kafka(KafkaFacts(unreachable="timed out")), Severity.ERR, "do not answer", "timed out")
+    one(of_kafka(group=replace(GROUP, users=("app on /10.0.0.1",))), Severity.ERR, "group id g", "app on")
+    one(of_kafka(group=replace(GROUP, users=("app",), store="zookeeper")), Severity.INFO, "group id g", "app")
+
+
+@pytest.mark.parametrize(
+    ("tree", "severity", "words"),
+    [
+        ({"revision": None}, Severity.INFO, "not here yet"),
+        ({"revision": "0001"}, Severity.WARN, "another revision"),
+        ({"serving": None}, Severity.ERR, "no coordinator serves"),
+        ({"candidates": TREE.candidates[:1]}, Severity.WARN, "nobody stands by"),
+        ({"candidates": TREE.candidates[:1] * 2}, Severity.WARN, "on one machine"),
+        ({"candidates": (*TREE.candidates, {"host": "c", "version": "0.9"})}, Severity.INFO, "different versions"),
+        ({"candidates": tuple({**each, "version": "2"} for each in TREE.candidates)}, Severity.INFO, "version 1.0"),
+        ({"candidates": TREE.candidates * 2}, Severity.INFO, "more coordinators"),
+    ],
+)
+def test_what_is_told_of_coordinators(tree: dict[str, Any], severity: Severity, words: str) -> None:
+    one(of_fleet(**tree), severity, words, "")
+
+
+@pytest.mark.parametrize(
+    ("group", "severity", "words"),
+    [
+        ({"failed": True}, Severity.ERR, "is not well"),
+        ({"problems": 2}, Severity.ERR, "is not well"),
+        ({"mode": "observe"}, Severity.WARN, "only observed"),
+        ({"clock_ahead_ms": {"c": -90_000}}, Severity.WARN, "clocks differ"),
+        ({"members": (replace(MEMBER, rebalance_timeout_ms=5_000),)}, Severity.WARN, "rebalance timeouts"),
+        ({"members": (replace(MEMBER, hold_ms=500),)}, Severity.INFO, "held for a short time"),
+        ({"policy": Policy(probe_interval_ms=1_000)}, Severity.WARN, "probes outrun"),
+        ({"policy": Policy(evict_grace_ms=1_000)}, Severity.INFO, "grace"),
+    ],
+)
+def test_what_is_told_of_a_group(group: dict[str, Any], severity: Severity, words: str) -> None:
+    one(of_fleet(replace(GROUP, **group)), severity, words, "")

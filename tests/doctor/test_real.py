@@ -1,0 +1,78 @@
+"""`zkcoord doctor` on real servers."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from tests.cli.group_tree import A, World
+from tests.cli.program import Run
+from zkcoord.cli.doctor import FOUND
+from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.zookeeper import EmbeddedZooKeeper
+from zkcoord.shell.zk.blocking import Tree
+from zkcoord.tree.paths import DRAFT
+
+
+def found(run: Run, *options: str) -> tuple[int, list[dict[str, str]]]:
+    """Exit code and findings."""
+    result = run("doctor", "--all", "--output", "json", *options)
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def severity(findings: list[dict[str, str]], words: str) -> str:
+    (one,) = [each for each in findings if words in each["what"]]
+    return one["severity"]
+
+
+@pytest.mark.zookeeper
+def test_the_doctor_sees_a_real_server_and_a_group_in_it(chroot: str, zookeeper: EmbeddedZooKeeper, run: Run) -> None:
+    with Tree(chroot) as tree:
+        world = World(tree, chroot)
+        world.settle()
+        code, findings = found(run, "--zookeeper", chroot)
+        world.put(DRAFT.registration("g", A), b"{")
+        _, later = found(run, "--zookeeper", chroot)
+
+    assert severity(findings, f"{zookeeper.hosts}: version") == "OK"
+    assert severity(findings, "no quorum") == "WARN"
+    assert severity(findings, "latency") in ("OK", "WARN")
+    assert severity(findings, "everybody who reaches ZooKeeper") == "INFO"
+    assert severity(findings, "no Kafka has ever been here") == "ERR"
+    assert severity(findings, "no coordinator serves") == "ERR"
+    assert code == FOUND
+    assert severity(later, "group g is not well") == "ERR"
+
+
+@pytest.mark.zookeeper
+def test_the_doctor_works_before_zkcoord_has_come_in_and_for_people(chroot: str, run: Run) -> None:
+    result = run("doctor", "--zookeeper", chroot)
+
+    lines = result.stdout.splitlines()
+    place = lines.index("INFO fleet: zkcoord is not here yet")
+    assert lines[place + 1 : place + 3] == [
+        "     seen: there is no /zkcoord/schema",
+        "     do:   start `zkcoord coordinator`, or run `zkcoord migrate upgrade` as a user who may write",
+    ]
+    assert lines[0].startswith("ERR  kafka: no Kafka has ever been here")
+
+
+def test_a_server_that_is_away_is_a_finding(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, findings = found(run, "--zookeeper", address)
+    assert (code, [each["severity"] for each in findings]) == (FOUND, ["ERR"])
+    assert findings[0]["what"] == f"{address} does not answer"
+
+
+@pytest.mark.kafka
+def test_the_doctor_sees_a_real_kafka(kafka: EmbeddedKafka, run: Run) -> None:
+    _, findings = found(run, "--zookeeper", kafka._zookeeper_hosts, "--bootstrap-servers", kafka.bootstrap_servers)
+
+    assert severity(findings, "ZooKeeper mode") == "OK"
+    assert severity(findings, "protocol version of the brokers") == "OK"
+    assert severity(findings, "retention of offsets") == "OK"
+    assert not [each for each in findings if "another cluster" in each["what"]]

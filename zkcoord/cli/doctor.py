@@ -1,0 +1,115 @@
+"""`zkcoord doctor`: looks at a deployment, and says what does not fit, with evidence and remedy; writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.output import cell, print_json
+from zkcoord.doctor import fleet, kafka, zookeeper
+from zkcoord.doctor.asking import ask_groups, ask_kafka, ask_server, ask_tree
+from zkcoord.doctor.facts import Finding, KafkaFacts, Severity, TreeFacts
+from zkcoord.errors import ZkcoordError
+from zkcoord.group_report import group_names, read_tree
+from zkcoord.migrate import BlockingTree, current
+from zkcoord.settings import version
+from zkcoord.shell.zk.acls import open_to_everybody
+from zkcoord.shell.zk.config import parse_connect
+
+FOUND = 8
+"""The exit code when something is wrong, as of `zkcoord audit`."""
+LOOKED_AT = ("/zkcoord", "/consumers", "/zkcoord/coordinators", "/brokers/topics")
+
+
+@click.command(cls=Command)
+@click.option("--all", "all_", is_flag=True, help="Also what is in order.")
+@pass_settings
+def doctor(settings: Settings, all_: bool) -> None:
+    """Look at ZooKeeper, Kafka, coordinators and groups, and say what does not fit.
+
+    Each finding has a severity (ERR, WARN, INFO), its evidence, and what to do. Writes nothing, and works before
+    zkcoord has come in. Exit code 8 when there is an ERR.
+
+    Example: zkcoord doctor --zookeeper localhost:2181 --bootstrap-servers localhost:9092
+    """
+    found = _examine(settings)
+    shown = [each for each in found if all_ or each.severity > Severity.OK]
+    for each in sorted(shown, key=lambda one: -one.severity):
+        _tell(settings, each)
+    if not settings.json:
+        worst = [f"{sum(one.severity is each for one in found)} {each.name}" for each in reversed(Severity)]
+        click.echo(", ".join(worst))
+    if any(each.severity is Severity.ERR for each in found):
+        click.get_current_context().exit(FOUND)
+
+
+def _examine(settings: Settings) -> Sequence[Finding]:
+    address = settings.zookeeper_address()
+    servers = [ask_server(host, port) for host, port in parse_connect(address).hosts]
+    brokers = _kafka(settings)
+    if all(each.unreachable is not None for each in servers):
+        return [*zookeeper.judge(servers, TreeFacts(), ())]
+    with settings.tree() as tree:
+        facts = ask_tree(tree, open_nodes=_open(settings), logs_in=_logs_in(settings))
+        groups = ask_groups(tree, _users(settings, tree, brokers))
+    timeouts = sorted({m.session_timeout_ms for g in groups for m in g.members if m.speaks_protocol})
+    return [
+        *zookeeper.judge(servers, facts, timeouts),
+        *kafka.judge(facts, brokers, groups),
+        *fleet.judge(facts, groups, version()),
+    ]
+
+
+def _open(settings: Settings) -> tuple[str, ...]:
+    config, limit_ms = settings.zookeeper_settings(), settings.limits.tree_wait_ms
+    return open_to_everybody(settings.zookeeper_address(), LOOKED_AT, config, timeout_ms=limit_ms)
+
+
+def _logs_in(settings: Settings) -> bool:
+    config = settings.zookeeper_settings()
+    return bool(config.digest or config.sasl or config.tls_certificate)
+
+
+def _kafka(settings: Settings) -> KafkaFacts | None:
+    servers = settings.kafka_address()
+    return None if servers is None else ask_kafka(servers, settings.kafka_settings())
+
+
+def _users(settings: Settings, tree: BlockingTree, brokers: KafkaFacts | None) -> dict[str, list[str]]:
+    """Who uses the groups' ids in Kafka; nothing where Kafka does not tell."""
+    servers = settings.kafka_address()
+    if servers is None or brokers is None or brokers.unreachable is not None or current(tree) is None:
+        return {}
+    from zkcoord.kafka.client import KafkaClient
+    from zkcoord.offsets.kafka_store import KafkaCommits
+
+    layout = read_tree(tree, settings.zookeeper_address()).layout
+    found: dict[str, list[str]] = {}
+    with KafkaClient(servers, settings.kafka_settings()) as client:
+        commits = KafkaCommits(client)
+        for group in group_names(tree, layout):
+            try:
+                found[group] = commits.users(group)
+            except ZkcoordError:
+                continue
+    return found
+
+
+def _tell(settings: Settings, finding: Finding) -> None:
+    if settings.json:
+        document: dict[str, Any] = {
+            "severity": finding.severity.name,
+            "area": finding.area,
+            "what": finding.what,
+            "evidence": finding.evidence,
+            "remedy": finding.remedy or None,
+        }
+        print_json(document)
+        return
+    click.echo(cell(f"{finding.severity.name:4} {finding.area}: {finding.what}"))
+    click.echo(cell(f"     seen: {finding.evidence}"))
+    if finding.remedy:
+        click.echo(cell(f"     do:   {finding.remedy}"))

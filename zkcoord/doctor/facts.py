@@ -1,0 +1,90 @@
+"""What the doctor has found out, as values; None is what nobody told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from zkcoord.core.record import Policy
+from zkcoord.core.view import Member
+
+
+class Severity(IntEnum):
+    """How bad a finding is; a larger one is worse."""
+
+    OK = 0
+    INFO = 1
+    WARN = 2
+    ERR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    severity: Severity
+    area: str  # zookeeper, kafka, fleet, groups
+    what: str
+    evidence: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """One ZooKeeper server: its answers to four-letter words, by word; a word that it refuses is missing.
+
+    `unreachable`: why nothing was answered at all.
+    """
+
+    address: str
+    srvr: Mapping[str, str] = field(default_factory=dict)
+    mntr: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    unreachable: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFacts:
+    """What stands in ZooKeeper of Kafka and of zkcoord's programs."""
+
+    read_ms: Sequence[int] = ()  # how long single reads took
+    writes_anybody: Sequence[str] = ()  # nodes on which everybody may do everything
+    logs_in: bool = False  # this program has credentials
+    brokers: int | None = None  # registered ones; None: there is no such node
+    topics: int | None = None
+    controller: Mapping[str, object] = field(default_factory=dict)
+    migrating: bool = False  # Kafka's node /migration is there
+    cluster_id: str | None = None
+    revision: str | None = None  # None: no zkcoord tree
+    head: str = ""
+    serving: str | None = None
+    candidates: Sequence[Mapping[str, object]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """One group."""
+
+    group: str
+    state: str
+    store: str
+    mode: str
+    policy: Policy
+    members: Sequence[Member] = ()
+    clock_ahead_ms: Mapping[str, int] = field(default_factory=dict)  # consumer -> its wall clock, against ZooKeeper's
+    problems: int = 0
+    failed: bool = False
+    quarantined: int = 0
+    users: Sequence[str] = ()  # consumers of Kafka's own protocol in this group id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaFacts:
+    """What the brokers say. `unreachable`: why nothing was answered."""
+
+    brokers: int = 0
+    cluster_id: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)  # of one broker
+    unreachable: str | None = None

@@ -1,0 +1,36 @@
+"""Asks the brokers about themselves: the cluster's id, how many they are, the configuration of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from zkcoord.kafka.client import KafkaClient, librdkafka
+
+ANSWER_SECONDS = 10.0
+
+
+class Cluster(NamedTuple):
+    """What the brokers say."""
+
+    brokers: int
+    cluster_id: str | None
+    config: Mapping[str, str]  # of the broker with the smallest id; values that nobody may see are left out
+
+
+def describe_cluster(client: KafkaClient) -> Cluster:
+    """Ask; UnavailableError when nobody answers, UsageError when credentials or rights are refused."""
+    away = client.check_credentials()
+    if away is not None:
+        raise away
+    module, admin = librdkafka(), client.admin()
+    listed = admin.list_topics(timeout=ANSWER_SECONDS)
+    brokers = sorted(listed.brokers)
+    resource = module.admin.ConfigResource(module.admin.ConfigResource.Type.BROKER, str(brokers[0]))
+    (future,) = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS).values()
+    try:
+        entries = future.result(ANSWER_SECONDS + 1)
+    except module.KafkaException as error:
+        raise client.as_error(error.args[0], "describe a broker") from error
+    config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+    return Cluster(len(brokers), listed.cluster_id, config)
