@@ -101,9 +101,9 @@ def test_an_event_as_text_is_one_line_for_people(stream: io.StringIO) -> None:
 
     first, second = stream.getvalue().splitlines()
     shown = ",".join(f"clicks-{n}" for n in range(12))
-    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} start_sent .*", first)
-    assert first[13:] == (f'start_sent group=g partitions={shown},… (20 in all) offsets=clicks-0:7 why="two\\nlines"')
-    assert second[13:] == "WARNING: unreadable path=/a"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} start_sent .*", first)
+    assert first[24:] == (f'start_sent group=g partitions={shown},… (20 in all) offsets=clicks-0:7 why="two\\nlines"')
+    assert second[24:] == "WARNING: unreadable path=/a"
 
 
 def test_a_warning_tells_its_fields_where_nobody_set_logging_up() -> None:

@@ -87,12 +87,12 @@ class JsonLines(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """A line for people: time of day, the event, its fields as key=value; warnings say so."""
+    """A line for people: date and time, the event, its fields as key=value; warnings say so."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, with the traceback below it if there is one."""
         event, fields = _event(record)
-        words = [time.strftime("%H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
+        words = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"]
         if record.levelno >= logging.WARNING:
             words.append(f"{record.levelname}:")
         words.append(str(fields["message"]) if event == "log" else _sentence(event, fields))

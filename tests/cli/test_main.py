@@ -273,8 +273,8 @@ def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
 
 
 def test_these_nouns_and_verbs_exist() -> None:
-    nouns = ["audit", "backup", "consume", "coordinator", "coordinators", "demo", "doctor", "group", "inventory"]
-    assert sorted(cli.commands) == [*nouns, "migrate", "offsets", "restore", "uninstall"]
+    nouns = ["audit", "backup", "completion", "consume", "coordinator", "coordinators", "demo", "doctor", "group"]
+    assert sorted(cli.commands) == [*nouns, "inventory", "migrate", "offsets", "restore", "uninstall"]
 
 
 @pytest.mark.parametrize("words", ["migrate history", "--help", "group --help"])

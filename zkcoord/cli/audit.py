@@ -44,8 +44,6 @@ def audit(
     logs, and move while there is lag (Burrow's words; needs --bootstrap-servers); no orphaned nodes. Runs until SIGTERM
     or SIGINT, and tells each finding when it begins and when it is over. Writes nothing. Exit code 8 when something is
     wrong at the end.
-
-    Example: zkcoord audit --once --group etl --patience-ms 10000
     """
     with ExitStack() as stack:
         tree = stack.enter_context(settings.tree())

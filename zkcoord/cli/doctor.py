@@ -32,8 +32,6 @@ def doctor(settings: Settings, all_: bool) -> None:
 
     Each finding has a severity (ERR, WARN, INFO), its evidence, and what to do. Writes nothing, and works before
     zkcoord has come in. Exit code 8 when there is an ERR.
-
-    Example: zkcoord doctor --zookeeper localhost:2181 --bootstrap-servers localhost:9092
     """
     found = _examine(settings)
     shown = [each for each in found if all_ or each.severity > Severity.OK]

@@ -13,6 +13,7 @@ import click
 
 from zkcoord.cli.audit import audit
 from zkcoord.cli.backup import backup, restore
+from zkcoord.cli.completion import completion
 from zkcoord.cli.consume import consume
 from zkcoord.cli.coordinator import coordinator
 from zkcoord.cli.coordinators import coordinators
@@ -148,6 +149,7 @@ for command in (
     offsets,
     inventory,
     audit,
+    completion,
     doctor,
     migrate,
     backup,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from zkcoord.cli.options import Settings, pass_settings
+from zkcoord.cli.options import Command, Settings, pass_settings
 from zkcoord.cli.output import print_json, say
 from zkcoord.cli.requesting import who
 from zkcoord.errors import UsageError
@@ -27,7 +27,7 @@ AFTER = {
 def topics_command(show: Callable[[Settings, bool], Report]) -> click.Command:
     """Make the command; `show(settings, dry_run)` tells of each batch that was carried out."""
 
-    @click.command(name="topics")
+    @click.command(name="topics", cls=Command)
     @click.option("--to", "goal", type=click.Choice(TOPIC_SOURCES), required=True, help="Where topics come from then.")
     @click.option("--dry-run", is_flag=True, help="Compare, and print the operations; carry none out.")
     @click.option(

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from zkcoord import logs, settings
+from zkcoord.cli.examples import EXAMPLES
 from zkcoord.errors import UsageError, ZkcoordError
 from zkcoord.shell.zk.blocking import Tree
 from zkcoord.shell.zk.config import ZooKeeperConfig, load_config
@@ -203,6 +204,13 @@ class Command(_Listed):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See the function of this name."""
         format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the example."""
+        example = EXAMPLES.get(ctx.command_path.partition(" ")[2])
+        if example is not None:
+            with formatter.section("Example"):
+                formatter.write(f"  {example}\n")
 
 
 class Group(_Listed, click.Group):

@@ -1,0 +1,30 @@
+"""`zkcoord completion`: prints what makes a shell complete commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from zkcoord.cli.options import Command
+from zkcoord.errors import UsageError
+
+SHELLS = ("bash", "zsh", "fish")
+PROGRAM, VARIABLE = "zkcoord", "_ZKCOORD_COMPLETE"  # click looks for this one by the program's name
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in SHELL.
+
+    For each new shell: in ~/.bashrc eval "$(zkcoord completion bash)", in ~/.zshrc eval "$(zkcoord completion zsh)",
+    in fish zkcoord completion fish > ~/.config/fish/completions/zkcoord.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise UsageError(f"click knows no shell {shell}: upgrade click")
+    try:
+        script = kind(click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source()
+    except RuntimeError as error:  # click asks bash for its version
+        raise UsageError(str(error)) from error
+    click.echo(script)
