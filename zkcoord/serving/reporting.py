@@ -29,8 +29,9 @@ from zkcoord.core.decisions import (
     StopFetching,
     WriteResponse,
 )
-from zkcoord.core.model import Phase
+from zkcoord.core.model import Phase, consumer_of
 from zkcoord.core.phase import phase_reason
+from zkcoord.core.view import GroupView, Member
 from zkcoord.serving.decided import DecidedGroup
 from zkcoord.shell.loop import Events
 
@@ -57,6 +58,7 @@ class Reporter:
     def reset(self) -> None:
         """Forget what was logged: a new session begins."""
         self._phases: dict[str, Phase] = {}
+        self._members: dict[str, Mapping[str, Member]] = {}  # as told
         self._problems: dict[str, str] = {}
         self._of_groups: dict[str, Mapping[str, str]] = {}  # group -> path -> what is wrong with it, as told
         self._behind: str | None = None  # the coordinator behind which this one stands by, as told
@@ -64,6 +66,7 @@ class Reporter:
     def forget(self, group: str) -> None:
         """Forget the group: it is gone."""
         self._phases.pop(group, None)
+        self._members.pop(group, None)
         self._of_groups.pop(group, None)
 
     def decision(self, group: str, decision: Decision) -> None:
@@ -131,13 +134,34 @@ class Reporter:
             self.event("instances_remembered", {"group": group, "instances": written, "why": decision.why})
 
     def decided(self, of: DecidedGroup) -> None:
-        """Log the group's phase when it is another one, with the reason."""
+        """Log who came and went, and the group's phase when it is another one, with the reason."""
         group, now = of.view.group, of.phase
+        self._tell_members(of.view)
         if self._phases.get(group) is not now:
             self._phases[group] = now
             name = "rebalance_stable" if now is Phase.STABLE else "group_phase"
             why = phase_reason(now, of.view, of.memory.target, of.decisions)
             self.event(name, {"group": group, "state": now.value, "generation": of.view.state.generation, "why": why})
+
+    def _tell_members(self, view: GroupView) -> None:
+        """Log members that joined, left or died since the last view; at the first one nothing is known to be new.
+
+        Whoever still owns partitions when its registration is gone has died; of an eviction its own event tells.
+        """
+        group, now = view.group, view.members
+        before, self._members[group] = self._members.get(group, now), now
+        if before.keys() == now.keys():
+            return
+        for consumer in sorted(now.keys() - before.keys()):
+            told = {"group": group, "consumer": consumer, "instance": now[consumer].instance, "members": len(now)}
+            self.event("member_joined", told)
+        for consumer in sorted(before.keys() - now.keys()):
+            channel = view.channels.get(consumer)
+            if channel is not None and channel.evicted_ms is not None:
+                continue
+            owned = sum(consumer_of(owner.thread) == consumer for owner in view.owners.values())
+            told = {"group": group, "consumer": consumer, "instance": before[consumer].instance, "members": len(now)}
+            self.event("member_died" if owned else "member_left", {**told, "partitions": owned} if owned else told)
 
     def problems(self, group: str, now: Mapping[str, str]) -> None:
         """Log what is new in `now`: path -> what is wrong with the node and who must act."""
