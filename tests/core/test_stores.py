@@ -76,6 +76,11 @@ def test_each_member_is_told_of_the_records_store_once_and_again_of_the_next_ste
     assert told(altered(done, store_name=KAFKA, store_step=2)) == [("a", KAFKA, 2)]
 
 
+def test_a_member_that_does_not_know_the_command_is_not_told_even_of_the_way_back() -> None:
+    view = reading(able("a", offers=frozenset({"ping"})), store_name=ZOOKEEPER, store_step=2)
+    assert told(altered(view, channels={"a": at_store("a", DUAL, 1)})) == []
+
+
 def test_a_member_that_has_not_obeyed_one_change_is_not_told_of_the_next() -> None:
     """A command that was written is never withdrawn, and one change at a time bounds the channel."""
     view = reading(able("a"), store_name=KAFKA, store_step=2, channels={"a": channel("a", change(DUAL, 1))})
