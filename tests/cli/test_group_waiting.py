@@ -99,7 +99,7 @@ def test_kafka_that_is_away_leaves_the_lag_open(world: World, run: Run) -> None:
 
     assert result.exit_code == 0
     assert "warning: Kafka at 127.0.0.1:1" in result.stderr
-    assert "g      clicks  0          100             -               -    " in result.stdout
+    assert "clicks          0             100               -    -  g_h" in result.stdout
 
 
 def test_one_reason_for_many_partitions_is_one_warning(world: World, run: Run) -> None:
@@ -123,7 +123,7 @@ def test_without_the_kafka_client_the_lag_stays_open(world: World, run: Run, mon
 
     why = "Kafka needs an extra package: pip install 'zkcoord[kafka]'; no log ends and no lag are shown"
     assert (result.exit_code, result.stderr) == (0, f"warning: {why}\n")
-    assert "g      clicks  0          100             -               -    " in result.stdout
+    assert "clicks          0             100               -    -  g_h" in result.stdout
 
 
 def test_waiting_is_for_a_group_with_members(world: World, run: Run, spawn: Spawn) -> None:

@@ -19,9 +19,10 @@ from zkcoord.group_report import GroupReport, TreeReport, deleted_groups, group_
 from zkcoord.migrate import BlockingTree
 from zkcoord.tree.paths import Layout
 
-PARTITION_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
-MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
+PARTITION_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+MEMBER_COLUMNS = ("CONSUMER-ID", "INSTANCE", "#PARTITIONS", "#COMMANDS", "TOPICS", "NOTE")
 STATE_COLUMNS = ("GROUP", "STATE", "GENERATION", "COORDINATOR", "EPOCH", "#COMMANDS", "#MEMBERS", "FAILED", "NOTE")
+NUMBERS = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "#PARTITIONS", "#COMMANDS", "#MEMBERS", "GENERATION")
 CHANGED = {
     TopicChange.RECREATED: "was deleted and created again: its earlier owners and offsets are dropped before it starts",
     TopicChange.DELETED: "was deleted: its owners and offsets are dropped a minute later",
@@ -49,7 +50,7 @@ def list_(settings: Settings, state: bool, all_: bool) -> None:
         for report in reports:
             print_json(_state(above, report))
     elif state:
-        click.echo(table(STATE_COLUMNS, [_state_row(above, report) for report in reports]))
+        click.echo(table(STATE_COLUMNS, [_state_row(above, report) for report in reports], NUMBERS))
     elif names:
         click.echo("\n".join(cell(name) for name in names))
     if not names and not settings.json:
@@ -61,6 +62,7 @@ def list_(settings: Settings, state: bool, all_: bool) -> None:
 @click.option("--all-groups", is_flag=True, help="Every group instead of one.")
 @click.option("--members", is_flag=True, help="Its members instead of its partitions.")
 @click.option("--state", is_flag=True, help="Its state instead of its partitions.")
+@click.option("--sort", type=click.Choice(["topic", "lag"]), default="topic", show_default=True, help="Its partitions.")
 @click.option("--wait", type=click.Choice(["stable"]), help="First wait until the group is stable.")
 @click.option("--timeout-ms", type=at_least(0), metavar="N", help=f"Of --wait  [default: {WAIT_TIMEOUT_MS}].")
 @pass_settings
@@ -70,6 +72,7 @@ def describe(
     all_groups: bool,
     members: bool,
     state: bool,
+    sort: str,
     wait: str | None,
     timeout_ms: int | None,
 ) -> None:
@@ -104,12 +107,15 @@ def describe(
     for report in reports:
         for path, problem in sorted(report.problems.items()):
             warn(f"{path}: {problem}")
+    by_lag = sort == "lag"
     ends = _log_ends(settings, reports) if settings.json or not (members or state) else {}
     for number, report in enumerate(reports):
         if settings.json:
             print_json(_document(above, report, ends))
         else:
-            click.echo(("\n" if number else "") + _text(above, report, ends, members=members, state=state))
+            title = f"Group {cell(report.view.group)}\n" if members and all_groups else ""
+            text = _text(above, report, ends, members=members, state=state, by_lag=by_lag)
+            click.echo(("\n" if number else "") + title + text)
 
 
 def _present(tree: BlockingTree, layout: Layout) -> list[str]:
@@ -152,15 +158,17 @@ def _log_ends(settings: Settings, reports: Sequence[GroupReport]) -> Ends:
 # what is printed
 
 
-def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, state: bool) -> str:
+def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, state: bool, by_lag: bool) -> str:
     if state:
-        return table(STATE_COLUMNS, [_state_row(above, report)])
+        return table(STATE_COLUMNS, [_state_row(above, report)], NUMBERS)
     if members:
-        rows = [_member_row(report.view.group, member) for member in _members(report)]
-        return table(MEMBER_COLUMNS, rows + _awaited_rows(above, report))
+        rows = [_member_row(member) for member in _members(report)]
+        return table(MEMBER_COLUMNS, rows + _awaited_rows(above, report), NUMBERS)
+    shown = _partitions(report, ends)
+    if by_lag:
+        shown.sort(key=lambda row: -(row["lag"] or 0))
     rows = [
         [
-            report.view.group,
             row["topic"],
             row["partition"],
             row["current_offset"],
@@ -168,9 +176,11 @@ def _text(above: TreeReport, report: GroupReport, ends: Ends, *, members: bool, 
             row["lag"],
             None if row["owner"] is None else row["owner"] + ("" if row["alive"] else " (gone)"),
         ]
-        for row in _partitions(report, ends)
+        for row in shown
     ]
-    return "\n".join([_sentence(above, report), "", table(PARTITION_COLUMNS, rows)])
+    known = [row["lag"] for row in shown if row["lag"] is not None]
+    lag = f", lag {sum(known)}" if known else ""
+    return "\n".join([_sentence(above, report) + lag, "", table(PARTITION_COLUMNS, rows, NUMBERS)])
 
 
 def _sentence(above: TreeReport, report: GroupReport) -> str:
@@ -240,10 +250,9 @@ def _state_row(above: TreeReport, report: GroupReport) -> list[Any]:
     return [*(shown[key] for key in keys), ", ".join(_remarks(above, report)) or None]
 
 
-def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
+def _member_row(member: Mapping[str, Any]) -> list[Any]:
     topics = ",".join(f"{topic}:{threads}" for topic, threads in member["topics"].items())
     return [
-        group,
         member["consumer"],
         member["instance"],
         len(member["partitions"]),
@@ -255,10 +264,9 @@ def _member_row(group: str, member: Mapping[str, Any]) -> list[Any]:
 
 def _awaited_rows(above: TreeReport, report: GroupReport) -> list[list[Any]]:
     """Return static members that are away, in the columns of the members."""
-    group, known = report.view.group, report.view.instances
+    known = report.view.instances
     return [
         [
-            group,
             f"{awaited.consumer} (gone)",
             name,
             len(awaited.partitions),

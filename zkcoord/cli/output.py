@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from zkcoord.logs import emit, json_log, plain
+
+CUT_TO = 12
+"""A column of text is not cut below so many characters."""
 
 
 def cell(value: Any) -> str:
@@ -26,19 +31,67 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns as wide as their widest cell, left-aligned, as kafka-consumer-groups prints them.
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], right: Collection[str] = (), width: int | None = None
+) -> str:
+    """Columns as wide as their widest cell, left-aligned, as kafka-consumer-groups prints them; `right`: those that
+    stand at the right.
 
-    >>> print(table(["TOPIC", "LAG"], [["clicks", 7], ["a", None]]))
+    `width`: the most that a line may take (default: the terminal's, if standard output is one). Text is cut in its
+    middle for that, numbers never.
+
+    >>> print(table(["TOPIC", "LAG"], [["clicks", 7], ["a", None]], right=["LAG"]))
     TOPIC   LAG
-    clicks  7
-    a       -
+    clicks    7
+    a         -
+    >>> print(table(["CONSUMER-ID", "LAG"], [["etl_host-1795229172529-931c1cca", 7]], width=24))
+    CONSUMER-ID          LAG
+    etl_host-…-931c1cca  7
     """
     lines = [list(header), *([cell(value) for value in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    numbers = {column for column, name in enumerate(header) if name in right}
+    room = _terminal_columns() if width is None else width
+    if room is not None:
+        widths = _fitted(widths, [len(name) for name in header], numbers, room)
     return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(
+            _cut(text, size).rjust(size) if column in numbers else _cut(text, size).ljust(size)
+            for column, (text, size) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
     )
+
+
+def _terminal_columns() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _fitted(widths: Sequence[int], least: Sequence[int], fixed: Collection[int], room: int) -> list[int]:
+    """Take from the widest columns that may be cut until a line fits, but not below `least` nor CUT_TO."""
+    found = list(widths)
+    floors = [max(least[n], CUT_TO) for n in range(len(found))]
+    excess = sum(found) + 2 * (len(found) - 1) - room
+    while excess > 0:
+        cuttable = [n for n in range(len(found)) if n not in fixed and found[n] > floors[n]]
+        if not cuttable:
+            break
+        widest = max(cuttable, key=lambda n: found[n])
+        found[widest] -= 1
+        excess -= 1
+    return found
+
+
+def _cut(text: str, size: int) -> str:
+    """The text in so many characters: what is left out of its middle is told by an ellipsis.
+
+    >>> _cut("abcdefgh", 5), _cut("abc", 5)
+    ('ab…gh', 'abc')
+    """
+    if len(text) <= size:
+        return text
+    end = (size - 1) // 2
+    return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
 
 
 def print_json(document: Mapping[str, Any]) -> None:
