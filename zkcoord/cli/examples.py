@@ -25,6 +25,7 @@ EXAMPLES: dict[str, str] = {
     "group release": "zkcoord group release etl --wait",
     "group reset-offsets": "zkcoord group reset-offsets etl --to-earliest --topic clicks:0,1 --dry-run",
     "group resume": "zkcoord group resume etl",
+    "group timeline": "zkcoord group timeline etl --from 127.0.0.1:9464 --picture etl.svg",
     "inventory": "zkcoord inventory --write groups.json",
     "migrate current": "zkcoord migrate current --check",
     "migrate downgrade": "zkcoord migrate downgrade 0001 --dry-run",
