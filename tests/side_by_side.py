@@ -26,7 +26,7 @@ SUITES = (
     "zookeeper",
 )  # a test belongs to the first that it is marked with
 PURE = "no server"
-TOGETHER = ("tests/containers", "tests/spark")  # each stays in one worker: an image and its network, a Spark session
+TOGETHER = ("tests/containers", "tests/sinks", "tests/spark")  # each in one worker: a network, a Spark session
 LOOSE = "tests/sim/"  # each test by itself: there is nothing to share
 PROPERTY = "suite"
 PORT_SLICES = 8  # more than there are workers; one that replaces a crashed worker has a number of its own

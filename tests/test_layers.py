@@ -87,11 +87,12 @@ ALLOWED: dict[str, set[str]] = {
         "pyarrow",
     },
     "zkcoord.spark": STDLIB
-    | {"pyspark", "py4j", "pyarrow", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
+    | {"pyspark", "py4j", "pyarrow", "deltalake", "pyiceberg", "zkcoord.spark", "zkcoord.core", "zkcoord.consumer"}
     | {"zkcoord.kafka.client", "zkcoord.kafka.properties", "zkcoord.errors", "zkcoord.settings", "zkcoord.logs"}
     | {"zkcoord.clock", "zkcoord.signals", "zkcoord.subscription", "zkcoord.incarnations"}
     | {"zkcoord.metrics.start", "zkcoord.metrics.batches"},
     "zkcoord.spark.readers.python": STDLIB | {"pyspark", "pyarrow", "confluent_kafka"},  # runs in executors, alone
+    "zkcoord.spark.sinks.files_in_tasks": STDLIB | {"pyarrow", "deltalake", "pyiceberg"},  # likewise
     "zkcoord.spark.stream.data_source": STDLIB
     | {
         "pyspark",

@@ -204,6 +204,7 @@ class DriverLoop:
             generation=self._membership.generation,
             ranges=kept,
             replayed=view.holds[kept[0].topic_partition].announced is not None,
+            group=self._group,
         )
         self._seq += 1
         not_begun = self._announce(view, batch)

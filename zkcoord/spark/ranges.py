@@ -45,7 +45,7 @@ class Batch:
     over several consumers, with other ids. A sink without duplicates therefore keys by range, not by `id`. `seq` rises
     from 0 with this consumer's batches; `generation` is the group's rebalance number when the batch began. `replayed`:
     all its ranges were announced before, by this consumer or an earlier owner, and may have been processed wholly or in
-    part.
+    part. `group` is the group's name.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Batch:
     generation: int
     ranges: tuple[OffsetRange, ...]  # sorted, none empty, at most one for a partition
     replayed: bool = False
+    group: str = ""  # "" in a checkpoint of an earlier release
 
 
 def check_batch(batch: object) -> None:

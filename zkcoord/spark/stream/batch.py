@@ -31,6 +31,7 @@ def stream_batch(spark: SparkSession, checkpoint: str | Path, number: int) -> Ba
         generation=int(end.get("generation", 0)),
         ranges=ranges,
         replayed=bool(end.get("replayed", False)),
+        group=str(end.get("group", "")),
     )
 
 

@@ -1,0 +1,194 @@
+"""Writes a table's data files in Spark's tasks. This module runs in Spark's Python workers.
+
+Spark hands these functions over by value: a worker needs pyarrow, and the table's own library where it is in an object
+store, but not zkcoord. So this module stands alone.
+
+A file gets a name that nobody else has, and no reader sees it before a transaction of the table names it. What a task
+leaves that fails, or that Spark runs twice, is never named.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs, parquet
+
+FORMAT = "path string, size bigint, rows bigint, partition string, stats string"  # what a task tells of its files
+ROWS_MAX = 250_000  # of a row group
+OPEN_MAX = 64  # files of one task at a time: one for each value of the table's partition columns
+TEXT_MAX = 64  # characters of a least or greatest value; longer ones help nobody and fill the log
+COMPRESSION = "snappy"
+LACKING = "the Python workers of Spark lack"  # how the driver recognises it in a Java trace
+
+
+def write_files(plan: Mapping[str, Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task; return a row for each file.
+
+    `plan`: the folder's `uri`, and `options` for its store (`filesystem_of`); the table's columns `partition_by`, which
+    stay in the files if they are `kept`; those that are `required`, which have no null. ValueError for a null there;
+    then no file of this task is named to anybody.
+    """
+    filesystem = None
+    opened: dict[tuple[str | None, ...], _File] = {}
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        for name in plan["required"]:
+            if batch.column(batch.schema.get_field_index(name)).null_count:
+                raise ValueError(f"the column {name!r} has a null, and the table's column may not be null")
+        filesystem = filesystem or filesystem_of(plan["uri"], plan["library"], plan["options"])
+        for values, rows in by_values(batch, plan["partition_by"], kept=plan["kept"]):
+            if values not in opened:
+                if len(opened) >= OPEN_MAX:
+                    yield told(opened.values())
+                    opened = {}
+                opened[values] = _File(filesystem, dict(zip(plan["partition_by"], values, strict=True)))
+            opened[values].add(rows)
+    if opened:
+        yield told(opened.values())
+
+
+class _File:
+    """One data file; `add` gathers rows for a row group."""
+
+    def __init__(self, filesystem: fs.FileSystem, values: Mapping[str, str | None]) -> None:
+        self._path = f"zkcoord-{uuid.uuid4().hex}.parquet"
+        self._values = values
+        self._sink = filesystem.open_output_stream(self._path)
+        self._footers: list[parquet.FileMetaData] = []
+        self._writer: parquet.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= ROWS_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows = pa.Table.from_batches(self._waiting)
+        if self._writer is None:
+            settings: dict[str, Any] = {"compression": COMPRESSION, "store_schema": False}
+            settings |= {"metadata_collector": self._footers}
+            self._writer = parquet.ParquetWriter(self._sink, rows.schema, **settings)
+        self._writer.write_table(rows)
+        self._waiting, self._rows = [], 0
+
+    def close(self) -> tuple[str, int, int, str, str]:
+        """End the file; return what a transaction needs to know of it, in the order of FORMAT."""
+        if self._waiting:
+            self._flush()
+        assert self._writer is not None, "a file is opened for rows"
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        (footer,) = self._footers
+        return self._path, size, footer.num_rows, json.dumps(self._values), json.dumps(statistics(footer))
+
+
+def told(files: Iterable[_File]) -> pa.RecordBatch:
+    """Close the files, and describe them."""
+    columns = zip(*[each.close() for each in files], strict=True)
+    types = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, ["path", "size", "rows", "partition", "stats"])
+
+
+def filesystem_of(uri: str, library: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """Return a file system whose root is this folder: a path, or a URI as `library` understands it."""
+    if "://" not in uri:
+        Path(uri).mkdir(parents=True, exist_ok=True)
+        return fs.SubTreeFileSystem(uri, fs.LocalFileSystem())
+    try:
+        if library == "deltalake":
+            from deltalake.fs import DeltaStorageHandler
+
+            return fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+    except ImportError as error:
+        raise RuntimeError(f"{LACKING} {library}: {error}") from error
+    scheme, host, path = PyArrowFileIO.parse_location(uri, dict(options))
+    return fs.SubTreeFileSystem(path, PyArrowFileIO(dict(options)).fs_by_scheme(scheme, host))
+
+
+def by_values(
+    batch: pa.RecordBatch, names: Sequence[str], *, kept: bool = False
+) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+    """Return the rows for each value of the columns `names`, without these columns unless they are `kept`."""
+    if not names:
+        yield (), batch
+        return
+    keys = [batch.column(batch.schema.get_field_index(name)) for name in names]
+    rest = batch.select([name for name in batch.schema.names if kept or name not in names])
+    for row in pa.Table.from_arrays(keys, list(names)).group_by(list(names)).aggregate([]).to_pylist():
+        mask = None
+        for key, name in zip(keys, names, strict=True):
+            value = row[name]
+            same = pc.is_null(key) if value is None else pc.equal(key, pa.scalar(value, key.type))
+            same = pc.fill_null(same, False)
+            mask = same if mask is None else pc.and_(mask, same)
+        yield tuple(as_text(row[name]) for name in names), rest.filter(mask)
+
+
+def as_text(value: Any) -> str | None:
+    """Spell a value of a partition column as Delta's protocol does; an empty text is null there.
+
+    >>> as_text(True), as_text(date(2026, 1, 2)), as_text(""), as_text(datetime(2026, 1, 2, tzinfo=UTC))
+    ('true', '2026-01-02', None, '2026-01-02 00:00:00.000000')
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return str(value)
+
+
+def statistics(footer: parquet.FileMetaData) -> dict[str, Any]:
+    """Return what Delta's log says of a file's content: readers pass over files by it."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    for number in range(footer.num_columns):
+        chunks = [group.column(number) for group in groups]  # pyarrow's statistics do not outlive their chunk
+        name = chunks[0].path_in_schema
+        found = [each.statistics for each in chunks]
+        if "." in name or not all(each.is_stats_set for each in chunks):
+            continue
+        if all(each.has_null_count for each in found):
+            nulls[name] = sum(each.null_count for each in found)
+        bounds = [each for each in found if each.has_min_max]
+        empty = [each for each in found if not each.has_min_max and each.num_values]
+        low = spelled(min((each.min for each in bounds), default=None), up=False) if not empty else None
+        high = spelled(max((each.max for each in bounds), default=None), up=True) if not empty else None
+        if low is not None and high is not None:
+            least[name], greatest[name] = low, high
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def spelled(value: Any, *, up: bool) -> Any:
+    """Return a least or greatest value as JSON has it; None where it is left out. Times have whole milliseconds."""
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC) if value.tzinfo else value
+        rest = at.microsecond % 1000
+        at = at - timedelta(microseconds=rest) + timedelta(milliseconds=1 if up and rest else 0)
+        return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}" + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | str)
+        or (isinstance(value, str) and len(value) > TEXT_MAX)
+    ):
+        return None
+    return value

@@ -1,0 +1,185 @@
+"""An Iceberg table in which each record is once, on pyiceberg.
+
+Executors write data files below the table's location; the driver program adds them in one snapshot. That snapshot's
+summary carries the ends of all partitions that the branch has, as JSON: whoever reads the branch finds them in the
+newest of its ancestors that has any. So they go back with a rollback, and along with a branch.
+
+A catalog refuses a commit if the branch has moved since the table was loaded. pyiceberg would then put the snapshot,
+with its ends, on top of the other one's; here that is turned off, and the table is read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.ranges import Batch, check_batch
+from zkcoord.spark.sinks.columns import check_columns, fields_of
+from zkcoord.spark.sinks.once import DataFile, append_once, written_in_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ENDS = "zkcoord.ends"  # in a snapshot's summary; as a property of the table: some snapshot had it
+TOKEN = "zkcoord.commit"
+RECENT = 50  # snapshots among which one whose answer was lost is looked for
+MISTAKES = (TypeError, ValueError, AttributeError, LookupError)  # a commit that failed so did not reach the catalog
+NO_RETRIES = {"commit.retry.num-retries": "0"}
+PLAIN = {  # Iceberg's types -> Spark's
+    "boolean": "boolean",
+    "int": "integer",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "date": "date",
+    "timestamptz": "timestamp",
+    "timestamp": "timestamp_ntz",
+    "string": "string",
+    "binary": "binary",
+}
+
+
+def write_iceberg(
+    df: DataFrame,
+    batch: Batch,
+    table: str,
+    *,
+    catalog: Any,
+    branch: str = "main",
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+) -> int:
+    """Append the batch's rows to an Iceberg table in one snapshot, each record once; return how many were appended.
+
+    `df` and `transform` are as those of `write_delta`. `table` is the table's identifier, `catalog` a catalog of
+    pyiceberg, or its name (`load_catalog`). The table exists; it is not partitioned, or by plain columns (`identity`).
+
+    UsageError, with nothing written, if the columns do not fit those of the table. Other writers may append meanwhile.
+    `rows_passed_over` and `rows_missing` warn as with `write_delta`. When snapshots expire, the newest that carries
+    ends must stay, or UsageError is raised.
+    """
+    check_batch(batch)
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise UsageError("an Iceberg table needs an extra package: pip install 'zkcoord[iceberg]'") from error
+    found = load_catalog(catalog) if isinstance(catalog, str) else catalog
+    return append_once(df, batch, table, lambda: _State(_loaded(found, table), branch), transform)
+
+
+def _loaded(catalog: Any, name: str) -> Any:
+    """Return the table as it is now. A commit of it is tried once, whatever the table's properties say."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError as error:
+        raise UsageError(f"the catalog has no table {name!r}; create it with the columns that are written") from error
+    table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **NO_RETRIES}})
+    return table
+
+
+class _State:
+    """A `once.Snapshot`: a branch of the table."""
+
+    def __init__(self, table: Any, branch: str) -> None:
+        self._table, self._branch = table, branch
+        self._ends: dict[str, int] | None = None
+
+    def end(self, name: str) -> int | None:
+        """Return the end in the newest summary of the branch that has any."""
+        if self._ends is None:
+            self._ends = self._read_ends()
+        return self._ends.get(name)
+
+    def _read_ends(self) -> dict[str, int]:
+        for summary in self._summaries():
+            if ENDS in summary:
+                return dict(json.loads(summary[ENDS]))
+        return {}
+
+    def _summaries(self) -> Iterator[Mapping[str, str]]:
+        """Yield what the snapshots of the branch say of themselves, the newest first."""
+        metadata = self._table.metadata
+        reference = metadata.refs.get(self._branch)
+        if reference is None and self._branch != "main":
+            raise UsageError(f"the table {self._name} has no branch {self._branch!r}; create it first")
+        snapshot = None if reference is None else metadata.snapshot_by_id(reference.snapshot_id)
+        while snapshot is not None:
+            yield snapshot.summary.additional_properties if snapshot.summary else {}
+            before = snapshot.parent_snapshot_id
+            earlier = None if before is None else metadata.snapshot_by_id(before)
+            if earlier is None and (snapshot.sequence_number or 0) > 1 and ENDS in metadata.properties:
+                raise UsageError(  # it was not the table's first
+                    f"the snapshots of {self._name} that tell how far it is have expired: keep the newest that has "
+                    f"{ENDS!r} in its summary (history.expire.max-snapshot-age-ms), or write to another table"
+                )
+            snapshot = earlier
+
+    @property
+    def _name(self) -> str:
+        return ".".join(self._table.name())
+
+    def has(self, token: str) -> bool:
+        """Look into the last summaries."""
+        return any(each.get(TOKEN) == token for each in islice(self._summaries(), RECENT))
+
+    def write(self, rows: DataFrame) -> Collection[DataFile]:
+        """Write files of the table's columns."""
+        schema = self._table.schema()
+        wanted = {
+            each.name: {"type": _type(each.field_type), "nullable": not each.required}  # as Spark has it
+            for each in schema.fields
+        }
+        check_columns(fields_of(rows.schema.json()), wanted, self._name)
+        split = []
+        for field in self._table.spec().fields:
+            column = schema.find_column_name(field.source_id)
+            if str(field.transform) != "identity":
+                raise UsageError(
+                    f"the table {self._name} is partitioned by {field.transform}({column}); this sink writes tables "
+                    "that are partitioned by plain columns, or not at all"
+                )
+            split.append(column)
+        required = [each.name for each in schema.fields if each.required]
+        plan = {"uri": self._folder(), "library": "pyiceberg", "options": dict(self._table.io.properties)}
+        return written_in_tasks(rows, {**plan, "partition_by": split, "kept": True, "required": required})
+
+    def _folder(self) -> str:
+        """Return where data files lie: a path without a scheme, or a URI."""
+        location = str(self._table.location()).rstrip("/") + "/data"
+        return location.removeprefix("file://").removeprefix("file:")
+
+    def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
+        """Commit one snapshot of the branch."""
+        summary = {ENDS: json.dumps({**(self._ends or {}), **ends}, sort_keys=True), TOKEN: token}
+        location = str(self._table.location()).rstrip("/") + "/data"
+        change = self._table.transaction()
+        if ENDS not in self._table.metadata.properties:
+            change.set_properties(**{ENDS: "in the snapshots' summaries"})
+        change.add_files(
+            [f"{location}/{each.path}" for each in files],
+            snapshot_properties=summary,
+            check_duplicate_files=False,
+            branch=self._branch,
+        )
+        change.commit_transaction()
+
+    def unsure(self, error: Exception) -> bool:
+        """True for what a catalog, or the way to it, answers; each library underneath has errors of its own."""
+        return not isinstance(error, MISTAKES)
+
+
+def _type(kind: Any) -> Any:
+    """Return an Iceberg type as Spark spells it in JSON."""
+    if kind.is_struct:
+        fields = [{"name": each.name, "type": _type(each.field_type)} for each in kind.fields]
+        return {"type": "struct", "fields": fields}
+    if hasattr(kind, "element_type"):
+        return {"type": "array", "elementType": _type(kind.element_type)}
+    if hasattr(kind, "value_type"):
+        return {"type": "map", "keyType": _type(kind.key_type), "valueType": _type(kind.value_type)}
+    text = str(kind)
+    return text.replace(" ", "") if text.startswith("decimal") else PLAIN.get(text, f"Iceberg's {text}")

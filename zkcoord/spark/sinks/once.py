@@ -1,0 +1,211 @@
+"""Appends to a table that remembers, with each transaction, how far it has each partition.
+
+    read the table's ends ──► write the rows beyond them ──► commit files and new ends together, unless the ends moved
+            ▲                                                        │
+            └──────────── refused, or the answer was lost ───────────┘
+
+Whoever finds a partition's end at or beyond a range's end leaves that range out, and of a range that the table has in
+part, the rows that it has. So a batch that is repeated, split over several heirs or cut anew, and a program that
+slept, write nothing twice. It needs no key: rows and ends are one transaction of the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import InvariantError, UsageError
+from zkcoord.spark.progress import log_event
+from zkcoord.spark.ranges import Batch, OffsetRange, check_batch, is_later
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEY = ("topic", "partition", "offset")
+TRIES_MAX = 10  # others that write the same partitions at once are few, and each of them takes a try once
+AGAIN = (
+    "If somebody set the group's offsets back, or a consumer did not announce, they are the same records. If the group "
+    "was deleted, and its topic created again, they are lost to this table: give the sink another one"
+)
+
+
+class DataFile(NamedTuple):
+    """A file that a task has written, as `files_in_tasks.FORMAT` has it."""
+
+    path: str  # within the table
+    size: int
+    rows: int
+    partition: str  # JSON: the values of the table's partition columns
+    stats: str  # JSON
+
+
+class Snapshot(Protocol):
+    """One version of a table."""
+
+    def end(self, name: str) -> int | None:
+        """Return up to which offset the table has this partition (`partition_name`)."""
+        ...
+
+    def has(self, token: str) -> bool:
+        """True if a recent transaction carries this token."""
+        ...
+
+    def write(self, rows: DataFrame) -> Collection[DataFile]:
+        """Write data files that no transaction names yet. UsageError if the rows do not fit the table; then nothing is
+        written."""
+        ...
+
+    def commit(self, files: Collection[DataFile], ends: Mapping[str, int], token: str) -> None:
+        """Add the files, and move the ends. Raises if another transaction has moved one of them since this snapshot."""
+        ...
+
+    def unsure(self, error: Exception) -> bool:
+        """True if a commit that failed so may have happened, or may be repeated on a newer snapshot."""
+        ...
+
+
+class Missing(NamedTuple):
+    """What of a batch is not in the table: from which offset on, of which partition."""
+
+    firsts: Mapping[TopicPartition, int]
+    passed_over: tuple[str, ...]
+    skipped: tuple[str, ...]  # what lies between the table's end and the batch
+
+
+def partition_name(group: str, each: OffsetRange) -> str:
+    """Return the name under which a table keeps the end of a partition.
+
+    >>> partition_name("etl", OffsetRange("clicks", 3, 0, 9)), partition_name("etl", OffsetRange("clicks", 3, 0, 9, 2))
+    ('zkcoord/etl/clicks-3', 'zkcoord/etl/clicks-3.2')
+    """
+    again = f".{each.incarnation}" if is_later(each) else ""
+    return f"zkcoord/{group}/{each.topic}-{each.partition}{again}"
+
+
+def append_once(
+    df: DataFrame, batch: Batch, table: str, open_table: Callable[[], Snapshot], transform: Any = None
+) -> int:
+    """Append what the table lacks of the batch, in one transaction; return how many rows that are."""
+    check_batch(batch)
+    if not batch.group:
+        raise UsageError(
+            "the batch does not name its group, under which the table keeps its ends: the query's checkpoint is of an "
+            "earlier release; give dataclasses.replace(batch, group=...)"
+        )
+    lacking = sorted(set(KEY) - set(df.columns))
+    if lacking:
+        raise UsageError(
+            f"the DataFrame has no column {lacking[0]!r}, by which the rows of a range are known; give the batch's own "
+            "DataFrame, and what is to be written of it as transform"
+        )
+    return _append(
+        batch, table, open_table, lambda snapshot, firsts: snapshot.write(_wanted(df, batch.ranges, firsts, transform))
+    )
+
+
+def _append(
+    batch: Batch,
+    table: str,
+    open_table: Callable[[], Snapshot],
+    write: Callable[[Snapshot, Mapping[TopicPartition, int]], Collection[DataFile]],
+) -> int:
+    """Append with `write`, which writes the rows from these offsets on."""
+    token = uuid.uuid4().hex
+    files: Collection[DataFile] = ()
+    written: Mapping[TopicPartition, int] = {}
+    for left in reversed(range(TRIES_MAX)):
+        snapshot = open_table()
+        if written and snapshot.has(token):  # the answer was lost
+            return sum(each.rows for each in files)
+        missing = missing_of(batch.group, batch.ranges, snapshot)
+        if missing.firsts and missing.firsts != written:
+            files, written = write(snapshot, missing.firsts), missing.firsts
+        if missing.firsts:
+            ends = {
+                partition_name(batch.group, each): each.end for each in batch.ranges if each.topic_partition in written
+            }
+            try:
+                snapshot.commit(files, ends, token)
+            except Exception as error:
+                if not left or not snapshot.unsure(error):
+                    raise
+                continue
+        _tell(batch, table, missing)
+        return sum(each.rows for each in files) if missing.firsts else 0
+    raise InvariantError("every try returns or raises")
+
+
+def missing_of(group: str, ranges: Iterable[OffsetRange], snapshot: Snapshot) -> Missing:
+    """Compare the ranges with the table's ends."""
+    firsts: dict[TopicPartition, int] = {}
+    passed_over, skipped = [], []
+    for each in ranges:
+        end = snapshot.end(partition_name(group, each))
+        first = each.start if end is None else max(end, each.start)
+        if end is not None and end > each.start:
+            passed_over.append(f"offsets of {each.topic_partition} from {each.start} to {min(end, each.end)}")
+        if end is not None and end < each.start:
+            skipped.append(f"offsets of {each.topic_partition} from {end} to {each.start}")
+        if first < each.end:
+            firsts[each.topic_partition] = first
+    return Missing(firsts, tuple(passed_over), tuple(skipped))
+
+
+def _wanted(
+    df: DataFrame, ranges: Iterable[OffsetRange], firsts: Mapping[TopicPartition, int], transform: Any
+) -> DataFrame:
+    """Return the rows from these offsets on, as they are written. A batch of which nothing is there is not filtered."""
+    if any(firsts.get(each.topic_partition) != each.start for each in ranges):  # names of topics need no escapes
+        lines = [
+            f"(`topic` = '{each.topic}' AND `partition` = {each.partition} AND `offset` >= {first})"
+            for each, first in sorted(firsts.items())
+        ]
+        df = df.where(" OR ".join(lines))
+    return df if transform is None else transform(df)
+
+
+def _tell(batch: Batch, table: str, missing: Missing) -> None:
+    if missing.passed_over and not batch.replayed:
+        text = f"{'; '.join(missing.passed_over)}: they are in the table. {AGAIN}"
+        log_event(logging.WARNING, "rows_passed_over", text, table=table, batch=batch.id)
+    if missing.skipped:
+        text = (
+            f"{'; '.join(missing.skipped)} are not in the table, and were not read: it was restored to an earlier "
+            "version, or the group's offsets were set forward, or these records have left the log. To read them, set "
+            "the group's offsets to where the table ends"
+        )
+        log_event(logging.WARNING, "rows_missing", text, table=table, batch=batch.id)
+
+
+def written_in_tasks(rows: DataFrame, plan: Mapping[str, Any]) -> tuple[DataFile, ...]:
+    """Write the rows in Spark's tasks. UsageError if the workers lack a package."""
+    from zkcoord.spark.sinks import files_in_tasks
+
+    try:
+        found = rows.mapInArrow(task_of(plan), files_in_tasks.FORMAT).collect()
+    except Exception as error:
+        if files_in_tasks.LACKING in str(error):
+            raise UsageError(
+                f"Spark's Python workers lack {plan['library']}, which writes to an object store: pip install it into "
+                "the Python that PYSPARK_PYTHON names on every machine of the executors"
+            ) from error
+        raise
+    return tuple(DataFile(*row) for row in found)
+
+
+def task_of(plan: Mapping[str, Any]) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """Return what a task runs. It goes to the workers by value."""
+    from pyspark import cloudpickle
+
+    from zkcoord.spark.sinks import files_in_tasks
+
+    cloudpickle.register_pickle_by_value(files_in_tasks)
+    write = files_in_tasks.write_files
+
+    def task(batches: Iterable[Any]) -> Iterable[Any]:
+        return write(plan, batches)
+
+    return task
