@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.cli import group_reset
 from zkcoord.cli.group_reset import Compute, Reset
+from zkcoord.core.adoption import Adoption
 from zkcoord.core.model import TopicPartition
+from zkcoord.core.record import DEFAULT_RECORD
 from zkcoord.embedded import EmbeddedKafka
 from zkcoord.errors import UsageError
 from zkcoord.kafka.client import KafkaClient
@@ -29,6 +32,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.targets import Targets, Where
 from zkcoord.shell.ports import CommitDone
 from zkcoord.tree.paths import DRAFT, LEGACY
+from zkcoord.tree.record import encode_record
 from zkcoord.tree.writes import Transaction
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
@@ -270,9 +274,11 @@ def tool(world: World, compute: Compute) -> Reset:
     return Reset(tree=world.tree, layout=DRAFT, group="g", compute=compute, to_kafka=lambda _: None, goal=Where.OFFSET)
 
 
-def test_old_consumers_that_read_both_stores_are_set_back_in_both(
-    chroot: str, run: Run, topic: str, kafka: EmbeddedKafka
+@pytest.mark.parametrize(("adopted", "after"), [(False, [6, 1]), (True, [1, 1])])
+def test_f149_old_consumers_that_read_both_stores_are_set_back_in_both(
+    chroot: str, run: Run, topic: str, kafka: EmbeddedKafka, adopted: bool, after: list[int]
 ) -> None:
+    """Also where consumers of ours, which share the group, go by ZooKeeper's offset."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     partitions = [TopicPartition(topic, number) for number in range(len(COUNTS))]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
@@ -282,12 +288,16 @@ def test_old_consumers_that_read_both_stores_are_set_back_in_both(
         world.topic(topic, len(COUNTS))
         for partition in partitions:
             world.put(LEGACY.offset(group, partition), b"4")
+        if adopted:
+            upgrade(world.tree, run_id="test", layout=LEGACY.name)
+            told = Adoption(offsets="kafka", dual_commit=True, strategy="range", kafka="1.1")
+            world.put(LEGACY.record(group), encode_record(replace(DEFAULT_RECORD, adoption=told, store_name="dual")))
         servers = ("--zookeeper", chroot, "--bootstrap-servers", kafka.bootstrap_servers)
         result = run("group", "reset-offsets", group, "--shift-by", "-3", *servers)
         assert result.exit_code == 0, result.stderr
-        assert [world.data(LEGACY.offset(group, partition)) for partition in partitions] == [b"6", b"1"]
+        assert [int(world.data(LEGACY.offset(group, partition))) for partition in partitions] == after
         commits = KafkaCommits(client).read([group]).found[group]
-        assert {p: commit.offset for p, commit in commits.items()} == {partitions[0]: 6}
+        assert {p: commit.offset for p, commit in commits.items()} == {partitions[0]: after[0]}
 
 
 def test_the_coordinator_waits_longer_than_the_tool_needs() -> None:

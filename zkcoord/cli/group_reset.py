@@ -306,9 +306,9 @@ class _Wanted:
     def to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set them in Kafka, too, where old consumers read them there. Consumers of ours go by ZooKeeper's."""
         seen, commits = self._read()
-        if seen.rule not in (Rule.OLD_DUAL, Rule.OLD_IN_KAFKA):
-            return
         everywhere = seen.rule is Rule.OLD_IN_KAFKA
+        if not (everywhere or seen.larger_counts):
+            return
         wanted = {p: KafkaCommit(offset=offset) for p, offset in offsets.items() if everywhere or p in commits}
         error = self.store.commit(self.group, wanted).error() if wanted else None
         if error is not None:

@@ -46,6 +46,7 @@ class GroupSeen:
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
     incarnations: Mapping[str, int] = field(default_factory=dict)  # topic -> number; missing: not known
     problem: CorruptError | None = None  # why its record cannot be read
+    larger_counts: bool = False  # for old members, which may come: those that commit to both stores
 
     def node(self, partition: TopicPartition) -> OffsetNode | None:
         """Return the partition's offset node; None: there is none."""
@@ -142,9 +143,12 @@ def _group(
         with suppress(CorruptError):  # `group describe` says what must be mended
             mark = decode_mark(node.data)
             incarnations |= {} if mark is None else {topic: mark.incarnation}
+    rule, adoption = rule_of(layout, record), record.adoption if record is not None else None
+    beside_dual = record is not None and record.store_name == "dual" and adoption is not None and adoption.dual_commit
     return GroupSeen(
         group=group,
-        rule=rule_of(layout, record),
+        rule=rule,
+        larger_counts=rule is Rule.OLD_DUAL or beside_dual,
         store="old" if record is None and layout.name == "legacy" else (record or DEFAULT_RECORD).store_name,
         offsets={partition: _offset(node) for partition, node in offsets.items()},
         owners={p: node.data.decode("utf-8", "backslashreplace") for p, node in owners.items() if node.data},
