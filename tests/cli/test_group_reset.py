@@ -283,7 +283,13 @@ def test_f149_old_consumers_that_read_both_stores_are_set_back_in_both(
     partitions = [TopicPartition(topic, number) for number in range(len(COUNTS))]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}, logger=QUIET)
     kept = ConsumerGroupTopicPartitions(group, [Native(topic, 0, 9)])
-    admin.alter_consumer_group_offsets([kept])[group].result(PATIENCE_SECONDS)
+
+    def committed() -> bool:
+        """A broker that has just started may not know yet that the group is its own."""
+        told = admin.alter_consumer_group_offsets([kept])[group].result(PATIENCE_SECONDS)
+        return told.topic_partitions[0].error is None
+
+    wait_until(committed, "Kafka takes the commit")
     with World(chroot) as world, KafkaClient(kafka.bootstrap_servers) as client:
         world.topic(topic, len(COUNTS))
         for partition in partitions:
