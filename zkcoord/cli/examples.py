@@ -19,7 +19,7 @@ EXAMPLES: dict[str, str] = {
     "group hold": "zkcoord group hold etl",
     "group list": "zkcoord group list --state",
     "group pause": "zkcoord group pause etl",
-    "group plan": "zkcoord group plan etl",
+    "group plan": "zkcoord group plan etl --add-member 2 --partitions clicks=12",
     "group poke": "zkcoord group poke etl",
     "group rebalance": "zkcoord group rebalance etl",
     "group release": "zkcoord group release etl --wait",

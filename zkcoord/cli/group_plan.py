@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from zkcoord.cli.options import Command, Settings, pass_settings
+from zkcoord.cli.options import Command, Settings, number_option, pass_settings
 from zkcoord.cli.output import cell, print_json, print_json_list, table
+from zkcoord.cli.what_if import Change, moves_if
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group, read_tree
 from zkcoord.legacy.cases import Case, read_cases
@@ -25,25 +26,51 @@ OWNER_COLUMNS = ("TOPIC", "PARTITION", "THREAD")
 @click.option(
     "--dump", metavar="FILE", help="Plan the groups in this file instead, without any server (-: standard input)."
 )
+@number_option("--add-member", "added", default=0, text="What if so many more members joined, like the youngest one.")
+@click.option("--remove-member", "removed", multiple=True, metavar="C", help="What if it left; may be repeated.")
+@click.option("--partitions", "grown", multiple=True, metavar="T=N", help="What if topic T had N; may be repeated.")
+@click.option("--assignor", metavar="A", help="What if the group's assignor were another one.")
 @pass_settings
-def plan(settings: Settings, name: str | None, dump: str | None) -> None:
-    """Show what a rebalance of group G would move now. Changes nothing.
+def plan(
+    settings: Settings,
+    name: str | None,
+    dump: str | None,
+    added: int,
+    removed: tuple[str, ...],
+    grown: tuple[str, ...],
+    assignor: str | None,
+) -> None:
+    """Show what a rebalance of group G would move now, or if something were different. Changes nothing.
 
     With --dump: what old ZooKeeper consumers would settle on, or why they never would. The file holds one group or a
     list of them, as JSON (docs/commands.md). With --output json one object for a group, a list for a list.
     """
     if (name is None) is (dump is None):
         raise UsageError("name a group, or give --dump FILE")
+    change = Change(added=added, removed=removed, partitions=_numbers(grown), assignor=assignor)
     if dump is not None:
+        if change != Change():
+            raise UsageError("--add-member, --remove-member, --partitions and --assignor are about a group: name it")
         _plan_file(settings, dump)
     elif name is not None:
-        _plan_group(settings, name)
+        _plan_group(settings, name, change)
 
 
-def _plan_group(settings: Settings, name: str) -> None:
+def _numbers(given: tuple[str, ...]) -> dict[str, int]:
+    """Topic -> number of partitions."""
+    found = {}
+    for text in given:
+        topic, equals, number = text.rpartition("=")
+        if not equals or not topic or not number.isascii() or not number.isdigit():
+            raise UsageError(f"--partitions {text}: write TOPIC=NUMBER")
+        found[topic] = int(number)
+    return found
+
+
+def _plan_group(settings: Settings, name: str, change: Change) -> None:
     with settings.tree() as tree:
         report = read_group(tree, read_tree(tree, settings.zookeeper_address()).layout, name)
-    moves = report.moves()
+    moves = report.moves() if change == Change() else moves_if(report.view, change)
     if settings.json:
         print_json(
             {"group": name, "moves": [{"partition": str(p), "from": old or None, "to": new} for p, old, new in moves]}
