@@ -189,3 +189,22 @@ def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
     member.node(T0, 5, 4, 80)
     assert member.decides() == [changed("zookeeper", 2)]
     assert (member.memory.mirror, member.wake_at_ms) == (NO_MIRROR, None)
+
+
+def test_a_commit_behind_a_change_to_both_stores_waits_until_the_change_is_known_to_be_done_and_sets_the_node() -> None:
+    """Committed to Kafka alone in the tenure that the change had begun, it left its node behind for good."""
+    member = holding(T0)
+    member.memory = fast_replace(member.memory, store=Store("kafka", 1))
+    member.finds(switch("dual", 2))
+    assert isinstance(member.decides()[0], SwitchStore)
+    member.finds()
+    member.reads({T0: Position(5, 4, None, 80)})
+    member.has(channel_read=False)
+    member.decides()  # it watches the node
+    member.asks(commit({T0: 9}))
+    assert member.decides() == []  # the reply told that the command is gone, and its channel is being read
+    member.has(channel_read=True)
+    assert member.decides() == [changed("dual", 2)]
+    member.decides()  # it watches the node no more
+    held = {T0: HELD._replace(offset_version=4, mzxid=80)}
+    assert member.decides() == [CommitOffsets(held=held, offsets={T0: 9})]
