@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from pyspark import cloudpickle
@@ -23,7 +24,7 @@ from tests.sinks.frames import TYPES, A, B, DeltaLog, Frame, batch, once, record
 from zkcoord.errors import UsageError
 from zkcoord.spark import write_delta
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks import delta
+from zkcoord.spark.sinks import delta, files_in_tasks
 from zkcoord.spark.sinks.columns import check_columns, fields_of
 from zkcoord.spark.sinks.once import task_of
 
@@ -272,6 +273,17 @@ def test_a_task_needs_pyarrow_alone_in_its_worker(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_a_task_reaches_a_store_as_delta_rs_does(table: Path) -> None:
+    """Through a URI; nothing on the way knows that it is a folder."""
+    write(table, A)
+    plan = {"uri": f"file://{table}", "library": "deltalake", "options": {}, "partition_by": []}
+    rows = [pa.RecordBatch.from_pydict({"n": [*range(at, at + 50_000)]}) for at in range(0, 600_000, 50_000)]
+    (told,) = files_in_tasks.write_files({**plan, "required": [], "kept": False}, rows)
+    (file,) = told.to_pylist()
+    assert (table / file["path"]).stat().st_size == file["size"]
+    assert pa.parquet.read_table(table / file["path"])["n"].to_pylist() == [*range(600_000)]
 
 
 def test_a_new_table_has_the_columns_that_spark_names(table: Path) -> None:
