@@ -82,7 +82,7 @@ class Coordinator:
             config=zookeeper_config,
         )
         self._journal = None if journal is None else JournalFiles(Path(journal), settings.version(), self._no_journal)
-        kafka = self._kafka_line(bootstrap_servers, kafka_config) if chosen.mirrored else None
+        kafka = self._kafka_line(chosen, bootstrap_servers, kafka_config)
         self._driver = measured.driver(sessions, "zkcoord-coordinator", self._event, self._journal, kafka)
         for opened in (self._journal.close if self._journal else None, kafka.end if kafka else None):
             if opened is not None:
@@ -123,14 +123,16 @@ class Coordinator:
         """Why it ended by itself; None while it runs, and after `stop`."""
         return self._driver.loop.fatal
 
-    def _kafka_line(self, servers: str | None, config: Mapping[str, str] | None) -> Line:
-        """The thread that asks Kafka; it ends with the loop, which may be before an answer comes."""
-        from zkcoord.kafka.metadata import KafkaMetadata
+    def _kafka_line(self, layout: Layout, servers: str | None, config: Mapping[str, str] | None) -> Line | None:
+        """The thread that asks Kafka, None without an address. It ends with the loop, perhaps without an answer."""
+        from zkcoord.kafka.metadata import answering
 
-        if not servers:
+        if not servers and layout.mirrored:
             raise UsageError("topics from Kafka need its address: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")
-        metadata = KafkaMetadata(servers, config)
-        line = Line("zkcoord-topics", {ASK: metadata.answer}, lambda done: self._driver.put(done), self._die)
+        if not servers:
+            return None
+        answer = answering(servers, config, at_once=layout.mirrored)
+        line = Line("zkcoord-topics", {ASK: answer}, lambda done: self._driver.put(done), self._die)
         line.start()
         return line
 

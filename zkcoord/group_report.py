@@ -26,6 +26,7 @@ from zkcoord.errors import CorruptError, SchemaError, UsageError
 from zkcoord.legacy.mode_watch import ModeWatch
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.broker import broker_id, decode_broker
+from zkcoord.tree.brokers_move import READS, WORDS, move_of
 from zkcoord.tree.candidate import assignors_of, in_charge, protocol_range
 from zkcoord.tree.known_topics import KnownTopics
 from zkcoord.tree.offset import decode_offset
@@ -55,6 +56,7 @@ class TreeReport:
     coordinator: str | None
     epoch: int | None
     epoch_since_ms: int | None
+    brokers: str | None = None  # that Kafka's brokers leave the ZooKeeper that topics are read from, and what to do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,8 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
         raise SchemaError(f"no zkcoord tree at {address}: start a coordinator, or run `zkcoord migrate upgrade`")
     refuse_newer(schema)
     layout = schema.place
-    leader, epoch = tree.read([Read(layout.coordinator), Read(EPOCH)])
+    leader, epoch, *of_brokers = tree.read([Read(layout.coordinator), Read(EPOCH), *READS])
+    move = None if layout.mirrored else move_of(of_brokers)
     number: int | None = None
     try:
         number = decode_epoch(epoch.data) if epoch.exists else None
@@ -143,6 +146,7 @@ def read_tree(tree: BlockingTree, address: str) -> TreeReport:
         coordinator=leader.data.decode("utf-8", "backslashreplace") if leader.exists else None,
         epoch=number,
         epoch_since_ms=epoch.stat.mtime_ms if epoch.stat else None,
+        brokers=None if move is None else WORDS[move],
     )
 
 

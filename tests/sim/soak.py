@@ -37,6 +37,7 @@ from tests.sim.test_edited import edited
 from tests.sim.test_flapping import claims_flapping, flapping
 from tests.sim.test_hung import hung
 from tests.sim.test_journal import journaled
+from tests.sim.test_mirror_storms import mirrored_storm
 from tests.sim.test_mixed import mixed
 from tests.sim.test_mixed_storms import mixed_storm
 from tests.sim.test_old_storms import old_storm
@@ -73,6 +74,7 @@ SCENES: dict[str, tuple[Callable[[int], object], str]] = {
         narrow,
         "tests/sim/test_room.py::test_a_sink_is_exact_in_a_storm_in_which_hardly_a_range_has_room",
     ),
+    "mirrored": (mirrored_storm, "tests/sim/test_mirror_storms.py::test_a_storm_over_mirrored_topics_ends_in_a_calm"),
     "mixed": (mixed, "tests/sim/test_mixed.py::test_a_sink_is_exact_in_a_storm_of_everything"),
     "claims-flapping": (
         claims_flapping,

@@ -104,6 +104,8 @@ def describe(
             above = read_tree(tree, address)
         else:
             reports = [read_group(tree, above.layout, one) for one in names]
+    if above.brokers is not None:
+        warn(above.brokers)
     for report in reports:
         for path, problem in sorted(report.problems.items()):
             warn(f"{path}: {problem}")
@@ -285,6 +287,7 @@ def _document(above: TreeReport, report: GroupReport, ends: Ends) -> dict[str, A
         "members": _members(report),
         "partitions": _partitions(report, ends),
         "problems": dict(sorted(report.problems.items())),
+        "brokers": above.brokers,
     }
 
 

@@ -8,7 +8,8 @@ mirror is replaced only by what was confirmed:
   of this cluster came between the two. An absent topic must also be missing in that list.
 * An id that was replaced never counts again. One whose topic was deleted never replaces another; it comes back only
   where no topic of the name stands, since its absence may have been told by mistake.
-* An answer without an id keeps the id that is known. A new topic without an id is not mirrored.
+* An answer without an id changes nothing: it may be of another topic of that name. A new topic without an id is not
+  mirrored.
 * Under one id partitions only grow.
 """
 
@@ -330,17 +331,16 @@ def _described(mirror: Mirror, memory: Memory, answer: Described, now_ms: int) -
                 suspects.pop(name, None)
             elif confirmed(name, ""):
                 changes.append(RemoveTopic(name, known.topic_id))
-        elif told.partitions is None:
+        elif told.partitions is None or told.topic_id is None:
             left_out.add(name)
-        elif told.topic_id in (None, known.topic_id):
-            if told.topic_id is not None:
-                suspects.pop(name, None)
+        elif told.topic_id == known.topic_id:
+            suspects.pop(name, None)
             merged = {**known.partitions, **told.partitions}
             if merged != known.partitions:
                 changes.append(PutTopic(name, Topic(topic_id=known.topic_id, partitions=merged)))
         elif (name, told.topic_id) in over:
             left_out.add(name)
-        elif told.topic_id is not None and told.partitions and confirmed(name, told.topic_id):
+        elif told.partitions and confirmed(name, told.topic_id):
             fresh = Topic(topic_id=told.topic_id, partitions=told.partitions)
             changes.append(PutTopic(name, fresh, replaces=known.topic_id))
     asked = answer.topics.keys()

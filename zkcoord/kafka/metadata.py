@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from zkcoord.core.topic_mirror import (
@@ -135,6 +135,21 @@ class KafkaMetadata:
         return Cluster(
             found.cluster_id or "", {node.id: Broker(node.host, node.port, node.rack) for node in found.nodes}
         )
+
+
+def answering(
+    bootstrap_servers: str, config: Mapping[str, str] | None, *, at_once: bool
+) -> Callable[[Question], Answer]:
+    """Return what answers questions to this cluster. It is connected at the first one, or `at_once`: then an address
+    or a setting that can never work is a UsageError now, else it is the answer."""
+    opened = [KafkaMetadata(bootstrap_servers, config)] if at_once else []
+
+    def answer(question: Question) -> Answer:
+        if not opened:
+            opened.append(KafkaMetadata(bootstrap_servers, config))
+        return opened[0].answer(question)
+
+    return answer
 
 
 def _told(description: Any) -> Told:

@@ -52,6 +52,13 @@ class Neighbourhood:
         self.own = ""  # the path of the own registration, which is followed elsewhere
         self._follow((layout.ids(group), Kind.CHILDREN))
 
+    def topics_from(self, layout: Layout) -> None:
+        """The tree's topics come from another place from now on: nothing of the earlier one counts any more."""
+        if layout.topics == self._layout.topics:
+            return
+        self._follow_only(self._layout.topics, set())
+        self._layout, self._topics, self._current = layout, KnownTopics(layout), False
+
     def begin(self) -> None:
         """A member: nobody else follows the record from now on."""
         self._follow((self._record_path, Kind.DATA))

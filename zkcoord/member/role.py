@@ -169,7 +169,10 @@ class MembershipRole:
         if self.registered is None or not schema.exists:
             return
         try:
-            self._renamed = not self.registered.tree_named(decode_schema(schema.data).tree_id)
+            named = decode_schema(schema.data)
+            self._renamed = not self.registered.tree_named(named.tree_id)
+            if self._neighbourhood is not None:
+                self._neighbourhood.topics_from(named.place)
         except ZkcoordError:
             return
 

@@ -64,6 +64,11 @@ UNOWNED_TIME = Name(
     "Partition-seconds without a reader, counted when a hand-over is complete.",
     ("group",),
 )
+LEAVING = Name(
+    "zkcoord_brokers_leave_zookeeper",
+    GAUGE,
+    "1 while topics come from ZooKeeper and Kafka's brokers leave it, or have left it.",
+)
 COMMANDS = Name("zkcoord_group_commands", GAUGE, "Outstanding commands that are at least so old.", ("group", "older"))
 COMMAND_AGE = Name("zkcoord_group_command_age_seconds", GAUGE, "Age of the oldest outstanding command.", ("group",))
 PROBLEM = Name("zkcoord_group_problem", GAUGE, "1 while the group has this kind of problem.", ("group", "problem"))

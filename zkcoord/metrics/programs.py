@@ -145,6 +145,8 @@ class MeasuredCoordinator(_Measured[CoordinatorRole]):
         term = self._role.term if self._role is not None else None
         yield names.SERVING, (), float(term is not None)
         yield names.EPOCH, (), term.epoch if term is not None else 0
+        kafka = self._role.kafka if self._role is not None else None
+        yield names.LEAVING, (), float(kafka is not None and kafka.leaving)
         if self._role is not None and term is not None:
             self._groups.keep(self._role.groups)
         yield from self._groups.samples(mono_ms())

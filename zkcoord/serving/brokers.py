@@ -42,7 +42,9 @@ class BrokerTable:
             self._listed = None
 
     def about(self, node: Node) -> bool:
-        """True of the list of brokers and of one broker's node."""
+        """True of the list of brokers and of one broker's node, while some group wants to know."""
+        if not self._groups:
+            return False
         return node.path.startswith(f"{self._above}/") or (node.path == self._above and node.kind is Kind.CHILDREN)
 
     def read_again(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zkcoord.errors import invariant
 from zkcoord.serving.asker import Asker
 from zkcoord.serving.brokers import BrokerTable
+from zkcoord.serving.brokers_watch import BrokersWatch, follows
 from zkcoord.serving.kafka_roots import KafkaRoots
 from zkcoord.serving.topic_mirror import TopicMirror
 from zkcoord.serving.topics import Problem, TopicTable
@@ -24,20 +25,27 @@ class KafkaNodes:
         tracker = loop.tracker
         self.mirror: TopicMirror | None = None
         self._roots: KafkaRoots | None = None
+        self._watch: BrokersWatch | None = None
         if layout.mirrored:
             invariant(asker is not None, "topics come from Kafka's metadata, and nobody asks Kafka")
         if layout.mirrored and asker is not None:
             self.mirror = TopicMirror(loop, layout, asker, problem, self._in_tables)
         else:
             self._roots = KafkaRoots(tracker, problem)
-        self.topics = TopicTable(tracker, layout, problem, self._in_mirror)
-        self.brokers = BrokerTable(tracker, layout, problem, self._in_mirror)
+            self._watch = BrokersWatch(tracker, problem, asker)
+        self.topics = TopicTable(tracker, layout, problem, self._shared)
+        self.brokers = BrokerTable(tracker, layout, problem, self._shared)
 
-    def _in_mirror(self, path: str) -> bool:
-        return self.mirror is not None and self.mirror.follows(path)
+    def _shared(self, path: str) -> bool:
+        return follows(path) if self.mirror is None else self.mirror.follows(path)
 
     def _in_tables(self, path: str) -> bool:
         return self.topics.follows(path)
+
+    @property
+    def leaving(self) -> bool:
+        """True while topics come from ZooKeeper, and Kafka's brokers leave it, or have left it."""
+        return self._watch is not None and self._watch.leaving
 
     @property
     def whole(self) -> bool:
@@ -48,6 +56,8 @@ class KafkaNodes:
         """Take an answer in; returns the groups that it may concern, None: it is about something else."""
         if self.mirror is not None:
             self.mirror.take(node)
+        if self._watch is not None:
+            self._watch.take(node)
         if self.topics.about(node):
             return self.topics.read(node)
         if self.brokers.about(node):
@@ -56,12 +66,15 @@ class KafkaNodes:
 
     def called(self, done: CallDone) -> None:
         """Take an answer of Kafka in."""
-        if self.mirror is not None:
-            self.mirror.called(done)
+        for asking in (self.mirror, self._watch):
+            if asking is not None:
+                asking.called(done)
 
     def advance(self, term: Term, schema: tuple[Schema, int], now_ms: int) -> int | None:
         """Do what is due to keep up with Kafka. Returns when to come again."""
-        return None if self.mirror is None else self.mirror.advance(term, schema, now_ms)
+        if self.mirror is not None:
+            return self.mirror.advance(term, schema, now_ms)
+        return None if self._watch is None else self._watch.advance(now_ms)
 
     def forget(self, group: str) -> None:
         """Forget the group: it is gone."""
@@ -70,8 +83,9 @@ class KafkaNodes:
 
     def end(self) -> None:
         """Follow nothing more."""
-        if self._roots is not None:
-            self._roots.end()
+        for following in (self._roots, self._watch):
+            if following is not None:
+                following.end()
         self.topics.end()
         if self.mirror is not None:
             self.mirror.end()

@@ -79,7 +79,7 @@ class CoordinatorRole:
         self.decided: list[DecidedGroup] = []  # in the last step, for whoever measures
         self._wake_at_ms: dict[str, int] = {}
         self._protocols = PROTOCOLS  # that all coordinators speak
-        self._kafka: KafkaNodes | None = None  # once this coordinator serves, or is about to
+        self.kafka: KafkaNodes | None = None  # once this coordinator serves, or is about to
         self._root_czxid = 0
         self._rounds = OwnerRounds()
         self._report.reset()
@@ -144,10 +144,10 @@ class CoordinatorRole:
             elif node.path in (SCHEMA, EPOCH):
                 for path, what in self._election.problems().items():
                     self._report.problem(path, what)
-        elif self._kafka is not None and (concerned := self._kafka.take(node)) is not None:
+        elif self.kafka is not None and (concerned := self.kafka.take(node)) is not None:
             self._pending |= concerned
             if node.path == self._layout.topics:
-                table, whole = self._kafka.topics, node.kind is Kind.DATA  # perhaps from now on
+                table, whole = self.kafka.topics, node.kind is Kind.DATA  # perhaps from now on
                 self._pending |= {g for g, f in self._groups.items() if whole or table.misses(f.nodes.marks.keys())}
         elif node.path in self._layout.group_lists:
             self._listed[node.path] = frozenset(node.children)
@@ -165,8 +165,8 @@ class CoordinatorRole:
 
     def called(self, done: CallDone, now_ms: int) -> None:
         """An answer of Kafka; a coordinator has no other callbacks."""
-        if self._kafka is not None:
-            self._kafka.called(done)
+        if self.kafka is not None:
+            self.kafka.called(done)
 
     def requested(self, request: Request, now_ms: int) -> None:
         """`stop`: end the session; standbys take over at once."""
@@ -208,8 +208,8 @@ class CoordinatorRole:
                 self._decide_group(self._groups[group], now_ms)
         times = [*self._wake_at_ms.values(), self._rounds.advance(self._groups, self._loop.tracker, now_ms)]
         schema = self._election.schema_seen() if self._election is not None else None
-        if self._kafka is not None and schema is not None:
-            poll_ms = self._kafka.advance(self.term, schema, now_ms)
+        if self.kafka is not None and schema is not None:
+            poll_ms = self.kafka.advance(self.term, schema, now_ms)
             times += [] if poll_ms is None else [poll_ms]
         return min(times)
 
@@ -269,22 +269,22 @@ class CoordinatorRole:
 
     def _follow_tree(self) -> None:
         """Follow what decisions depend on. Nothing is decided before the election is seen to have succeeded."""
-        if self._kafka is not None:
+        if self.kafka is not None:
             return
         tracker = self._loop.tracker
         tracker.want(ROOT)
         tracker.touch(ROOT)  # somebody else may have made it since it was read for the election
-        self._kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker)
+        self.kafka = KafkaNodes(self._loop, self._layout, self._report.problem, self._asker)
         self._read_groups()
 
     def _leave_tree(self) -> None:
         """Another coordinator was elected: follow its election only."""
-        if self._kafka is None:
+        if self.kafka is None:
             return
         for group in sorted(self._groups):
             self._leave_group(group)
-        self._kafka.end()
-        self._kafka = None
+        self.kafka.end()
+        self.kafka = None
 
     def _end_term(self, why: str) -> None:
         if self.term is not None:
@@ -296,7 +296,7 @@ class CoordinatorRole:
 
     def _read_groups(self) -> None:
         """Follow each group that has a folder or a record: an old tool removes only the folder (F44)."""
-        if self._kafka is None:
+        if self.kafka is None:
             return
         present = frozenset[str]().union(*self._listed.values())
         for group in sorted(self._groups.keys() - present):
@@ -311,8 +311,8 @@ class CoordinatorRole:
         self._wake_at_ms.pop(group, None)
         self._report.forget(group)
         self._pending.discard(group)
-        if self._kafka is not None:
-            self._kafka.forget(group)
+        if self.kafka is not None:
+            self.kafka.forget(group)
 
     def _completed(self, group: str) -> bool:
         """Complete the group's view from what was read, and read what is still missing.
@@ -320,9 +320,9 @@ class CoordinatorRole:
         Returns True when nothing is missing, and the group may be decided on.
         """
         tracker, following = self._loop.tracker, self._groups.get(group)
-        if following is None or self._kafka is None or not self._kafka.whole:
+        if following is None or self.kafka is None or not self.kafka.whole:
             return False
-        table, brokers = self._kafka.topics, self._kafka.brokers
+        table, brokers = self.kafka.topics, self.kafka.brokers
         if following.observed():
             self._pending.discard(group)
             self._report.problems(group, following.problems())
@@ -362,9 +362,9 @@ class CoordinatorRole:
 
     def _decide_group(self, following: GroupWatch, now_ms: int) -> None:
         group, term = following.group, self.term
-        if term is None or self._kafka is None:
+        if term is None or self.kafka is None:
             return
-        view = following.with_mode(self._kafka.topics, now_ms)
+        view = following.with_mode(self.kafka.topics, now_ms)
         decided = decide(view, self._memory[group], now_ms, digest, self._assignors)
         memory = self._memory[group] = decided.memory
         decisions = decided.decisions[:DECISIONS_MAX]  # in order; their writes have the group decided on again
@@ -397,4 +397,4 @@ class CoordinatorRole:
     def _marks(self, decisions: Sequence[Decision]) -> dict[str, Mark]:
         """The marks that these decisions write, of the topics as they stand."""
         topics = [d.topic for d in decisions if isinstance(d, MarkTopic | RenewMark | DropTopic)]
-        return self._kafka.topics.marks(topics, self._root_czxid) if self._kafka is not None else {}
+        return self.kafka.topics.marks(topics, self._root_czxid) if self.kafka is not None else {}

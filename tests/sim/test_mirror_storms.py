@@ -1,0 +1,73 @@
+"""Storms over topics from Kafka's metadata: brokers that lag, are silent, tell parts; topics that come, grow and go."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from tests.sim.mirror_scene import MIRRORED, Mirrored
+from tests.sim.options import seeds
+from tests.sim.scenarios import STORM_MS
+from zkcoord.core.topics import DELETED_MS
+from zkcoord.tree.paths import LEGACY, layout_named
+
+SEEDS = 40
+
+
+def mirrored_storm(seed: int) -> Mirrored:
+    """One seed: no offset is lost, no partition has two readers, whatever brokers tell of topics; then all agree."""
+    drawn = Random(f"mirror {int(seed)}")
+    layout = layout_named(LEGACY.name, "kafka") if drawn.random() < 0.25 else MIRRORED
+    scene = Mirrored(seed, None, layout=layout, coordinators=2, consumers=3, topics={"t": 5, "u": 3})
+    world, metadata = scene.world, scene.metadata
+    if drawn.random() < 0.5:
+        scene.share()
+    metadata.answer_ms_max = drawn.choice((5, 200, 2_000))
+
+    def trouble() -> None:
+        if not world.stormy:
+            return
+        metadata.away = drawn.random() < 0.15
+        metadata.silent_rate = drawn.choice((0.0, 0.0, 0.3))
+        metadata.partial_rate = drawn.choice((0.0, 0.0, 0.1, 0.4))
+        metadata.no_ids = drawn.random() < 0.1
+        for broker in metadata.lag_ms:
+            metadata.lag_ms[broker] = drawn.choice((0, 0, 300, 900, 3_000, 10_000))
+
+    def again(topic: str, partitions: int) -> None:
+        scene.delete_topic(topic)
+        scene.create_topic(topic, partitions)
+
+    for _ in range(8):
+        world.at(world.now_ms + drawn.randrange(STORM_MS), trouble)
+    deleted_ms = world.now_ms + drawn.randrange(STORM_MS)
+    gap_ms = int(drawn.random() ** 4 * 1.5 * DELETED_MS)
+    for time_ms, action in (
+        (deleted_ms, partial(scene.delete_topic, "u")),
+        (deleted_ms + gap_ms, partial(scene.create_topic, "u", drawn.randint(1, 4))),
+        (world.now_ms + drawn.randrange(STORM_MS), partial(scene.grow, "t", 7)),
+        (world.now_ms + drawn.randrange(STORM_MS), partial(scene.join, "late")),
+        (world.now_ms + drawn.randrange(STORM_MS), partial(scene.leave, "consumer0")),
+        (world.now_ms + drawn.randrange(STORM_MS), partial(scene.create_topic, "v", 2)),
+    ):
+        world.at(time_ms, action)
+    if drawn.random() < 0.5:
+        world.at(world.now_ms + drawn.randrange(STORM_MS), partial(again, "t", drawn.randint(1, 6)))
+    world.storm(2_500)
+    scene.calm()
+    return scene
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_a_storm_over_mirrored_topics_ends_in_a_calm(seed: int) -> None:
+    mirrored_storm(seed)
+
+
+def test_the_storm_reaches_replaced_topics_stale_answers_and_drops() -> None:
+    scenes = [mirrored_storm(seed) for seed in range(12)]
+    assert any(scene.world.events("topic_dropped") for scene in scenes)
+    over = [scene.world.ensemble.data(MIRRORED.topics) or b"" for scene in scenes]
+    assert any(b'"over":[[' in data for data in over)
+    assert any(told.fields["path"] == "Kafka's metadata" for s in scenes for told in s.world.events("unreadable"))

@@ -1,0 +1,76 @@
+"""The only place that reads what a move of Kafka's brokers to KRaft (KIP-866) leaves in ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from zkcoord.tree.broker import broker_id
+from zkcoord.tree.paths import BROKERS, CLUSTER_ID, CONTROLLER, MIGRATION
+from zkcoord.tree.snapshot import Kind, Node, Read
+
+READS = (Read(MIGRATION), Read(CONTROLLER), Read(BROKERS, Kind.CHILDREN))
+
+MEND = "run `zkcoord migrate topics --to kafka --bootstrap-servers HOST:PORT`, and start its coordinators as it says"
+
+
+class BrokersMove(Enum):
+    """How far the brokers are."""
+
+    MOVING = "moving"  # a KRaft controller leads, and some brokers still use ZooKeeper
+    MOVED = "moved"  # no broker does any more; the controller may still write topics, or not
+
+
+WORDS = {
+    BrokersMove.MOVING: "Kafka's brokers are being moved to KRaft: after the last step nobody writes /brokers/topics "
+    f"any more. Before it {MEND}",
+    BrokersMove.MOVED: "Kafka's brokers have left ZooKeeper for KRaft: what stands in /brokers/topics is stale, or "
+    f"will be after the last step of the move. Now {MEND}",
+}
+
+
+def move_of(nodes: Sequence[Node]) -> BrokersMove | None:
+    """How far the move is, by the answers to `READS`; None: none has begun, or it was taken back."""
+    migration, controller, brokers = nodes
+    if _number(migration, "kraft_controller_id") < 0 and _number(controller, "kraftControllerEpoch") < 0:
+        return None
+    return BrokersMove.MOVING if registered(brokers) else BrokersMove.MOVED
+
+
+def registered(brokers: Node) -> bool:
+    """True when some broker uses this ZooKeeper, by the list of them."""
+    return any(broker_id(name) is not None for name in brokers.children)
+
+
+def cluster_id_of(node: Node) -> str | None:
+    """The cluster's id in Kafka's own node; None: nobody has written one."""
+    named = _document(node).get("id")
+    return named if isinstance(named, str) else None
+
+
+def unregistered(numbers: Sequence[int]) -> str:
+    """Say that these brokers answer, and do not use this ZooKeeper."""
+    named = ", ".join(map(str, numbers))
+    return f"Kafka answers (brokers {named}), and no broker is in {BROKERS}: topics here may be stale. Now {MEND}"
+
+
+def confused(told: str, named: str) -> str:
+    """Say that ZooKeeper and the bootstrap servers are of two clusters."""
+    return (
+        f"the bootstrap servers are of the cluster {told!r}, {CLUSTER_ID} says {named!r}: correct --bootstrap-servers, "
+        "or ZooKeeper's address and chroot"
+    )
+
+
+def _number(node: Node, key: str) -> int:
+    value = _document(node).get(key)
+    return value if type(value) is int else -1
+
+
+def _document(node: Node) -> Mapping[str, object]:
+    try:
+        found = json.loads(node.data) if node.exists and node.data else None
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
