@@ -13,7 +13,7 @@ from tests.sim.scenarios import STORM_MS
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.tree.paths import LEGACY, layout_named
 
-SEEDS = 40
+SEEDS = 25
 
 
 def mirrored_storm(seed: int) -> Mirrored:
