@@ -24,7 +24,7 @@ from verdict import OUT, Measure
 
 from zkcoord.coordinator import Coordinator
 from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper, connector_jars, spark_environment
-from zkcoord.spark import SparkConsumer, register_source, spark_session
+from zkcoord.spark import SparkConsumer, batches, register_source, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,9 +85,18 @@ def make_consumer(
 
 
 def start_source(
-    bench: Bench, rows: int, work: Work | None, starting: str = "earliest", group: str | None = None
+    bench: Bench,
+    rows: int,
+    work: Work | None,
+    starting: str = "earliest",
+    group: str | None = None,
+    *,
+    of_ranges: bool = False,
 ) -> StreamingQuery:
-    """A query over `readStream.format("zkcoord")`; to nowhere without `work`, without `group` in one of its own."""
+    """A query over `readStream.format("zkcoord")`; to nowhere without `work`, without `group` in one of its own.
+
+    `of_ranges`: Spark's connector reads, in `batches`.
+    """
     rows_in = (
         bench.spark.readStream.format("zkcoord")
         .option("zookeeper", bench.zookeeper)
@@ -97,9 +106,10 @@ def start_source(
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", str(rows))
         .option("minRecordsPerPartition", str(SHARED))
+        .option("rows", "ranges" if of_ranges else "records")
         .load()
     )
-    return start_query(bench, rows_in, work)
+    return start_query(bench, rows_in, batches(work or to_nowhere) if of_ranges else work)
 
 
 def start_native(

@@ -2,20 +2,21 @@
 
     python examples/moved_over.py before|stream|after ZOOKEEPER BOOTSTRAP_SERVERS TOPIC FOLDER
 
-`stream` changes least: another format, two options more, and the query is a member of a group. `after` is the driver
-loop: no checkpoint, less time for each batch, batches that can be cancelled.
+`stream` changes least: another format, three options more, and the query is a member of a group. In `batches` Spark's
+connector reads; without it and the option `rows` Python workers do, slower and without a jar, and `foreachBatch(f)` is
+as it was. `after` is the driver loop: no checkpoint, less time for each batch, batches that can be cancelled.
 
 | before: `format("kafka")`              | stream: `format("zkcoord")`  | after: `SparkConsumer`                       |
 | -------------------------------------- | ---------------------------- | -------------------------------------------- |
 | options                                | as they are                  | arguments; `kafka.X` goes into `config`      |
-| -                                      | `zookeeper`, `group`         | the same                                     |
+| -                                      | `zookeeper`, `group`, `rows` | the first two                                |
 | `subscribe`, `subscribePattern`        | as they are                  | `topics`, `include`                          |
 | `startingOffsets`, `startingTimestamp` | where the group has none yet | `starting_offsets`, likewise                 |
 | `failOnDataLoss`                       | as it is                     | `out_of_range="fail"`, or where to go on     |
 | `maxOffsetsPerTrigger`                 | as it is                     | `max_offsets_per_batch`                      |
 | `trigger(processingTime=...)`          | as it is                     | `min_batch_ms`                               |
 | `trigger(availableNow=True)`           | as it is                     | `run(..., idle_timeout_ms=5_000)`            |
-| `foreachBatch(f)`, `f(df, number)`     | as it is; `stream_batch`     | `run(f)`, `f(df, batch)`                     |
+| `foreachBatch(f)`, `f(df, number)`     | `foreachBatch(batches(f))`   | `run(f)`, `f(df, batch)` in both             |
 | `checkpointLocation`                   | a new one                    | nothing: offsets are the group's             |
 | a second application, a share by hand  | start it                     | start it: partitions move by themselves      |
 
@@ -32,7 +33,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcoord.spark import Batch, SparkConsumer, register_source, stream_batch, write_parquet_ranges
+from zkcoord.spark import Batch, SparkConsumer, batches, register_source, write_parquet_ranges
 
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"  # exactly PySpark's version
 OPTIONS = {"kafka.max.partition.fetch.bytes": "4194304"}  # and kafka.security.protocol, kafka.sasl.jaas.config, ...
@@ -67,11 +68,9 @@ def stream(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: s
     """The same as a member of a group. Ranges of offsets name what is written, not numbers of batches: whoever reads a
     range again replaces its file."""
 
-    def process(df: DataFrame, number: int) -> None:
-        batch = stream_batch(df.sparkSession, checkpoint, number)
+    def process(df: DataFrame, batch: Batch) -> None:
         write_parquet_ranges(transform(df), batch, folder)
 
-    checkpoint = folder / "_checkpoint"
     register_source(spark)
     rows = (
         spark.readStream.format("zkcoord")
@@ -81,11 +80,13 @@ def stream(spark: SparkSession, zookeeper: str, bootstrap_servers: str, topic: s
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 100_000)
+        .option("rows", "ranges")  # which `batches` reads
         .option("joinWaitMs", 60_000)  # for partitions: other members of the group finish their batches first
         .options(**OPTIONS)
         .load()
     )
-    writer = rows.writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
+    work = batches(process)
+    writer = rows.writeStream.foreachBatch(work).option("checkpointLocation", str(folder / "_checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 

@@ -152,3 +152,10 @@ def stream(spark: SparkSession, make_topic: Callable[[int], Topic], chroot: str)
         for query in spark.streams.active:
             query.stop()
     gc.collect()  # the sockets that PySpark leaves, here, where their warning is known
+
+
+@pytest.fixture(params=["records", "ranges"])
+def either(stream: Stream, request: pytest.FixtureRequest) -> Stream:
+    """The same; rows are the records, or ranges, by which Spark's connector reads."""
+    stream.of_ranges = request.param == "ranges"
+    return stream

@@ -14,7 +14,7 @@ from zkcoord.clock import mono_ms
 from zkcoord.errors import UsageError
 from zkcoord.group_report import read_group
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.spark import Batch, register_source, stream_batch
+from zkcoord.spark import Batch, batches, register_source, stream_batch
 from zkcoord.tree.paths import DRAFT
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Stream:
             tuple[str, int, list[tuple[int, int]]]
         ] = []  # query, number, (partition, offset) of each row
         self.ranges: list[tuple[str, Batch]] = []
+        self.of_ranges = False  # whether Spark's connector reads, by ranges that are the query's rows
         self.before: Callable[[int], None] = lambda number: None  # called in each batch, before its rows are taken
         self._changed = threading.Condition()
 
@@ -54,9 +55,9 @@ class Stream:
     def start(
         self, name: str, checkpoint: Path, trigger: dict[str, Any] | None = None, **options: str
     ) -> StreamingQuery:
-        def process(df: DataFrame, number: int) -> None:
+        def process(df: DataFrame, held: Batch) -> None:
+            number = held.seq
             self.before(number)
-            held = stream_batch(self.spark, checkpoint, number)
             rows = sorted((row.partition, row.offset) for row in df.select("partition", "offset").collect())
             with self._changed:
                 assert set(rows) <= {
@@ -66,7 +67,13 @@ class Stream:
                 self.ranges.append((name, held))
                 self._changed.notify_all()
 
-        writer = self.rows(**options).writeStream.foreachBatch(process).option("checkpointLocation", str(checkpoint))
+        def each(df: DataFrame, number: int) -> None:
+            process(df, stream_batch(self.spark, checkpoint, number))
+
+        if self.of_ranges:
+            options["rows"] = "ranges"
+        work = batches(process) if self.of_ranges else each
+        writer = self.rows(**options).writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint))
         return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
 
     @property

@@ -17,7 +17,7 @@ from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Report
 from zkcoord.spark.progress import LiveLine, LogLines, log_event, progress_to
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.readers.kafka import KafkaReader, assignment, reader_options
+from zkcoord.spark.readers.kafka import KafkaReader, assignment, connector_options, reader_options
 from zkcoord.spark.settings import split_settings
 from zkcoord.spark.sinks.files import name_files, write_parquet_ranges
 from zkcoord.tree.registration import decode_registration
@@ -119,7 +119,7 @@ def test_a_missing_connector_is_told_with_the_exact_coordinate() -> None:
 
     NoConnector.__module__ = "pyspark.sql.connect.session"
     changed: dict[str, str] = {}
-    reader = KafkaReader(NoConnector(), "h:1", "g", Options())  # type: ignore[arg-type]
+    reader = KafkaReader(NoConnector(), connector_options("h:1", "g", Options()))  # type: ignore[arg-type]
     assert changed == {"spark.sql.sources.useV1SourceList": "csv,text"}
     with pytest.raises(UsageError, match=r"org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4\.0\.0"):
         reader.read(RANGES)

@@ -95,15 +95,15 @@ def test_f62_every_sink_takes_the_records_of_a_topic_that_was_created_again(
     ]
 
 
-def test_f62_a_query_hands_the_incarnation_to_its_sinks(stream: Stream, tmp_path: Path) -> None:
-    stream.topic.fill(0, 30)
-    query = stream.start("before", tmp_path / "before")
-    stream.wait_for(lambda: sum(stream.records.values()) == 30, query)
+def test_f62_a_query_hands_the_incarnation_to_its_sinks(either: Stream, tmp_path: Path) -> None:
+    either.topic.fill(0, 30)
+    query = either.start("before", tmp_path / "before")
+    either.wait_for(lambda: sum(either.records.values()) == 30, query)
     query.stop()
-    create_again(stream.topic, stream.zookeeper)
-    stream.topic.fill(0, 10)
-    query = stream.start("after", tmp_path / "after")
-    stream.wait_for(lambda: "after" in {name for name, _ in stream.ranges}, query)
+    create_again(either.topic, either.zookeeper)
+    either.topic.fill(0, 10)
+    query = either.start("after", tmp_path / "after")
+    either.wait_for(lambda: "after" in {name for name, _ in either.ranges}, query)
     query.stop()
-    told: list[Any] = [(name, each.start, each.end, each.incarnation) for name, b in stream.ranges for each in b.ranges]
+    told: list[Any] = [(name, each.start, each.end, each.incarnation) for name, b in either.ranges for each in b.ranges]
     assert (told[0], told[-1]) == (("before", 0, 30, 1), ("after", 0, 10, 2))

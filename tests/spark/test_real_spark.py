@@ -248,10 +248,10 @@ from zkcoord.embedded import spark_environment
 from zkcoord.errors import UsageError
 from zkcoord.spark import spark_session
 from zkcoord.spark.options import Options
-from zkcoord.spark.readers.kafka import KafkaReader
+from zkcoord.spark.readers.kafka import KafkaReader, connector_options
 spark = spark_session("no connector", environment=spark_environment())
 try:
-    KafkaReader(spark, "127.0.0.1:1", "g", Options()).read(())
+    KafkaReader(spark, connector_options("127.0.0.1:1", "g", Options())).read(())
 except UsageError as error:
     print("told:", error)
 spark.stop()
@@ -272,11 +272,11 @@ from zkcoord.embedded import spark_environment
 from zkcoord.errors import UsageError
 from zkcoord.spark import SparkConsumer, spark_session
 from zkcoord.spark.options import Options
-from zkcoord.spark.readers.kafka import KafkaReader
+from zkcoord.spark.readers.kafka import KafkaReader, connector_options
 spark = spark_session("misfit", jars=sys.argv[1:], environment=spark_environment(), log_level="OFF")
 world = World()
 world.ends = {TopicPartition("t", 0): 10}
-world.reader = lambda: KafkaReader(spark, "127.0.0.1:1", "g", Options())
+world.reader = lambda: KafkaReader(spark, connector_options("127.0.0.1:1", "g", Options()))
 try:
     SparkConsumer(spark, "", "", "g", ["t"], parts=world).run(lambda df, batch: None)
 except UsageError as error:

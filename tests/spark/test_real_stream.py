@@ -33,41 +33,41 @@ def test_a_query_reads_what_is_there_and_what_comes(stream: Stream, tmp_path: Pa
     assert set(stream.records.values()) == {1}
 
 
-def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(stream: Stream, tmp_path: Path) -> None:
-    stream.topic.fill(0, 20)
-    stream.topic.fill(1, 10)
-    first = stream.start("first", tmp_path, {"processingTime": "1 hour"})
+def test_a_restarted_query_does_not_read_a_complete_uncommitted_batch_again(either: Stream, tmp_path: Path) -> None:
+    either.topic.fill(0, 20)
+    either.topic.fill(1, 10)
+    first = either.start("first", tmp_path, {"processingTime": "1 hour"})
     source = await_progress(first, 0)["sources"][0]
-    ranges = json.loads(source["endOffset"])["ranges"][stream.topic.name]
+    ranges = json.loads(source["endOffset"])["ranges"][either.topic.name]
     assert ranges == {
         "0": {"lo": 0, "hi": 20, "end": 20, "incarnation": 1},
         "1": {"lo": 0, "hi": 10, "end": 10, "incarnation": 1},
     }
     first.stop()  # the source never heard that the batch is complete
-    stream.topic.fill(0, 7)
-    second = stream.start("second", tmp_path)
-    stream.wait_for(lambda: len(stream.records) == 37, second)
+    either.topic.fill(0, 7)
+    second = either.start("second", tmp_path)
+    either.wait_for(lambda: len(either.records) == 37, second)
     second.stop()
-    assert set(stream.records.values()) == {1}
+    assert set(either.records.values()) == {1}
 
 
-def test_a_broken_batch_is_read_again_with_its_own_ranges(stream: Stream, tmp_path: Path) -> None:
+def test_a_broken_batch_is_read_again_with_its_own_ranges(either: Stream, tmp_path: Path) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    stream.topic.fill(0, 7)
-    stream.before = fail
-    first = stream.start("first", tmp_path)
+    either.topic.fill(0, 7)
+    either.before = fail
+    first = either.start("first", tmp_path)
     with pytest.raises(Exception, match="the sink is away"):
         first.awaitTermination(int(DEADLINE_S))
-    stream.before = lambda number: None
-    stream.topic.fill(0, 5)
-    stream.topic.fill(1, 3)
-    second = stream.start("second", tmp_path)
-    stream.wait_for(lambda: len(stream.records) == 15, second)
+    either.before = lambda number: None
+    either.topic.fill(0, 5)
+    either.topic.fill(1, 3)
+    second = either.start("second", tmp_path)
+    either.wait_for(lambda: len(either.records) == 15, second)
     second.stop()
-    assert stream.batches[0] == ("second", 0, [(0, offset) for offset in range(7)])
-    assert set(stream.records.values()) == {1}
+    assert either.batches[0] == ("second", 0, [(0, offset) for offset in range(7)])
+    assert set(either.records.values()) == {1}
 
 
 def test_available_now_reads_what_is_there_and_ends(stream: Stream, tmp_path: Path) -> None:

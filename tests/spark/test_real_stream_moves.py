@@ -74,49 +74,49 @@ def test_a_member_that_joins_is_given_a_partition_when_the_batch_is_complete(str
 
 
 def test_a_batch_beyond_the_rebalance_timeout_is_not_committed_and_is_read_elsewhere(
-    stream: Stream, tmp_path: Path
+    either: Stream, tmp_path: Path
 ) -> None:
-    stream.topic.fill(0, 20)
-    stream.topic.fill(1, 10)
-    query = stream.start("a", tmp_path, {"processingTime": "1 hour"}, rebalanceTimeoutMs="1000")
+    either.topic.fill(0, 20)
+    either.topic.fill(1, 10)
+    query = either.start("a", tmp_path, {"processingTime": "1 hour"}, rebalanceTimeoutMs="1000")
     await_progress(query, 0)
-    with member(stream) as held:
+    with member(either) as held:
         wait_until(lambda: len(held) == 1, "a partition")
         assert set(held.values()) == {0}
 
 
 def test_a_broken_batch_is_read_again_by_its_query_while_another_member_has_its_partitions(
-    stream: Stream, tmp_path: Path
+    either: Stream, tmp_path: Path
 ) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    stream.topic.fill(0, 7)
-    stream.topic.fill(1, 4)
-    ranges = (OffsetRange(stream.topic.name, 0, 0, 7, 1), OffsetRange(stream.topic.name, 1, 0, 4, 1))
-    stream.before = fail
-    first = stream.start("first", tmp_path / "first")
+    either.topic.fill(0, 7)
+    either.topic.fill(1, 4)
+    ranges = (OffsetRange(either.topic.name, 0, 0, 7, 1), OffsetRange(either.topic.name, 1, 0, 4, 1))
+    either.before = fail
+    first = either.start("first", tmp_path / "first")
     with pytest.raises(Exception, match="the sink is away"):
         first.awaitTermination(int(DEADLINE_S))
-    stream.before = lambda number: None
-    stream.topic.fill(0, 5)
-    second = stream.start("second", tmp_path / "second")
-    stream.wait_for(lambda: len(stream.records) == 16, second)
-    assert stream.ranges[0][1].ranges == ranges, "what was announced comes first, as it was"
-    again = stream.start("again", tmp_path / "first")
-    stream.wait_for(lambda: "again" in {name for name, _, _ in stream.batches}, again)
+    either.before = lambda number: None
+    either.topic.fill(0, 5)
+    second = either.start("second", tmp_path / "second")
+    either.wait_for(lambda: len(either.records) == 16, second)
+    assert either.ranges[0][1].ranges == ranges, "what was announced comes first, as it was"
+    again = either.start("again", tmp_path / "first")
+    either.wait_for(lambda: "again" in {name for name, _, _ in either.batches}, again)
     broken = [(0, offset) for offset in range(7)] + [(1, offset) for offset in range(4)]
-    assert stream.batches[-1] == ("again", 0, broken), "whole, as it was: a sink may have part of it"
-    assert stream.ranges[-1][1].ranges == ranges
+    assert either.batches[-1] == ("again", 0, broken), "whole, as it was: a sink may have part of it"
+    assert either.ranges[-1][1].ranges == ranges
     for count in range(1, 200):
-        stream.topic.fill(0, 1)
-        stream.topic.fill(1, 1)
-        stream.wait_for(lambda count=count: len(stream.records) == 16 + 2 * count, again, second)
-        if any(number > 0 for name, number, _ in stream.batches if name == "again"):
+        either.topic.fill(0, 1)
+        either.topic.fill(1, 1)
+        either.wait_for(lambda count=count: len(either.records) == 16 + 2 * count, again, second)
+        if any(number > 0 for name, number, _ in either.batches if name == "again"):
             break
-    first_time = {row: times for row, times in stream.records.items() if row not in broken}
+    first_time = {row: times for row, times in either.records.items() if row not in broken}
     assert set(first_time.values()) == {1}, "what they share from now on comes once"
-    assert {stream.records[row] for row in broken} == {2}
+    assert {either.records[row] for row in broken} == {2}
 
 
 def test_a_query_leaves_the_group_when_it_is_stopped(stream: Stream, tmp_path: Path) -> None:
@@ -154,17 +154,17 @@ def test_records_deleted_before_they_are_read_fail_the_query_or_are_skipped(stre
     stream.wait_for(lambda: len(stream.records) == 40, on)
 
 
-def test_a_broken_batch_with_deleted_records_fails_the_query_or_reads_the_rest(stream: Stream, tmp_path: Path) -> None:
+def test_a_broken_batch_with_deleted_records_fails_the_query_or_reads_the_rest(either: Stream, tmp_path: Path) -> None:
     def fail(number: int) -> None:
         raise RuntimeError("the sink is away")
 
-    stream.topic.fill(0, 30)
-    stream.before = fail
+    either.topic.fill(0, 30)
+    either.before = fail
     with pytest.raises(Exception, match="the sink is away"):
-        stream.start("a", tmp_path).awaitTermination(int(DEADLINE_S))
-    stream.before = lambda number: None
-    stream.topic.delete_before(0, 20)
+        either.start("a", tmp_path).awaitTermination(int(DEADLINE_S))
+    either.before = lambda number: None
+    either.topic.delete_before(0, 20)
     with pytest.raises(Exception, match=r"cannot be read again as it was.*failOnDataLoss=false"):
-        stream.start("again", tmp_path).awaitTermination(int(DEADLINE_S))
-    on = stream.start("on", tmp_path, failOnDataLoss="false")
-    stream.wait_for(lambda: len(stream.records) == 10, on)
+        either.start("again", tmp_path).awaitTermination(int(DEADLINE_S))
+    on = either.start("on", tmp_path, failOnDataLoss="false")
+    either.wait_for(lambda: len(either.records) == 10, on)

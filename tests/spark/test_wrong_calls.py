@@ -133,6 +133,8 @@ def test_a_wrong_argument_of_run_is_told_before_the_group_is_joined(
         ({"kafka.max.poll.records": "5"}, "leave it out"),
         ({"kafka.isolation.level": "none"}, "must be read_committed or read_uncommitted"),
         ({"kafka.foo.bar": "1"}, 'No such configuration property: "foo.bar"; check the Kafka client'),
+        ({"rows": "offsets"}, "option rows is 'offsets'; it must be records or ranges"),
+        ({"rows": "ranges", "kafka.enable.auto.commit": "true"}, "leave it out"),
         ({"colour": "red"}, "has no option colour; it has announce"),
         ({"max_offsets": "5"}, r"no option max_offsets; is maxOffsetsPerTrigger or maxRecordsPerPartition meant\?"),
         ({"holdms2": "5"}, r"has no option holdms2; is holdMs meant\?"),

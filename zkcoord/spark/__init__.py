@@ -9,11 +9,13 @@ from zkcoord.spark.sinks.files import write_parquet_ranges
 from zkcoord.spark.sinks.iceberg import write_iceberg
 from zkcoord.spark.sinks.sql import write_sql
 from zkcoord.spark.stream.batch import stream_batch
+from zkcoord.spark.stream.batches import batches
 
 __all__ = [
     "Batch",
     "OffsetRange",
     "SparkConsumer",
+    "batches",
     "register_source",
     "spark_session",
     "stream_batch",

@@ -15,7 +15,7 @@ from zkcoord.spark.meter import meter_of
 from zkcoord.spark.options import Options
 from zkcoord.spark.ports import Jobs, Limits, LogEnds, MemberCallbacks, Membership, Meter, Progress, Reader
 from zkcoord.spark.progress import progress_to
-from zkcoord.spark.readers.kafka import KafkaReader
+from zkcoord.spark.readers.kafka import KafkaReader, connector_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ class Dependencies:
             from zkcoord.spark.readers.ranges import PythonReader
 
             return PythonReader(self._spark, self._bootstrap_servers, self._group, self._options)
-        return KafkaReader(self._spark, self._bootstrap_servers, self._group, self._options)
+        return KafkaReader(self._spark, connector_options(self._bootstrap_servers, self._group, self._options))
 
     def jobs(self) -> Jobs:
         """Return job tags, or a remote session's."""

@@ -48,11 +48,10 @@ class KafkaReader(Reader):
     and writes of Kafka use the faster V2 too.
     """
 
-    def __init__(self, spark: SparkSession, bootstrap_servers: str, group: str, options: Options) -> None:
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        """`options` are those of `connector_options`."""
         self._spark = spark
-        self._options = reader_options(bootstrap_servers, group, options.kafka().reader, options.include_headers)
-        if options.max_offsets_per_task is not None:
-            self._options["maxRecordsPerPartition"] = str(options.max_offsets_per_task)
+        self._options = options
         _use_v2(spark)
         _quiet(spark)
 
@@ -70,6 +69,14 @@ class KafkaReader(Reader):
 
     def away(self, error: Exception) -> bool:
         return AWAY.search(str(error)) is not None
+
+
+def connector_options(bootstrap_servers: str, group: str, options: Options) -> dict[str, str]:
+    """Return the options of Spark's connector that are the same for every batch."""
+    found = reader_options(bootstrap_servers, group, options.kafka().reader, options.include_headers)
+    if options.max_offsets_per_task is not None:
+        found["maxRecordsPerPartition"] = str(options.max_offsets_per_task)
+    return found
 
 
 def reader_options(

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from zkcoord.spark.readers.python import HEADERS, SCHEMA, Slices, as_task, read_in_worker
+from zkcoord.spark.readers.python import HEADERS, SCHEMA, as_task, read_in_worker
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -24,6 +23,11 @@ except ImportError:  # before Spark 4.2, a source is not told that its query sha
 
 
 FORMAT = "zkcoord"
+RANGES_SCHEMA = (  # with the option rows=ranges; `reader` is JSON, without credentials
+    "topic string, partition int, from_offset bigint, until_offset bigint, incarnation int, group_id string, "
+    "generation int, replayed boolean, reader string"
+)
+Told = Mapping[str, Any]  # of a batch's ranges: `rows` of RANGES_SCHEMA, and the reader's `secrets`, in none of them
 
 
 class StreamSource(DataSource):  # type: ignore[misc]
@@ -38,7 +42,8 @@ class StreamSource(DataSource):  # type: ignore[misc]
         """The columns of Spark's own Kafka source. Raises zkcoord's UsageError for wrong options."""
         from zkcoord.spark.stream.options import stream_options
 
-        return SCHEMA + (HEADERS if stream_options(self.options).options.include_headers else "")
+        chosen = stream_options(self.options)
+        return RANGES_SCHEMA if chosen.ranges else SCHEMA + (HEADERS if chosen.options.include_headers else "")
 
     def streamReader(self, schema: Any) -> StreamReader:
         """As Spark asks for it."""
@@ -86,13 +91,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         found: Mapping[str, Any] | None = self._planning().log_ends()
         return found
 
-    def partitions(self, start: Any, end: Any) -> Sequence[Slices]:
-        """Return one task for each range, several for a large one, one for several small ones."""
-        return [as_task(each) for each in self._planning().tasks(start, end)]
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        """Return one task for each range, several for a large one, one for several small ones.
 
-    def read(self, partition: Slices) -> Iterator[pa.RecordBatch]:
-        """Read the records of one task."""
-        return read_in_worker(self._plan, partition)
+        Or one of `Told`, if rows are ranges: the driver takes it from the plan, and then no task runs. (The class is
+        PySpark's own, since one of ours would go there by value, with all of this module.)
+        """
+        tasks = self._planning().tasks(start, end)
+        if "secrets" not in self._plan:
+            return [as_task(each) for each in tasks]
+        batch = end.get("group", ""), int(end.get("generation", 0)), bool(end.get("replayed", False))
+        said = *batch, self._plan["reader"]
+        rows = [(*each, *said) for task in tasks for each in task]
+        return [InputPartition({"rows": rows, "secrets": self._plan["secrets"]})] if rows else []
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Read the records of one task, or the rows."""
+        return iter(partition.value["rows"]) if "secrets" in self._plan else read_in_worker(self._plan, partition)
 
     def commit(self, end: Any) -> None:
         """Do nothing: Spark calls it too late. `latestOffset` commits."""

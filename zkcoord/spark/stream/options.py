@@ -16,7 +16,7 @@ from zkcoord.kafka.properties import translate
 from zkcoord.settings import settings_of
 from zkcoord.spark.dependencies import Dependencies
 from zkcoord.spark.options import Choices, Options, meant
-from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS
+from zkcoord.spark.readers.kafka import POLL_TIMEOUT_MS, connector_options
 from zkcoord.spark.readers.ranges import read_plan
 from zkcoord.spark.readers.security import is_security
 from zkcoord.spark.settings import LIBRDKAFKA_PREFIX, READER_PREFIX
@@ -24,6 +24,7 @@ from zkcoord.spark.starting import StartingOffsets
 
 SERVERS, GROUP_ID, POLL_TIMEOUT = "kafka.bootstrap.servers", "kafka.group.id", "kafkaConsumer.pollTimeoutMs"
 JOIN_WAIT, JOIN_WAIT_MS = "joinWaitMs", 10_000
+ROWS, RECORDS, RANGES = "rows", "records", "ranges"
 
 
 def _number(name: str, text: str) -> int:
@@ -80,7 +81,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {  # option -> 
     "assignors": ("assignors", _names),
     "zookeeperConfig": ("zookeeper_config", _file),
 }
-OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT, JOIN_WAIT)
+OTHERS = ("zookeeper", "group", "subscribe", SERVERS, GROUP_ID, "failOnDataLoss", POLL_TIMEOUT, JOIN_WAIT, ROWS)
 INSTEAD = {  # options of Spark's own source that have no counterpart -> what to do
     "assign": "the group assigns partitions; name topics with subscribe or subscribePattern",
     "startingOffsetsByTimestamp": "use startingTimestamp: it holds for partitions without an offset",
@@ -110,6 +111,7 @@ class StreamOptions:
     poll_timeout_ms: int
     join_wait_ms: int  # for the first partitions: a query that reads what is there, and ends, asks but once
     options: Options
+    ranges: bool = False  # rows are ranges, which `zkcoord.spark.batches` reads with Spark's connector
 
     def parts(self) -> Dependencies:
         """Make the parts of the consumer behind the source, which needs no Spark."""
@@ -138,7 +140,8 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
                 raise UsageError(f"give {named[field]} or {name}, not both")
             choices[field], named[field] = read(name, left.pop(name.lower())), name
     choices.setdefault("out_of_range", _at_data_loss(own.pop("failOnDataLoss", "true")))
-    choices["config"] = _config(left)
+    ranges = _rows(own.get(ROWS, RECORDS))
+    choices["config"] = _config(left, for_java=ranges)
     group = own.get("group") or own.get(GROUP_ID)
     if own.get(GROUP_ID, group) != group:
         raise UsageError(f"group is {group!r} and {GROUP_ID} is {own[GROUP_ID]!r}; give one of them")
@@ -147,7 +150,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         raise UsageError("say what to read: option subscribe (topics, with commas) or subscribePattern (a regex)")
     poll_timeout_ms = _number(POLL_TIMEOUT, own.get(POLL_TIMEOUT, str(POLL_TIMEOUT_MS)))
     join_wait_ms = _number(JOIN_WAIT, own.get(JOIN_WAIT, str(JOIN_WAIT_MS)))
-    options = _whole(Options(**choices, reader="python", warm_up=_nothing))
+    options = _whole(Options(**choices, reader="kafka" if ranges else "python", warm_up=_nothing))
     _check(options, topics)
     chosen = StreamOptions(
         zookeeper=_needed(own, "zookeeper", "host:port[,host:port...][/chroot]"),
@@ -157,6 +160,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         poll_timeout_ms=poll_timeout_ms,
         join_wait_ms=join_wait_ms,
         options=options,
+        ranges=ranges,
     )
     chosen.parts().check()
     return chosen
@@ -192,15 +196,26 @@ def _at_data_loss(text: str) -> str:
     return "fail" if _flag("failOnDataLoss", text) else "earliest"
 
 
-def _config(left: Mapping[str, str]) -> dict[str, str]:
-    """Return Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for any other option."""
+def _rows(text: str) -> bool:
+    """True for ranges."""
+    if text.strip().lower() not in (RECORDS, RANGES):
+        raise UsageError(f"option {ROWS} is {text!r}; it must be {RECORDS} or {RANGES}")
+    return text.strip().lower() == RANGES
+
+
+def _config(left: Mapping[str, str], *, for_java: bool) -> dict[str, str]:
+    """Return Kafka settings, `kafka.X` as Java spells them or `librdkafka.X`; UsageError for any other option.
+
+    `for_java`: Spark's connector reads, with `kafka.X` as they are; librdkafka only asks for ends.
+    """
     unknown = sorted(key for key in left if not key.startswith((READER_PREFIX, LIBRDKAFKA_PREFIX)))
     if unknown:
         names = ("kafka.*", "librdkafka.*", *OTHERS, *ARGUMENTS)
         spellings = {**{name: name for name in names}, **{field: name for name, (field, _) in ARGUMENTS.items()}}
         raise UsageError(f"format('zkcoord') has no option {unknown[0]}{meant(unknown[0], spellings)}")
     java = {key.removeprefix(READER_PREFIX): value for key, value in left.items() if key.startswith(READER_PREFIX)}
-    plain = translate({key: value for key, value in java.items() if not is_security(key)})
+    plain = {key: value for key, value in java.items() if not is_security(key)}
+    plain = {READER_PREFIX + key: value for key, value in plain.items()} if for_java else translate(plain)
     secure = {key: value for key, value in java.items() if is_security(key)}
     return {**plain, **secure, **{key: value for key, value in left.items() if key.startswith(LIBRDKAFKA_PREFIX)}}
 
@@ -211,8 +226,10 @@ def consumer_choices(options: Options) -> Choices:
 
 
 def plan_of(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the workers of a query are told beside their slices."""
+    """Return what the workers of a query are told beside their slices, or what is told beside the ranges."""
     chosen = stream_options(given)
+    if chosen.ranges:
+        return _connector_plan(chosen)
     return read_plan(
         chosen.bootstrap_servers,
         chosen.group,
@@ -220,3 +237,12 @@ def plan_of(given: Mapping[str, str]) -> dict[str, Any]:
         headers=chosen.options.include_headers,
         timeout_ms=chosen.poll_timeout_ms,
     )
+
+
+def _connector_plan(chosen: StreamOptions) -> dict[str, Any]:
+    """Return the options of Spark's connector, as text, and those of them that are credentials."""
+    found = connector_options(chosen.bootstrap_servers, chosen.group, chosen.options)
+    found[POLL_TIMEOUT] = str(chosen.poll_timeout_ms)
+    secrets = {key: value for key, value in found.items() if is_security(key.removeprefix(READER_PREFIX))}
+    open_ones = {key: value for key, value in found.items() if key not in secrets}
+    return {"reader": json.dumps(open_ones, sort_keys=True), "secrets": secrets}

@@ -1,0 +1,96 @@
+"""Streams whose rows are ranges: what of their plan goes where. Nothing is real."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.spark.test_stream import OPTIONS
+from zkcoord.errors import UsageError
+from zkcoord.spark import batches
+from zkcoord.spark.ranges import OffsetRange, batch_id
+from zkcoord.spark.stream.batches import COLUMNS, batch_of
+from zkcoord.spark.stream.data_source import StreamSource
+
+SECURE = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": 'x.PlainLoginModule required username="u" password="hidden";',
+}
+RANGES = tuple(OffsetRange("clicks", number, 10**9 * number, 10**9 * number + 5, 1) for number in range(64))
+OFFSET = {"version": 1, "run": "r", "ranges": {}, "group": "g", "generation": 7, "replayed": True}
+
+
+def planned(ranges: tuple[OffsetRange, ...] = RANGES, **options: str) -> tuple[Any, list[Any]]:
+    """A reader whose planning answers these tasks, and the partitions that Spark is given."""
+    source = StreamSource(options={**OPTIONS, "rows": "ranges", **options})
+    reader = source.streamReader(schema=None)
+
+    class Planning:
+        def tasks(self, start: object, end: object) -> list[tuple[OffsetRange, ...]]:
+            return [ranges[:1], ranges[1:]] if ranges else []
+
+    reader._source = Planning()
+    return reader, list(reader.partitions(None, OFFSET))
+
+
+def test_all_ranges_of_a_batch_are_rows_of_one_task_that_tell_the_batch() -> None:
+    reader, (partition,) = planned()
+    rows = list(reader.read(partition))
+    assert StreamSource(options={**OPTIONS, "rows": "ranges"}).schema().count(",") == len(COLUMNS) - 1
+    batch = batch_of(rows, 3)
+    assert batch.ranges == RANGES
+    assert (batch.id, batch.seq, batch.group, batch.generation) == (batch_id(RANGES), 3, "g", 7)
+    assert batch.replayed
+
+
+def test_a_batch_of_which_nothing_is_left_has_no_task() -> None:
+    assert planned(ranges=())[1] == []
+
+
+def test_what_the_driver_takes_from_the_plan_is_small() -> None:
+    """The JVM answers what is above 8 KiB, as text, in two pieces, the second of which waits 40 ms for the first."""
+    _, (partition,) = planned()
+    assert len(pickle.dumps(partition)) * 4 / 3 < 8192
+
+
+def options_in(rows: list[tuple[Any, ...]]) -> Mapping[str, str]:
+    found: Mapping[str, str] = json.loads(rows[0][-1])
+    return found
+
+
+def test_credentials_are_in_no_row() -> None:
+    reader, (partition,) = planned(**SECURE)
+    rows = list(reader.read(partition))
+    assert "hidden" not in str(rows)
+    assert not options_in(rows).keys() & SECURE.keys()
+    assert {key: partition.value["secrets"][key] for key in SECURE} == SECURE
+
+
+def test_settings_of_the_connector_are_its_own_and_those_of_a_query_are_kept() -> None:
+    given = {"kafka.max.poll.records": "5", "kafkaConsumer.pollTimeoutMs": "7", "maxRecordsPerPartition": "9"}
+    reader, (partition,) = planned(**given, **{"includeHeaders": "true", "kafka.isolation.level": "read_committed"})
+    told = options_in(list(reader.read(partition)))
+    assert {key: told[key] for key in given} == given
+    assert (told["includeHeaders"], told["kafka.isolation.level"]) == ("true", "read_committed")
+    assert told["kafka.group.id"].startswith("g-read-")
+
+
+class OtherRows:
+    columns: tuple[str, ...] = ("key", "value")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: batches(None), "process is None"),  # type: ignore[arg-type]
+        (lambda: batches(print)(OtherRows(), 0), r'give the query .option\("rows", "ranges"\)'),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_call_of_batches_says_what_to_do(call: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        call()

@@ -1,0 +1,100 @@
+"""A stream whose rows are ranges: each batch is read as the driver loop reads it, with Spark's Kafka connector.
+
+    rows = spark.readStream.format("zkcoord").option("rows", "ranges")....load()
+    rows.writeStream.foreachBatch(batches(process)).start()
+
+The ranges are taken from the running query's plan: no task reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zkcoord.errors import UsageError
+from zkcoord.spark.jobs import is_connect
+from zkcoord.spark.ports import Process
+from zkcoord.spark.ranges import Batch, OffsetRange, batch_id, offsets_in
+from zkcoord.spark.readers.kafka import KafkaReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERY_ID = "sql.streaming.queryId"
+RANGE = ("topic", "partition", "from_offset", "until_offset", "incarnation")
+COLUMNS = (*RANGE, "group_id", "generation", "replayed", "reader")
+Row = Sequence[Any]  # values of COLUMNS
+
+
+def batches(process: Process) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` of a query with the option `rows=ranges`: it calls `process(df, batch)`.
+
+    `df` has the records of the batch's ranges in the columns of Spark's own Kafka source, `batch.seq` is the number
+    that Spark gave. A batch without ranges (their records are gone, and `failOnDataLoss` is false) is passed over.
+
+    Raises UsageError for a DataFrame that is not as the source made it, without the connector, and through Spark
+    Connect.
+    """
+    if not callable(process):
+        raise UsageError(f"process is {process!r}; it must be a function of a DataFrame and a Batch")
+
+    def run(df: DataFrame, number: int) -> None:
+        rows, secrets = _rows(df)
+        if not rows:
+            return
+        batch = batch_of(rows, number)
+        reader = KafkaReader(df.sparkSession, {**json.loads(rows[0][-1]), **secrets})
+        try:
+            process(reader.read(batch.ranges), batch)
+        except Exception as error:
+            lacking = reader.lacks(error)
+            if lacking is None:
+                raise
+            raise UsageError(lacking) from error
+
+    return run
+
+
+def batch_of(rows: Sequence[Row], number: int) -> Batch:
+    """Return the batch that these rows tell.
+
+    >>> batch_of([("t", 1, 5, 9, 1, "etl", 7, False, "{}")], 3).ranges
+    (OffsetRange(topic='t', partition=1, start=5, end=9, incarnation=1),)
+    """
+    ranges = tuple(sorted(OffsetRange(*row[:5]) for row in rows))
+    *_, group, generation, replayed, _ = rows[0]
+    return Batch(id=batch_id(ranges), seq=number, generation=generation, ranges=ranges, replayed=replayed, group=group)
+
+
+def _rows(df: DataFrame) -> tuple[Sequence[Row], Mapping[str, str]]:
+    """Return the rows, and the credentials of the reader, which are in none of them."""
+    if tuple(df.columns) != COLUMNS:
+        raise UsageError(
+            f"the batch has the columns {', '.join(df.columns)}, and not those of ranges: give the query "
+            '.option("rows", "ranges"), and transform the records in `process`, not before foreachBatch'
+        )
+    if is_connect(df.sparkSession):
+        raise UsageError(
+            "batches() takes the ranges from the query's plan, which is out of reach through Spark Connect: leave the "
+            "option rows away there, and give foreachBatch the function itself; or use a SparkConsumer"
+        )
+    return _planned(df.sparkSession)
+
+
+def _planned(spark: SparkSession) -> tuple[Sequence[Row], Mapping[str, str]]:
+    """Take the rows from the running query's plan: no task runs, no Python worker. Spark counts the offsets as rows."""
+    from pyspark import cloudpickle
+
+    context: Any = spark.sparkContext
+    number = context._jvm.java.util.UUID.fromString(context.getLocalProperty(QUERY_ID))
+    query = spark._jsparkSession.sharedState().activeStreamingQueries().get(number)
+    leaves = query.lastExecution().executedPlan().collectLeaves()
+    scans = [leaves.apply(index) for index in range(leaves.size())]
+    if len(scans) != 1:
+        raise UsageError(f"the query has {len(scans)} sources; batches() needs format('zkcoord') alone")
+    planned = scans[0].inputPartitions()
+    found = [cloudpickle.loads(planned.apply(index).pickedPartition()).value for index in range(planned.size())]
+    rows = [row for told in found for row in told["rows"]]
+    scans[0].metrics().apply("numOutputRows").add(offsets_in(OffsetRange(*row[:5]) for row in rows))
+    return rows, {key: value for told in found for key, value in told["secrets"].items()}
