@@ -9,7 +9,8 @@ import pytest
 
 from zkcoord.errors import UnavailableError, UsageError
 from zkcoord.spark.ranges import Batch, OffsetRange
-from zkcoord.spark.sinks.sql import CHUNK_ROWS, Words, write_sql
+from zkcoord.spark.sinks.sql import write_sql
+from zkcoord.spark.sinks.sql_target import CHUNK_ROWS, Words
 
 COLUMNS = ["topic", "partition", "offset", "n"]
 A, B = OffsetRange("t", 0, 10, 14), OffsetRange("t", 1, 5, 8)

@@ -1,0 +1,152 @@
+"""`write_sql` from the tasks: each record is once, whatever tasks do twice, at once, or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.spark.fakes import InThread
+from tests.spark.postgres import postgres
+from tests.spark.test_real_postgres import TABLES, Database
+from tests.spark.test_sink_sql import CLICKS, COLUMNS, OFFSETS, A, B, batch, records
+from zkcoord.errors import UsageError
+from zkcoord.spark import write_sql
+from zkcoord.spark.ranges import OffsetRange
+from zkcoord.spark.sinks.sql_target import Target, Words
+from zkcoord.spark.sinks.sql_tasks import _by_value, by_partition, write_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET = Target(words=Words("%s", '"'), table="clicks", offsets_table="clicks_offsets", statement=None, numbered=False)
+
+
+def arrow(*ranges: OffsetRange) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(dict(zip(COLUMNS, zip(*records(*ranges), strict=True), strict=True)))
+
+
+def task(database: Any, *ranges: OffsetRange, rows: Sequence[OffsetRange] | None = None) -> list[dict[str, Any]]:
+    """What a task tells that is handed the rows of these ranges."""
+    given = iter([arrow(*(ranges if rows is None else rows))])
+    (told,) = write_ranges(TARGET, batch(*ranges), database.connect, COLUMNS, given)
+    return [{key: value for key, value in row.items() if value} for row in told.to_pylist()]
+
+
+def test_rows_are_cut_where_the_partition_changes_within_arrow_batches_and_between_them() -> None:
+    parts = [arrow(A), arrow(A._replace(start=14, end=16), B), arrow(B._replace(start=8, end=9))]
+    found = {at: [row["offset"] for each in rows for row in each.to_pylist()] for at, rows in by_partition(parts)}
+    assert found == {A.topic_partition: [*range(10, 16)], B.topic_partition: [5, 6, 7, 8]}
+
+
+ALONE = """
+import sys
+for name in ("zkcoord", "kazoo"):
+    sys.modules[name] = None
+import pyarrow as pa
+from pyspark import cloudpickle
+run, given = cloudpickle.loads(sys.stdin.buffer.read())
+for told in run(iter([pa.RecordBatch.from_pylist(given)])):
+    print(told.to_pylist())
+"""
+
+
+def test_a_worker_that_writes_needs_no_zkcoord(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    path = tmp_path / "plain.db"
+    sqlite3.connect(path).executescript(TABLES.partition(";")[2].format(key="")).close()
+    target = replace(TARGET, words=Words("?", '"'))
+    run = _by_value(partial(write_ranges, target, batch(A), partial(sqlite3.connect, path), COLUMNS))
+    sent = cloudpickle.dumps((run, arrow(A).to_pylist()))
+    told = subprocess.run([sys.executable, "-c", ALONE], input=sent, capture_output=True, check=True).stdout
+    assert b"'sent': 4" in told
+    assert [*sqlite3.connect(path).execute(OFFSETS)] == [("t", 0, 14)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres() as where:
+        yield where
+
+
+@pytest.fixture
+def database(server: str) -> Database:
+    made = Database(server)
+    made.ask(TABLES.format(key=""))
+    return made
+
+
+@pytest.mark.postgres
+def test_f166_a_range_that_fails_leaves_the_others_whole_and_is_written_when_the_batch_comes_again(
+    database: Database,
+) -> None:
+    database.ask("ALTER TABLE clicks ADD CONSTRAINT low CHECK (n < 60)")
+    with pytest.raises(Exception, match="violates check constraint"):
+        task(database, B, A)
+    assert (database.ask(CLICKS), database.ask(OFFSETS)) == (records(B), [("t", 1, 8)])
+    database.ask("ALTER TABLE clicks DROP CONSTRAINT low")
+    assert [each.get("sent") for each in task(database, B, A)] == [None, 4]
+    assert database.ask(CLICKS) == records(A, B)
+    assert database.ask(OFFSETS) == [("t", 0, 14), ("t", 1, 8)]
+
+
+@pytest.mark.postgres
+def test_f166_a_batch_split_over_heirs_and_a_program_that_wakes_up_write_each_record_once(database: Database) -> None:
+    heirs = [InThread(lambda r=r: task(database, r)) for r in (A, B)]  # type: ignore[misc]
+    zombie = InThread(lambda: task(database, B, A))
+    for each in (*heirs, zombie):
+        each.result()
+    task(database, A._replace(start=12, end=20))  # cut anew
+    task(database, A, B)  # and the zombie once more
+    assert database.ask(CLICKS) == records(A._replace(end=20), B)
+    assert database.ask(OFFSETS) == [("t", 0, 20), ("t", 1, 8)]
+
+
+@pytest.mark.postgres
+def test_the_rows_of_an_earlier_incarnation_are_refused_and_other_ranges_written(database: Database) -> None:
+    database.ask("ALTER TABLE clicks_offsets ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 1")
+    database.ask("INSERT INTO clicks_offsets VALUES ('t', 0, 3, 2)")
+    given = iter([arrow(A, B)])
+    numbered = replace(TARGET, numbered=True)
+    one = batch(A._replace(incarnation=1), B._replace(incarnation=1))
+    (told,) = write_ranges(numbered, one, database.connect, COLUMNS, given)
+    first, second = told.to_pylist()
+    assert (first["refused"], second["sent"]) == ("UsageError", 3)
+    assert "has incarnation 2 of t-0, and this batch is of incarnation 1" in first["why"]
+    assert database.ask(CLICKS) == records(B)
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.usefixtures("sockets_collected")
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_rows_that_were_strewn_over_tasks_are_written_once_each_range_at_once(
+    spark: SparkSession, database: Database, tasks: int
+) -> None:
+    empty, later = OffsetRange("t", 2, 0, 7), OffsetRange("u", 0, 0, 500)
+    ranges = (A, B, empty, later)
+    schema = "topic string, partition int, offset bigint, n bigint"
+    frame = spark.createDataFrame(records(A, B, later), schema).repartition(5)
+    import psycopg
+
+    where = partial(psycopg.connect, database._where)
+    write = partial(write_sql, offsets_table="clicks_offsets", placeholder="%s", tasks=tasks)
+    assert write(frame, batch(*ranges), where, "clicks") == 507
+    assert write(frame, replace(batch(*ranges), replayed=True), where, "clicks") == 0
+    assert database.ask(CLICKS) == records(A, B, later)
+    assert database.ask(OFFSETS) == [("t", 0, 14), ("t", 1, 8), ("t", 2, 7), ("u", 0, 500)]
+    database.ask("DELETE FROM clicks_offsets")
+    database.ask("ALTER TABLE clicks_offsets ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 1")
+    database.ask("INSERT INTO clicks_offsets VALUES ('t', 0, 3, 2)")
+    with pytest.raises(UsageError, match="has incarnation 2 of t-0"):
+        write(frame, batch(A._replace(incarnation=1)), where, "clicks")

@@ -1,0 +1,173 @@
+"""`write_sql` from the tasks: each writes its ranges, one transaction for each, over a connection of its own.
+
+    driver: the rows of a partition to one task (a shuffle) ──► task: the range's line of the offsets, its rows; commit
+    driver: the lines of ranges without a row  ◄── how many rows each range was, or why it was refused
+
+A transaction holds all rows of its range, since the shuffle brings them together wherever they were. So a range whose
+line was moved is whole, and a task that Spark repeats finds it written.
+
+Tasks are handed these functions by value: workers need pyarrow and the database's driver, not zkcoord.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import zkcoord.core.model
+import zkcoord.errors
+import zkcoord.spark.ranges
+from zkcoord.core.model import TopicPartition
+from zkcoord.errors import UnavailableError, UsageError
+from zkcoord.spark.ranges import Batch
+from zkcoord.spark.sinks import sql_target
+from zkcoord.spark.sinks.sql_target import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OUTCOME = "topic string, partition int, sent bigint, passed_over string, refused string, why string"
+REFUSALS = {"UsageError": UsageError, "UnavailableError": UnavailableError}  # told, since Spark would only try again
+TRIED = 40  # numbers for each task, to find one whose hash is the task's
+
+
+def write_in_tasks(
+    target: Target, connection: Any, df: DataFrame, batch: Batch, *, connect: Callable[[], Any], tasks: int
+) -> tuple[int, str]:
+    """Write as `Target.write`, in so many tasks. `connection` is the driver's own, for ranges without a row."""
+    write = _by_value(partial(write_ranges, target, batch, connect, tuple(df.columns)))
+    together = _together(df, batch, tasks).sortWithinPartitions(*sql_target.KEY)
+    found = together.mapInArrow(write, OUTCOME).collect()
+    for row in found:
+        if row.refused is not None:
+            raise REFUSALS[row.refused](row.why)
+    written = {TopicPartition(row.topic, row.partition) for row in found}
+    left = tuple(each for each in batch.ranges if each.topic_partition not in written)
+    said = [row.passed_over for row in found if row.passed_over]
+    if left:
+        _, passed_over = target.write_at_once(connection, Rows(df.columns, ()), replace(batch, ranges=left))
+        said += [passed_over] if passed_over else []
+    return sum(row.sent for row in found), "; ".join(said)
+
+
+def write_ranges(
+    target: Target, batch: Batch, connect: Callable[[], Any], columns: Sequence[str], batches: Iterator[Any]
+) -> Iterator[Any]:
+    """Write the ranges of a task's rows, which are sorted by partition. Runs in a task."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0  # what it finds written it may have written itself
+    ranges = {each.topic_partition: each for each in batch.ranges}
+    outcomes: list[dict[str, Any]] = []
+    with closing(connect()) as connection:
+        for at, rows in by_partition(batches):
+            if at not in ranges:
+                continue
+            outcome: dict[str, Any] = {"topic": at.topic, "partition": at.partition}
+            try:
+                one = replace(batch, ranges=(ranges[at],))
+                sent, passed_over = target.write_at_once(connection, Rows(columns, rows), one)
+            except (UsageError, UnavailableError) as error:
+                outcome |= {"refused": type(error).__name__, "why": str(error)}
+            else:
+                outcome |= {"sent": sent, "passed_over": "" if again else passed_over}
+            outcomes.append(outcome)
+    texts = dict.fromkeys(("topic", "passed_over", "refused", "why"), pa.string())
+    kinds = {**texts, "partition": pa.int32(), "sent": pa.int64()}
+    order = ("topic", "partition", "sent", "passed_over", "refused", "why")
+    yield pa.RecordBatch.from_pydict(
+        {name: pa.array([each.get(name) for each in outcomes], kinds[name]) for name in order}
+    )
+
+
+def by_partition(batches: Iterable[Any]) -> Iterator[tuple[TopicPartition, Sequence[Any]]]:
+    """Return each partition with its rows, as Arrow batches. They come sorted, so that one partition is kept."""
+    import pyarrow.compute as pc
+
+    kept: list[Any] = []
+    last: TopicPartition | None = None
+    for batch in batches:
+        done = 0
+        while done < batch.num_rows:
+            at = TopicPartition(batch.column("topic")[done].as_py(), batch.column("partition")[done].as_py())
+            if last is not None and at != last:
+                yield last, kept
+                kept = []
+            last = at
+            rest = batch.slice(done)
+            same = pc.and_(pc.equal(rest.column("topic"), at.topic), pc.equal(rest.column("partition"), at.partition))
+            other = pc.index(same, False).as_py()
+            kept.append(rest if other < 0 else rest.slice(0, other))
+            done += kept[-1].num_rows
+    if last is not None:
+        yield last, kept
+
+
+class Rows:
+    """`RowSource` over Arrow batches."""
+
+    def __init__(self, columns: Sequence[str], batches: Sequence[Any]) -> None:
+        self.columns = list(columns)
+        self._batches = batches
+
+    def toLocalIterator(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples."""
+        for batch in self._batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+_pickling = Lock()  # what is pickled by value is the process's own choice, made here for a moment
+
+
+def _by_value(task: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return this function as one that carries all of ours with it."""
+    from pyspark import cloudpickle
+
+    ours = (zkcoord.core.model, zkcoord.errors, zkcoord.spark.ranges, sql_target, sys.modules[__name__])
+    with _pickling:
+        for each in ours:
+            cloudpickle.register_pickle_by_value(each)
+        try:
+            pickled = cloudpickle.dumps(task)
+        finally:
+            for each in ours:
+                cloudpickle.unregister_pickle_by_value(each)
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import cloudpickle
+
+        yield from cloudpickle.loads(pickled)(batches)
+
+    return run
+
+
+def _together(df: DataFrame, batch: Batch, tasks: int) -> DataFrame:
+    """Return the rows with those of each partition in one task, and large ranges spread over all tasks."""
+    from pyspark.sql import functions as f
+
+    salts = _salts(df.sparkSession, tasks)
+    largest_first = sorted(batch.ranges, key=lambda each: (each.start - each.end, each))
+    named: list[Any] = []
+    for number, each in enumerate(largest_first):
+        named += [f.lit(f"{each.topic}-{each.partition}"), f.lit(salts[number % tasks]).cast("bigint")]
+    salt = f.try_element_at(f.create_map(*named), f.concat_ws("-", f.col("topic"), f.col("partition")))
+    return df.repartition(tasks, salt)
+
+
+def _salts(spark: SparkSession, tasks: int) -> Sequence[int]:
+    """Return, for each task, a number that Spark's hash sends there. Asked once for each number of tasks."""
+    if tasks not in _known_salts:
+        tried = spark.range(TRIED * tasks).selectExpr("id", f"pmod(hash(id), {tasks}) AS task")
+        found = dict(tried.groupBy("task").min("id").collect())
+        _known_salts[tasks] = tuple(found.get(task, task) for task in range(tasks))
+    return _known_salts[tasks]
+
+
+_known_salts: dict[int, Sequence[int]] = {}
