@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from tests import waiting
+from tests.integration.brokers import servers_of
 from tests.integration.world import Reports
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
 from tests.kafka.topics import create_topic
@@ -27,9 +28,7 @@ from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.record import GroupRecord
 from zkcoord.core.tenure import KafkaCommit
-from zkcoord.embedded import EmbeddedKafka, EmbeddedKRaft, EmbeddedZooKeeper
-from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
-from zkcoord.embedded.kafka import KafkaBroker
+from zkcoord.embedded.artifacts import KAFKA_VERSION
 from zkcoord.errors import ZkcoordError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.kafka.consumer import KafkaConsumer
@@ -38,7 +37,7 @@ from zkcoord.offsets.kafka_store import KafkaCommits
 from zkcoord.offsets.verdict import Verdict
 from zkcoord.offsets.verify import verify
 from zkcoord.shell.zk.blocking import Tree
-from zkcoord.tree.paths import DRAFT, FROM_KAFKA, FROM_ZOOKEEPER, SCHEMA, TOPICS
+from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
 from zkcoord.tree.schema import decode_schema
 from zkcoord.tree.snapshot import Kind, Read
 from zkcoord.tree.status import decode_status
@@ -53,22 +52,13 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str], *, version: str = KAFKA_VERSION) -> None:
         self._stack = ExitStack()
-        zookeeper = self._stack.enter_context(EmbeddedZooKeeper(fsync=False))
-        self.zookeeper = zookeeper.hosts
-        in_zookeeper = version != KAFKA_4_VERSION
-        kafka: KafkaBroker = (
-            EmbeddedKafka(zookeeper.hosts, version=version, settings=settings)
-            if in_zookeeper
-            else EmbeddedKRaft(settings=settings)
-        )
-        self.kafka = self._stack.enter_context(kafka)
+        self.zookeeper, self.kafka, how = self._stack.enter_context(servers_of(version, settings))
         self.servers = self.kafka.bootstrap_servers
-        self.tree = self._stack.enter_context(Tree(zookeeper.hosts))
+        self.tree = self._stack.enter_context(Tree(self.zookeeper))
         self.connect()
         self.admin = AdminClient({"bootstrap.servers": self.servers}, logger=QUIET)
         self.producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
-        source = FROM_ZOOKEEPER if in_zookeeper else FROM_KAFKA
-        coordinator = Coordinator(zookeeper.hosts, topics=source, bootstrap_servers=self.servers)
+        coordinator = Coordinator(self.zookeeper, **how)
         coordinator.start()
         self._stack.callback(coordinator.stop)
         self.reports = Reports()
@@ -102,6 +92,7 @@ class Cluster:
     def delete(self) -> None:
         """Delete the topic, and wait until it may be created again."""
         self.admin.delete_topics([self.topic])[self.topic].result(PATIENCE_SECONDS)
+        # of Kafka 4 ZooKeeper knows nothing: there the topic is gone with the answer
         nodes = [Read(f"{TOPICS}/{self.topic}"), Read(f"/admin/delete_topics/{self.topic}")]
         wait_until(lambda: not any(node.exists for node in self.tree.read(nodes)), "the topic is deleted")
 

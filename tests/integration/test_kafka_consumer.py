@@ -11,14 +11,16 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as NativePartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
+from tests.integration.brokers import Servers, servers_of
 from tests.kafka.helpers import PATIENCE_SECONDS, QUIET
+from tests.kafka.topics import create_topic
 from tests.waiting import wait_until
 from zkcoord.coordinator import Coordinator
 from zkcoord.core.model import TopicPartition
-from zkcoord.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION, KAFKA_VERSION
 from zkcoord.errors import FencedError
 from zkcoord.kafka.consumer import KafkaConsumer
 
@@ -31,8 +33,9 @@ NUMBERS = itertools.count(1)
 class World:
     """A topic in a cluster whose groups are coordinated, and a record of what was read by whom."""
 
-    def __init__(self, zookeeper: str, bootstrap_servers: str) -> None:
-        self.zookeeper, self.bootstrap_servers = zookeeper, bootstrap_servers
+    def __init__(self, servers: Servers) -> None:
+        self.zookeeper, kafka, self.coordinator = servers
+        self.bootstrap_servers = bootstrap_servers = kafka.bootstrap_servers
         number = next(NUMBERS)
         self.topic, self.group = f"clicks-{number}", f"etl-{number}"
         self._lock = threading.Lock()
@@ -40,7 +43,7 @@ class World:
         self.by: dict[str, int] = defaultdict(int)  # reader -> messages
         self.enough = threading.Event()  # ends the producer
         admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
-        admin.create_topics([NewTopic(self.topic, PARTITIONS)])[self.topic].result(PATIENCE_SECONDS)
+        create_topic(admin, self.topic, PARTITIONS)
 
     def consumer(self) -> KafkaConsumer:
         """A member of the group."""
@@ -125,7 +128,7 @@ class Reader(threading.Thread):
 @contextmanager
 def serving(world: World) -> Iterator[None]:
     """A coordinator that serves meanwhile."""
-    coordinator = Coordinator(world.zookeeper)
+    coordinator = Coordinator(world.zookeeper, **world.coordinator)
     coordinator.start()
     try:
         yield
@@ -134,17 +137,17 @@ def serving(world: World) -> Iterator[None]:
     assert coordinator.error is None
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[str, str]]:
-    """A ZooKeeper and the Kafka that registers its topics there."""
-    with EmbeddedZooKeeper(fsync=False) as zookeeper, EmbeddedKafka(zookeeper.hosts) as kafka:
-        yield zookeeper.hosts, kafka.bootstrap_servers
+@pytest.fixture(scope="module", params=[KAFKA_VERSION, KAFKA_4_VERSION])
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """A ZooKeeper, and a Kafka that registers its topics there, or does not know it."""
+    with servers_of(request.param, {}) as servers:
+        yield servers
 
 
 @pytest.fixture
-def world(cluster: tuple[str, str]) -> Iterator[World]:
+def world(servers: Servers) -> Iterator[World]:
     """A world of the test's own, with a coordinator."""
-    world = World(*cluster)
+    world = World(servers)
     with serving(world):
         yield world
 

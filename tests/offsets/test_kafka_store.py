@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.tenure import CommitOutcome, KafkaCommit, Stamp, Tenure
 from zkcoord.embedded import EmbeddedKafka
+from zkcoord.embedded.artifacts import KAFKA_4_VERSION
+from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import UnavailableError, UnknownPartitionError, UsageError
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
@@ -115,6 +117,29 @@ def test_a_group_id_that_a_real_consumer_uses_is_refused_with_who_must_act(
         assert f"consumers of Kafka's own protocol use the group id {group}; stop them" in str(outcome.error())
     finally:
         consumer.close()
+
+
+@pytest.mark.kafka
+def test_f159_consumers_of_kafkas_new_protocol_are_seen_in_a_group_and_prevent_commits(
+    brokers: Callable[[str], KafkaBroker],
+) -> None:
+    servers = brokers(KAFKA_4_VERSION).bootstrap_servers
+    topic, group = new_topic(AdminClient({"bootstrap.servers": servers}, logger=QUIET), 1), new_group()
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "group.protocol": "consumer"}, logger=QUIET)
+    consumer.subscribe([topic])
+    with KafkaClient(servers) as client:
+        store = KafkaCommits(client)
+        assert store.users(group) == []
+        try:
+            wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "the consumer has joined")
+            assert store.users(group) == ["rdkafka on /127.0.0.1"]
+            refused = on_real_broker(store, group, {TopicPartition(topic, 0): ours(5)}).error()
+            assert isinstance(refused, UsageError)
+            assert f"consumers of Kafka's own protocol use the group id {group}; stop them" in str(refused)
+        finally:
+            consumer.close()
+        wait_until(lambda: store.users(group) == [], "it has left")
+        assert on_real_broker(store, group, {TopicPartition(topic, 0): ours(5)}).error() is None
 
 
 def test_a_commit_that_nobody_answers_is_unknown_and_never_taken_for_refused() -> None:

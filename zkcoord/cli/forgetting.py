@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from zkcoord.cli.offset_stores import kafka_client
 from zkcoord.cli.options import Settings
+from zkcoord.cli.output import say
 from zkcoord.cli.requesting import read_record
 from zkcoord.core.record import ZOOKEEPER
 from zkcoord.errors import UsageError
@@ -22,6 +23,9 @@ def forget_in_kafka(settings: Settings, tree: BlockingTree, layout: Layout, grou
     """Remove the commits of a group that has no members, and has or had another store than ZooKeeper."""
     record = read_record(tree, layout, group)
     if record is None or (record.store_name == ZOOKEEPER and not record.store_step):
+        return
+    if record.handed_over:
+        say("notice", f"group {group} is handed over to Kafka's consumers: its offsets in Kafka stay")
         return
     if settings.kafka_address() is None:
         raise UsageError(f"group {group} has offsets in Kafka, too: give --bootstrap-servers HOST:PORT[,HOST:PORT…]")

@@ -78,6 +78,12 @@ def resume(settings: Settings, name: str, timeout_ms: int) -> None:
     address = settings.zookeeper_address()
     with settings.tree() as tree:
         layout = read_tree(tree, address).layout
+        record = read_record(tree, layout, name)
+        if record is not None and record.handed_over:
+            raise UsageError(
+                f"group {name} is handed over to consumers of Kafka's own protocol: stop these, then run"
+                f" `zkcoord group take-back {name}`"
+            )
         stood = take_back(tree, layout, name, (*STANDING, RESET))
 
         def over() -> Answer | None:

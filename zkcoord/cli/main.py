@@ -26,6 +26,7 @@ from zkcoord.cli.group_plan import plan
 from zkcoord.cli.group_requests import VERBS
 from zkcoord.cli.group_reset import reset_offsets
 from zkcoord.cli.group_timeline import timeline
+from zkcoord.cli.hand_over import VERBS as HANDING_OVER
 from zkcoord.cli.inventory import inventory
 from zkcoord.cli.migrate import migrate
 from zkcoord.cli.offsets import offsets
@@ -139,7 +140,7 @@ def cli() -> None:
     """A central coordinator for Kafka consumers that find their partitions through ZooKeeper."""
 
 
-for verb in (*VERBS, *ADOPTING, config, plan, reset_offsets, timeline):
+for verb in (*VERBS, *ADOPTING, *HANDING_OVER, config, plan, reset_offsets, timeline):
     group.add_command(verb)
 offsets.add_command(history)
 for command in (

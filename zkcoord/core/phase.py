@@ -65,6 +65,8 @@ def phase_reason(now: Phase, view: GroupView, target: Target, decisions: Sequenc
         return f"{len(target.reserved)} partitions have no reader: they wait for {', '.join(names)}"
     if RESET in view.record.requests:
         return f"its offsets are being reset (run {view.record.requests[RESET].run})"
+    if view.record.handed_over:
+        return "it is handed over to consumers of Kafka's own protocol: `zkcoord group take-back` ends that"
     if PAUSE in view.record.requests:
         return f"it is paused (run {view.record.requests[PAUSE].run})"
     if next_step:

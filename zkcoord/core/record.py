@@ -16,6 +16,9 @@ from zkcoord.core.moved import Moved
 
 HOLD, PAUSE, REBALANCE, RESET, DELETE, POKE = "hold", "pause", "rebalance", "reset", "delete", "poke"
 
+HANDED_OVER, BEGUN, DONE = "handed_over", "begun", "done"
+"""The key of a pause whose group is left to consumers of Kafka's own protocol. `done`: Kafka has all its offsets."""
+
 REQUESTS = (HOLD, PAUSE, REBALANCE, RESET, DELETE)
 """The requests that every record names."""
 
@@ -96,6 +99,16 @@ class GroupRecord:
             for name, wish in self.wish.items()
             if wish is not None and name in CARRIED_OUT
         }
+
+    @property
+    def handed_over(self) -> bool:
+        """True while the group is left to consumers of Kafka's own protocol: none of ours may read it."""
+        return HANDED_OVER in (self.wish.get(PAUSE) or {})
+
+    @property
+    def left_to_kafka(self) -> bool:
+        """True once that is done: what is committed in Kafka since then was committed by these consumers."""
+        return (self.wish.get(PAUSE) or {}).get(HANDED_OVER) == DONE
 
     @property
     def kept(self) -> GroupRecord:

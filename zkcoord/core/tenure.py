@@ -71,7 +71,7 @@ class Rule(Enum):
 
     ZOOKEEPER = "zookeeper"  # Kafka is not read
     TENURE = "tenure"  # the stores `dual` and `kafka` of zkcoord
-    OLD_IN_KAFKA = "old-kafka"  # beside old members that commit to Kafka alone: a foreign commit is theirs
+    OLD_IN_KAFKA = "old-kafka"  # others had the group, and committed to Kafka alone: a foreign commit is theirs
     OLD_DUAL = "old-dual"  # old members alone, which commit to both and start at the larger offset
 
 

@@ -18,6 +18,7 @@ COMMIT_BYTES = 64
 become one batch of the broker's log, which takes 1 MB by default: they are cut as a multi is."""
 
 IN_USE = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP", "FENCED_INSTANCE_ID"}
+IN_USE |= {"STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}  # of the protocol of KIP-848
 
 
 class NoGroupError(ZkcoordError):

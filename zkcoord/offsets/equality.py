@@ -49,6 +49,7 @@ class Equality:
     group: str
     goal: str
     existing: Collection[TopicPartition]  # offsets of topics that are gone are left as they are
+    rule: Rule = Rule.TENURE
     equal: set[TopicPartition] = field(default_factory=set)  # seen so at least once
     _why: dict[TopicPartition, str] = field(default_factory=dict)  # the last error about a partition
 
@@ -85,7 +86,7 @@ class Equality:
         return commit is not None and commit.offset == counts and in_tenure(node, commit, self.tree_id)
 
     def _counts(self, seen: GroupSeen, partition: TopicPartition, commit: KafkaCommit | None) -> int | None:
-        return seen.counts(partition, commit, self.tree_id, Rule.TENURE)
+        return seen.counts(partition, commit, self.tree_id, self.rule)
 
     def _make_equal(
         self,
