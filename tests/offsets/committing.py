@@ -30,7 +30,7 @@ def main(servers: str, group: str, topic: str) -> None:
         except UnavailableError:
             continue
         if outcome.done:
-            assert told is not None and told.offset == offset, (told, offset)
+            assert told is not None and told.offset <= offset, (told, offset)  # an earlier one may land late
             print(offset, flush=True)
     commits.close()
 
