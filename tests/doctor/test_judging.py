@@ -117,6 +117,11 @@ def test_what_zookeeper_tells_of_kafka(tree: dict[str, Any], severity: Severity,
     one(of_kafka(**tree), severity, words, "")
 
 
+def test_a_tree_whose_topics_come_from_kafka_needs_no_nodes_of_kafka() -> None:
+    assert of_kafka(from_kafka=True, topics=None, brokers=None) == []
+    one(of_kafka(from_kafka=True, cluster_id="B"), Severity.ERR, "another cluster", "B")
+
+
 @pytest.mark.parametrize(
     ("minutes", "store", "severity"),
     [("60", "kafka", Severity.ERR), ("60", "zookeeper", Severity.WARN), ("1440", "dual", Severity.WARN)],

@@ -12,7 +12,7 @@ from zkcoord.migrate import BlockingTree
 from zkcoord.offsets.ports import Commits
 from zkcoord.offsets.reading import GroupSeen, read_group_offsets
 from zkcoord.offsets.verdict import Log
-from zkcoord.tree.paths import TOPICS, Layout, Place
+from zkcoord.tree.paths import Layout, Place
 from zkcoord.tree.snapshot import Kind, Read
 
 Logs = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Log]]
@@ -68,7 +68,7 @@ def _strays(tree: BlockingTree, layout: Layout, report: GroupReport) -> dict[str
     """Nodes below the group that belong to nothing that is there."""
     group, found = report.view.group, dict[str, str]()
     below, owned, topics = tree.read(
-        [Read(path, Kind.CHILDREN) for path in (layout.group(group), layout.owners(group), TOPICS)]
+        [Read(path, Kind.CHILDREN) for path in (layout.group(group), layout.owners(group), layout.topics)]
     )
     for name in below.children:
         address = layout.parse(f"{layout.group(group)}/{name}")

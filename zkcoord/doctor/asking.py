@@ -15,8 +15,9 @@ from zkcoord.group_report import group_names, may_name_a_group, read_group, read
 from zkcoord.migrate import BlockingTree, current, history
 from zkcoord.tree.bulk import data
 from zkcoord.tree.candidate import describe
-from zkcoord.tree.paths import BROKERS, CANDIDATES, TOPICS, Layout
+from zkcoord.tree.paths import BROKERS, CANDIDATES, FROM_KAFKA, TOPICS, Layout
 from zkcoord.tree.registration import decode_registration
+from zkcoord.tree.schema import Schema
 from zkcoord.tree.snapshot import Kind, Read
 
 WORD_SECONDS, ANSWER_BYTES_MAX = 5.0, 1 << 20
@@ -84,12 +85,21 @@ def ask_tree(tree: BlockingTree, *, open_nodes: Collection[str] = (), logs_in: b
         topics=len(topics.children) if topics.exists else None,
         controller=_json(controller.data),
         migrating=migration.exists,
-        cluster_id=str(_json(cluster.data).get("id")) if cluster.exists else None,
+        cluster_id=_cluster_id(schema, cluster.data),
+        from_kafka=schema is not None and schema.topics == FROM_KAFKA,
         revision=schema.revision if schema is not None else None,
         head=history()[-1].revision,
         serving=serving,
         candidates=tuple(describe(node.data) for node in candidates if node.exists),
     )
+
+
+def _cluster_id(schema: Schema | None, node: bytes) -> str | None:
+    """The cluster from which topics come: by the tree, where they come from Kafka, else by Kafka's own node."""
+    if schema is not None and schema.topics == FROM_KAFKA:
+        return schema.cluster_id or None
+    found = _json(node).get("id")
+    return found if isinstance(found, str) else None
 
 
 def _json(text: bytes) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class TreeFacts:
     controller: Mapping[str, object] = field(default_factory=dict)
     migrating: bool = False  # Kafka's node /migration is there
     cluster_id: str | None = None
+    from_kafka: bool = False  # the tree's topics come from Kafka's metadata, not from its nodes
     revision: str | None = None  # None: no zkcoord tree
     head: str = ""
     serving: str | None = None

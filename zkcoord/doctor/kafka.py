@@ -27,6 +27,10 @@ def judge(tree: TreeFacts, kafka: KafkaFacts | None, groups: Sequence[GroupFacts
 
 
 def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
+    if tree.from_kafka:
+        evidence = f"the tree's schema; cluster {tree.cluster_id or 'not known yet'}"
+        yield Finding(Severity.OK, AREA, "topics come from Kafka itself", evidence)
+        return
     if tree.topics is None or tree.brokers is None:
         remedy = "give the chroot of Kafka's brokers with ZooKeeper's address, or start Kafka in ZooKeeper mode"
         absent = "/brokers/topics" if tree.topics is None else "/brokers/ids"
@@ -53,7 +57,7 @@ def _in_zookeeper(tree: TreeFacts) -> Iterator[Finding]:
 
 def _brokers(tree: TreeFacts, kafka: KafkaFacts, groups: Sequence[GroupFacts]) -> Iterator[Finding]:
     if tree.cluster_id is not None and kafka.cluster_id is not None and tree.cluster_id != kafka.cluster_id:
-        evidence = f"/cluster/id is {tree.cluster_id}, the brokers say {kafka.cluster_id}"
+        evidence = f"the tree says {tree.cluster_id}, the brokers say {kafka.cluster_id}"
         remedy = "correct --zookeeper or --bootstrap-servers"
         yield Finding(Severity.ERR, AREA, "these brokers belong to another cluster", evidence, remedy)
     version = kafka.config.get(VERSION_CONFIG)
