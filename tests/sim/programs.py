@@ -292,8 +292,8 @@ class PlainProgram(Program):
             self._commit(member)
 
     def _read(self, partition: TopicPartition) -> None:
-        start, log_end = self.positions[partition], self.logs.end(partition)
-        if start >= log_end:
+        start, log_end = self.positions.get(partition), self.logs.end(partition)
+        if start is None or start >= log_end:  # None: it was stopped while the program asked whether it may read on
             return
         count, end = self.starts[partition], self.share(start, log_end, 500)
         self.in_work[partition] = start, end
