@@ -14,7 +14,7 @@ from zkcoord.core.record import DUAL, KAFKA, STORES
 from zkcoord.core.replay import OpenRanges, replays
 from zkcoord.core.replay_quota import range_bytes
 from zkcoord.core.state import Announced
-from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand
+from zkcoord.core.view import Channel, GroupView, Owner, QueuedCommand, TopicChange
 
 EARLY, LATE, PASSED = Announced(100, 600, 5), Announced(100, 700, 6), Announced(50, 100, 7)
 OFFERS = {"offers": frozenset({"ping", "replay", "offset-store"}), "stores": STORES}
@@ -73,6 +73,16 @@ def test_where_only_the_receiver_knows_what_is_committed_the_highest_generations
         assert purged(view) == []  # it stands nowhere else yet
     other_topic = altered(view, incarnations={"t": 2}, replay={T0: Announced(50, 100, 7, 1)})
     assert [dict(d.replay) for d in grants(other_topic)] == [{T0: (100, 600)}]
+
+
+@pytest.mark.parametrize("store", [DUAL, KAFKA])
+def test_f143_of_a_topic_that_was_dropped_no_range_is_waited_for(store: str) -> None:
+    view = orphaned({T0: EARLY}, committed={}, store_name=store, store_step=2)
+    view = replace(view, channels={**view.channels, "a": channel("a", store_name=store, store_step=2)})
+    gone = altered(view, topics={}, owners={})
+    assert purged(gone) == ["b"]
+    assert purged(altered(gone, changed={"t": TopicChange.DELETED})) == []  # it may be back in a moment
+    assert purged(altered(gone, incarnations={"t": 1})) == []  # nobody subscribes it at present
 
 
 def test_an_unacknowledged_start_of_a_dead_member_holds_what_it_was_handed() -> None:

@@ -258,6 +258,25 @@ def test_f125_commits_for_an_earlier_topic_of_that_name_do_not_count(store: str,
     assert equal(scene)
 
 
+@IN_KAFKA
+@on_seeds(1)
+def test_f143_a_dead_members_channel_goes_though_its_ranges_were_of_a_topic_that_is_deleted(
+    store: str, seed: int
+) -> None:
+    scene = begin_in(seed, store, batches=True)
+    world = scene.world
+    reader = owner(scene, P0)
+    status = scene.field.channel(
+        "g", next(name for _, name in scene.field.registrations if name.startswith(f"g_{reader}-"))
+    )
+    world.run_until(lambda: b'"t-0"' in (world.ensemble.data(status) or b""), what="it announces a range of it")
+    world.stop(reader)
+    scene.delete_topic("t")
+    scene.log.delete_topic("t")
+    world.run_until(lambda: world.ensemble.data(status) is None, what="its channel is removed")
+    scene.calm()
+
+
 @on_seeds(2)
 def test_a_commit_to_kafka_is_answered_as_soon_as_kafka_answers_though_nothing_else_comes_in(seed: int) -> None:
     scene = begin_in(seed, "kafka")

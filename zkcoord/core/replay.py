@@ -27,6 +27,7 @@ from zkcoord.core.record import ZOOKEEPER
 from zkcoord.core.replay_quota import KEPT_BYTES_MAX, range_bytes
 from zkcoord.core.requests import deleting
 from zkcoord.core.state import Announced
+from zkcoord.core.topics import dropped
 from zkcoord.core.view import PING, Channel, GroupView, Member, Owner
 
 REPLAY = "replay"
@@ -140,8 +141,9 @@ def _counts(view: GroupView, partition: TopicPartition, announced: Announced) ->
     """True when it begins at the committed offset, and is of the present incarnation of its topic: a topic that was
     created again may stand at the same offset."""
     number = view.incarnations.get(partition.topic, 0)
-    same = not number or announced.incarnation in (0, number)
-    return same and (not _knows_commits(view) or announced.start == view.committed.get(partition))
+    if number and announced.incarnation not in (0, number):
+        return False
+    return announced.start == view.committed.get(partition) if _knows_commits(view) else not dropped(view, partition)
 
 
 def kept(view: GroupView, found: Replays) -> tuple[list[SetState], frozenset[tuple[str, str]]]:

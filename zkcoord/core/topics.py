@@ -54,6 +54,12 @@ def withheld(view: GroupView) -> frozenset[str]:
     return frozenset(topic for topic, change in view.changed.items() if change in waiting)
 
 
+def dropped(view: GroupView, partition: TopicPartition) -> bool:
+    """True when its topic is gone, and the group's nodes of it, too: nobody will be granted it."""
+    known = (view.topics, view.incarnations, view.changed)
+    return not any(partition.topic in topics for topics in known)
+
+
 def drops(
     view: GroupView, memory: TopicMemory, available: Available, astray: Collection[TopicPartition], now_ms: int
 ) -> list[Decision]:

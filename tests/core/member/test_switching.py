@@ -191,7 +191,7 @@ def test_a_member_that_comes_to_zookeeper_remembers_nothing_of_kafka() -> None:
     assert (member.memory.mirror, member.wake_at_ms) == (NO_MIRROR, None)
 
 
-def test_a_commit_behind_a_change_to_both_stores_waits_until_the_change_is_known_to_be_done_and_sets_the_node() -> None:
+def test_f144_a_commit_behind_a_change_to_both_stores_waits_until_it_is_known_to_be_done_and_sets_the_node() -> None:
     """Committed to Kafka alone in the tenure that the change had begun, it left its node behind for good."""
     member = holding(T0)
     member.memory = fast_replace(member.memory, store=Store("kafka", 1))
