@@ -23,7 +23,7 @@ from zkcoord.tree.snapshot import Read
 from zkcoord.tree.state import decode_state
 from zkcoord.tree.topic import decode_mark, decode_topic
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.long]
 
 MIRRORED = layout_named("draft", "kafka")
 

@@ -33,6 +33,9 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What brokers tell that have no id for a topic: 16 zero bytes."""
 
+_URL_SAFE = str.maketrans("+/", "-_", "=")
+"""librdkafka spells an id with other letters than Kafka, which writes it into ZooKeeper as well."""
+
 _MISSING = "UNKNOWN_TOPIC_OR_PART"
 _TOLD_NOTHING = Told()
 
@@ -153,6 +156,6 @@ def answering(
 
 
 def _told(description: Any) -> Told:
-    text = str(description.topic_id)
+    text = str(description.topic_id).translate(_URL_SAFE)
     partitions: Partitions = {one.id: tuple(node.id for node in one.replicas) for one in description.partitions}
     return Told(None if text in ("", "None", _ZERO_ID) else text, partitions)
