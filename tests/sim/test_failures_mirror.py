@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.sim.actors import GROUP, ProductActor, coordinator, topic_json
 from tests.sim.field import parse_json
 from tests.sim.metadata import CLUSTER
 from tests.sim.mirror_scene import Mirrored
-from tests.sim.script import Told, on_seeds
+from tests.sim.script import QUIET, Script, Told, on_seeds
 from zkcoord.core.model import TopicPartition
 from zkcoord.core.topic_mirror import CONFIRM_MS, Kind
 from zkcoord.core.topics import DELETED_MS
 from zkcoord.errors import SchemaError
 from zkcoord.serving.topic_mirror import KAFKA
-from zkcoord.tree.paths import DRAFT, SCHEMA, TOPICS
-from zkcoord.tree.writes import CreateNode
+from zkcoord.tree.paths import DRAFT, EPOCH, SCHEMA, TOPICS
+from zkcoord.tree.schema import decode_schema, encode_schema
+from zkcoord.tree.writes import CreateNode, SetNode
 
 
 class Group(Mirrored):
@@ -239,3 +241,19 @@ def test_a_coordinator_of_another_source_refuses_the_tree_and_says_what_to_do(se
     assert "this coordinator was started with 'zookeeper'" in str(fatal)
     assert "--topics kafka --bootstrap-servers" in str(fatal)
     group.calm()
+
+
+@on_seeds()
+def test_f157_a_coordinator_without_anything_to_write_ends_when_the_source_is_another(seed: int) -> None:
+    """It had served on behind the switch, unable to write, and nobody else was elected."""
+    group = Script(seed, QUIET, coordinators=1, consumers=2)
+    group.settle()
+    group.world.run_for(5_000)
+    ensemble, loop = group.world.ensemble, group.actor(group.leader()).loop
+    schema, epoch = ensemble.stat(SCHEMA), ensemble.stat(EPOCH)
+    assert schema is not None and epoch is not None
+    named = replace(decode_schema(ensemble.data(SCHEMA) or b""), revision="0003", topics="kafka", cluster_id=CLUSTER)
+    ensemble.operate(SetNode(EPOCH, b"9", epoch.version), SetNode(SCHEMA, encode_schema(named), schema.version))
+    group.world.run_for(3_000)
+    assert isinstance(loop.fatal, SchemaError)
+    assert ensemble.stat(DRAFT.coordinator) is None

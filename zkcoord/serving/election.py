@@ -136,9 +136,14 @@ class Election:
         except CorruptError:
             return None
 
-    def serves(self) -> bool:
-        """True when the coordinator's node belongs to this session."""
-        node = self._node(self.layout.coordinator)
+    def serves(self, epoch_version: int | None = None) -> bool:
+        """True when the coordinator's node belongs to this session, and the epoch's node still has this version.
+
+        A migration raises the epoch: who was deposed leaves its node at once, though it has nothing to write.
+        """
+        node, epoch = self._node(self.layout.coordinator), self._node(EPOCH)
+        if epoch_version is not None and epoch is not None and epoch.exists and self._version(EPOCH) != epoch_version:
+            return False
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
     def problems(self) -> dict[str, str | None]:
