@@ -91,10 +91,23 @@ def test_the_source_is_switched_under_a_running_group_and_back_and_nothing_is_dr
         generation, incarnation = tool.generation(), tool.incarnation()
         with serving(Coordinator(zookeeper.hosts)), consumer:
             last = broker.write("last", 2, 10)
-            assert read(consumer, len(last)) == last
+            read_all(consumer, last)  # repeats of the new topic's records may stand before them
             wait_until(lambda: tool.incarnation() == incarnation, "the mark is as it was")
             assert tool.generation() == generation
         broker.tree.close()
+
+
+def read_all(consumer: KafkaConsumer, wanted: list[str]) -> None:
+    """Read until each of these was read at least once."""
+    missing = set(wanted)
+
+    def nothing_is_missing() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None:
+            missing.discard((message.value() or b"").decode())
+        return not missing
+
+    wait_until(nothing_is_missing, f"{len(wanted)} records are read")
 
 
 def changes(
@@ -113,7 +126,8 @@ def changes(
     broker.delete()
     broker.create(2)
     new = broker.write("new", 2, 40)
-    assert read(consumer, len(new)) == new
+    read_all(consumer, new)  # until the other id is confirmed from the earlier offsets, then from its beginning
+    wait_until(lambda: tool.incarnation()[0] == 2, "it is known by its id")
     consumer.commit()
     assert tool.incarnation()[0] == 2
     assert tool.incarnation()[1] != incarnation[1]

@@ -136,14 +136,18 @@ class Election:
         except CorruptError:
             return None
 
-    def serves(self, epoch_version: int | None = None) -> bool:
-        """True when the coordinator's node belongs to this session, and the epoch's node still has this version.
+    def serves(self, epoch: int | None = None) -> bool:
+        """True when the coordinator's node belongs to this session, and nobody has raised the epoch since this one.
 
-        A migration raises the epoch: who was deposed leaves its node at once, though it has nothing to write.
+        A migration raises the epoch: who was deposed leaves its node at once, though it has nothing to write. An epoch
+        that nobody can read ends no term.
         """
-        node, epoch = self._node(self.layout.coordinator), self._node(EPOCH)
-        if epoch_version is not None and epoch is not None and epoch.exists and self._version(EPOCH) != epoch_version:
-            return False
+        node = self._node(self.layout.coordinator)
+        try:
+            if epoch is not None and decode_epoch(self._data(EPOCH)) > epoch:
+                return False
+        except CorruptError:
+            pass
         return node is not None and node.stat is not None and node.stat.ephemeral_owner == self.session_id
 
     def problems(self) -> dict[str, str | None]:

@@ -190,7 +190,7 @@ class CoordinatorRole:
         try:
             if self.term is None:
                 self._run(self._election, now_ms)
-            elif self._loop.tracker.clean("") and not self._election.serves(self.term.epoch_version):
+            elif self._loop.tracker.clean("") and not self._election.serves(self.term.epoch):
                 self._end_term("the coordinator's node is another's, or the epoch is not this coordinator's any more")
                 self._loop.end_session(now_ms, reopen_in_ms=REOPEN_MS)
                 self._election = None
