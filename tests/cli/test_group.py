@@ -66,6 +66,7 @@ def test_a_settled_group_for_programs(world: World, run: Run) -> None:
     assert describe(run, world) == {
         "group": "g",
         "state": "Stable",
+        "brokers": None,
         "settled": True,
         "generation": 7,
         "coordinator": None,

@@ -123,8 +123,8 @@ def check_coordinator(found: Samples) -> None:
     assert (of("zkcoord_zookeeper_requests_total", role="coordinator", kind="commit", outcome="committed") or 0) > 5
     assert of("zkcoord_zookeeper_connected", role="coordinator") == 1
     assert (of("zkcoord_loop_step_seconds_count", role="coordinator") or 0) > 5
-    served, consumers = {name for name, _ in found}, ("zkcoord_consumer", "zkcoord_spark")
-    ours = [each for each in names.ALL if not each.name.startswith(consumers)]
+    served, others = {name for name, _ in found}, ("zkcoord_consumer", "zkcoord_spark", "zkcoord_audit")
+    ours = [each for each in names.ALL if not each.name.startswith(others)]
     assert [each.name for each in ours if not served.intersection(each.samples)] == []
 
 
