@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cli.program import Run
-from tests.integration.test_kafka_consumer import PARTITIONS, Reader, World, cluster, share, start
+from tests.integration.test_kafka_consumer import PARTITIONS, Reader, World, servers, share, start
 from tests.integration.test_kafka_consumer import world as traffic
 from tests.kafka.helpers import PATIENCE_SECONDS
 from tests.waiting import wait_until
@@ -16,7 +16,7 @@ from zkcoord.core.model import TopicPartition
 from zkcoord.kafka.client import KafkaClient
 from zkcoord.offsets.kafka_store import KafkaCommits
 
-__all__ = ["cluster", "traffic"]  # fixtures
+__all__ = ["servers", "traffic"]  # fixtures
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka]
 

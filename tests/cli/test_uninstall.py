@@ -59,7 +59,7 @@ def test_an_uninstallation_that_broke_off_anywhere_lets_nobody_serve_and_is_ende
         take_away(tree, current(tree))
     begun = (at, fault) > (0, "crash-before")
     if begun and current(tree) is not None:
-        with pytest.raises(SchemaError, match="resume it with the program that began it"):
+        with pytest.raises(SchemaError, match="resume it with the program, or the command, that began it"):
             upgrade(tree, run_id="somebody")
     assert obstacles_of(tree, current(tree)) == []
     take_away(tree, current(tree))

@@ -208,7 +208,7 @@ def test_what_no_old_member_makes_is_told_with_its_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "kafka", "store", "words"),
+    ("offsets", "commits", "store", "words"),
     [
         ({}, None, "none", "no offset anywhere (Kafka was not asked: give --bootstrap-servers)"),
         ({}, {}, "none", "no offset anywhere: the group keeps them elsewhere"),
@@ -219,13 +219,13 @@ def test_what_no_old_member_makes_is_told_with_its_path() -> None:
     ],
 )
 def test_where_offsets_stand(
-    offsets: dict[str, str], kafka: dict[str, int] | None, store: str, words: str | None
+    offsets: dict[str, str], commits: dict[str, int] | None, store: str, words: str | None
 ) -> None:
-    found = group({A: static(t=1)}, {"t/0": f"{A}-0"}, offsets, {"t": 1}, kafka)
+    found = group({A: static(t=1)}, {"t/0": f"{A}-0"}, offsets, {"t": 1}, commits)
     assert found.store == store
     told = problems_of(found)
     assert told == () if words is None else words in told[0]
-    assert suggested(found)["offsets"] == (store if kafka is not None and store == "kafka" else None)
+    assert suggested(found)["offsets"] == (store if commits is not None and store == "kafka" else None)
 
 
 def test_whether_internal_topics_are_excluded_must_be_told_where_a_wildcard_matches_one() -> None:

@@ -13,7 +13,7 @@ from tests.sim.application import Application
 from tests.sim.offset_log import Change, LogClient, LogFaults, OffsetLog
 from tests.sim.old_scene import OldScene
 from tests.sim.script import QUIET, ScriptWorld
-from tests.sim.store_scene import CHECKPOINT_MS, PATIENCE_MS
+from tests.sim.store_scene import PATIENCE_MS
 from zkcoord.core.adoption import Adoption
 from zkcoord.core.mode import Mode
 from zkcoord.core.model import TopicPartition
@@ -26,6 +26,7 @@ from zkcoord.tree.state import decode_state
 from zkcoord.tree.writes import ANY_VERSION, SetNode
 
 TOPICS = {"t": 6}
+CHECKPOINT_MS = 600_000  # rare: six partitions that have their checkpoints in turns would leave no moment quiet
 RECORD, STATE = LEGACY.record(GROUP), LEGACY.state(GROUP)
 ADOPTION = Adoption(offsets="zookeeper", strategy="range", kafka="1.1", auto_commit_interval_ms=60_000)
 

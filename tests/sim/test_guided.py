@@ -191,13 +191,13 @@ def test_a_finding_names_the_course_that_repeats_it(
 def test_the_same_search_on_one_and_on_two_workers_plays_and_keeps_the_same(tmp_path: Path) -> None:
     def played(workers: int) -> tuple[str, str]:
         corpus = tmp_path / str(workers)
-        words = f"--guided --first 3 --seeds 40 --scene storm --workers {workers} --corpus {corpus}".split()
+        words = f"--guided --first 3 --seeds 60 --scene storm --workers {workers} --corpus {corpus}".split()
         command = [sys.executable, "-m", "tests.sim.soak", *words]
         out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         return re.sub(r"in \d+ s", "", out), (corpus / "storm.txt").read_text()
 
     told, kept = played(1)
-    assert told.startswith("40 courses from seed 3 on ")
+    assert told.startswith("60 courses from seed 3 on ")
     assert "!" in kept  # some of them were struck
     assert played(2) == (told, kept)
 

@@ -13,6 +13,7 @@ from tests.sim.mutations import Case, Patch, must_be_missed
 from tests.sim.test_claims import claiming
 from zkcoord.core import claims as core_claims
 from zkcoord.core import coordinate, reconcile
+from zkcoord.core.member.decisions import ClaimPartitions
 from zkcoord.core.view import GroupView, Refusal
 from zkcoord.member.following import Following
 from zkcoord.shell.tracker import Tracker
@@ -45,7 +46,12 @@ def releases_without_a_fence(patch: Patch) -> None:
 
 def claims_that_nobody_watches(patch: Patch) -> None:
     """A consumer does not see its claim vanish (F53)."""
-    patch.setattr(Following, "claiming", lambda self, decision: None)
+
+    def claiming(self: Any, decision: ClaimPartitions) -> None:
+        for partition in decision.partitions:
+            self._tracker.touch(self._paths.offset(partition))
+
+    patch.setattr(Following, "claiming", claiming)
 
 
 def persistent_claims(patch: Patch) -> None:

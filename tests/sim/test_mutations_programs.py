@@ -33,7 +33,7 @@ def a_loss_waits_behind_a_question_to_kafka(patch: Patch) -> None:
 
 def an_exit_in_a_callback_ends_its_thread(patch: Patch) -> None:
     """Nobody is told, and nobody serves callbacks any more."""
-    make = worker._Line.__init__
+    make = worker.Line.__init__
 
     def raise_it(error: BaseException) -> None:
         raise error
@@ -41,7 +41,7 @@ def an_exit_in_a_callback_ends_its_thread(patch: Patch) -> None:
     def made(self: Any, name: str, functions: Any, answer: Any, end: Any) -> None:
         make(self, name, functions, answer, raise_it)
 
-    patch.setattr(worker._Line, "__init__", made)
+    patch.setattr(worker.Line, "__init__", made)
 
 
 def a_closed_poll_consumer_joins(patch: Patch) -> None:
