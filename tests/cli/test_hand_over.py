@@ -125,7 +125,7 @@ def there_and_back(cluster: Cluster, run: Run, protocol: str) -> None:
     cluster.produce(5, 0, 1)
     soon(cluster, "ours go on", lambda: equal(cluster, {0: 35, 1: 35}))
     for n in (0, 1):
-        assert read_by(theirs, n) == list(range(20, 30))
+        assert sorted(set(read_by(theirs, n))) == list(range(20, 30))  # again where Kafka moved what was not committed
         assert read_by(ours, n) == [*range(20), *range(25, 35)]  # again what theirs did not commit, nothing else
     for one in ours:
         one.leave()

@@ -53,7 +53,8 @@ def test_a_missing_partition_is_the_callers_and_is_named(broker: Broker) -> None
 
 def test_the_start_of_a_new_partition_is_asked_again_until_brokers_know_it(broker: Broker) -> None:
     old, new = TopicPartition(broker.topic([3]), 0), TopicPartition(f"new-{uuid.uuid4().hex}", 0)
-    with KafkaClient(broker.bootstrap_servers) as client, ThreadPoolExecutor(1) as pool:
+    patient = KafkaClient(broker.bootstrap_servers, new_within_ms=1_000 * PATIENCE_SECONDS)
+    with patient as client, ThreadPoolExecutor(1) as pool:
         asked, asked_once = client.ask_offsets, threading.Event()
 
         def ask(*arguments: Any) -> Any:
