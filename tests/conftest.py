@@ -4,6 +4,8 @@ A suite is a marker (pyproject.toml). One that lacks what it needs is left out w
 environment variable CI is set, that line is a failure.
 """
 
+from __future__ import annotations
+
 import gc
 import itertools
 import os
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +32,9 @@ from zkcoord.embedded.artifacts import (
 from zkcoord.embedded.java import cache_dir, find_java, pyspark_jars
 from zkcoord.embedded.kafka import KafkaBroker
 from zkcoord.errors import ZkcoordError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEFT_OUT = pytest.StashKey[dict[str, str]]()
 CHROOTS = itertools.count(1)
@@ -233,3 +238,22 @@ def spark_java() -> Iterator[None]:
         for name, value in spark_environment().items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.fixture(scope="session")
+def spark(spark_java: None) -> Iterator[SparkSession]:
+    """A Spark session with the Kafka connector. A process has one: a suite with another one would share the first."""
+    from zkcoord.spark import spark_session
+
+    # one serves every test's topics, and each cached Kafka consumer holds its fetch buffers for minutes
+    memory = {"spark.driver.memory": "2g"}
+    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=memory)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def sockets_collected() -> Iterator[None]:
+    """The sockets that PySpark leaves are collected here, where their warning is known."""
+    yield
+    gc.collect()

@@ -25,25 +25,6 @@ if TYPE_CHECKING:
 TIMEOUT_S = 120  # only what fails takes so long
 
 
-@pytest.fixture(scope="session")
-def spark(spark_java: None) -> Iterator[SparkSession]:
-    from zkcoord.embedded import connector_jars
-    from zkcoord.spark import spark_session
-
-    # one session serves every test's topics: each cached Kafka consumer holds its fetch buffers for minutes
-    memory = {"spark.driver.memory": "2g"}
-    session = spark_session("zkcoord tests", jars=connector_jars(), log_level="OFF", config=memory)
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def sockets_collected() -> Iterator[None]:
-    """The sockets that PySpark leaves are collected here, where their warning is known."""
-    yield
-    gc.collect()
-
-
 class Topic:
     """A topic of its own for one test; the records are `value-<n>`, n from 0 in each partition."""
 
