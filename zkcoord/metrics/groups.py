@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ class _Group:
 
     last: DecidedGroup
     handovers: KeptHandOvers = field(default_factory=KeptHandOvers)
-    done: list[HandOver] = field(default_factory=list)  # the last ones, oldest first
+    done: deque[HandOver] = field(default_factory=lambda: deque(maxlen=HANDOVERS_MAX))  # the last ones, oldest first
     unowned: Mapping[TopicPartition, int] = field(default_factory=dict)  # wanted, without a living owner -> since
     retried: dict[tuple[str, str], int] = field(default_factory=dict)  # outstanding command -> periods counted
 
@@ -70,7 +71,7 @@ class GroupMetrics:
             self._count_retries(group, known, of)
             for done in known.handovers.completed:
                 self._completed(group, done)
-            known.done = [*known.done, *known.handovers.completed][-HANDOVERS_MAX:]
+            known.done.extend(known.handovers.completed)
         for decision in of.decisions:
             if isinstance(decision, EvictMember):
                 self._instruments.count(names.EVICTIONS, group)

@@ -13,6 +13,7 @@ from zkcoord.metrics import names
 from zkcoord.metrics.endpoint import Endpoint, Part
 from zkcoord.metrics.families import Sample
 from zkcoord.metrics.groups import GroupMetrics
+from zkcoord.metrics.measurement import Measurement
 from zkcoord.metrics.store import MeasuredSessions
 from zkcoord.serving.role import CoordinatorRole
 from zkcoord.shell.driver import Driver
@@ -29,7 +30,7 @@ STUCK_MS = 30_000
 Followed = TypeVar("Followed", CoordinatorRole, MembershipRole)
 
 
-class _Measured(Generic[Followed]):
+class _Measured(Measurement, Generic[Followed]):
     """What both have in common: events, sessions and steps of one loop."""
 
     def __init__(self, endpoint: Endpoint, kind: str, name: str) -> None:
@@ -77,7 +78,7 @@ class _Measured(Generic[Followed]):
     ) -> Driver:
         """Make the loop's driver; its `events` are counted, its requests and steps measured."""
         self._sessions = MeasuredSessions(sessions, self._instruments, self._kind)
-        self._driver = Driver(self._sessions, name, self._counted(events), journal, calls)
+        self._driver = super().driver(self._sessions, name, self._counted(events), journal, calls)
         self._driver.measured_by(self._measured)
         return self._driver
 
